@@ -351,6 +351,12 @@ class Span:
                 if value is not None:
                     self._span.set_attribute(name.replace("__", "."), value)
 
+    def route(self, method: str, route: str) -> None:
+        """Name the span of a request after its route."""
+        if self._span is not None:
+            self._span.update_name(f"{method} {route}")
+            self.tell(http__request__method=method, http__route=route)
+
     def fail(self, kind: str) -> None:
         """Say that it failed, and with what kind of error: no message, which may quote what was said."""
         if self._span is not None:

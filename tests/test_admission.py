@@ -1,4 +1,4 @@
-"""Which entrance the settings ask for."""
+"""How the settings authenticate."""
 
 import json
 import time
@@ -9,11 +9,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from proxy.app.admission import entrance
+from proxy.app.admission import auth_of
 from proxy.config import load
 from proxy.domain.errors import ConfigError
-from proxy.http.auth.identity import ByHeader, ByKey, ByTrust
-from proxy.http.auth.jwt import ByToken
+from proxy.http.auth.identity import HeaderAuth, KeyAuth, OpenAuth
+from proxy.http.auth.jwt import JwtAuth
 from tests.http.auth.asking import scope_of
 from tests.support.upstream import Exchange, ScriptedUpstream
 
@@ -22,14 +22,14 @@ KEYS: Any = None
 
 
 def of(**identity: Any) -> Any:
-    return entrance(load(None, {}, {"identity": identity, "server": {"host": "memory.lan"}}), KEYS)
+    return auth_of(load(None, {}, {"identity": identity, "server": {"host": "memory.lan"}}), KEYS)
 
 
-def test_each_mode_has_its_entrance() -> None:
-    assert isinstance(of().mode, ByTrust)
-    assert isinstance(of(mode="keys").mode, ByKey)
-    assert isinstance(of(mode="header").mode, ByHeader)
-    assert isinstance(of(mode="jwt", jwt_audience="a", jwt_secret=SECRET).mode, ByToken)
+def test_each_mode_has_its_authenticator() -> None:
+    assert isinstance(of().authenticator, OpenAuth)
+    assert isinstance(of(mode="keys").authenticator, KeyAuth)
+    assert isinstance(of(mode="header").authenticator, HeaderAuth)
+    assert isinstance(of(mode="jwt", jwt_audience="a", jwt_secret=SECRET).authenticator, JwtAuth)
 
 
 def test_only_mode_open_looks_at_the_host_and_knows_the_name_that_it_listens_on() -> None:
@@ -68,9 +68,9 @@ async def test_the_keys_of_an_issuer_are_fetched_from_its_address() -> None:
 
     token = jwt.encode({"sub": "zoe", "aud": "a", "exp": time.time() + 60}, private, "RS256", {"kid": "1"})
     async with ScriptedUpstream(script) as issuer:
-        mode = of(mode="jwt", jwt_audience="a", jwt_jwks_url=f"{issuer.origin}/jwks").mode
+        auth = of(mode="jwt", jwt_audience="a", jwt_jwks_url=f"{issuer.origin}/jwks").authenticator
         for _ in range(3):
-            admitted = await mode.admit(scope_of(("Authorization", f"Bearer {token}")))
+            admitted = await auth.identify(scope_of(("Authorization", f"Bearer {token}")))
             assert admitted.caller.user == "zoe"
         assert len(issuer.requests) == 1
 

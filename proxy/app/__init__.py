@@ -13,7 +13,7 @@ from proxy.app.http import routes
 from proxy.app.parts import Parts
 from proxy.config import Settings
 from proxy.domain.ports import Clock
-from proxy.http.router import Routes
+from proxy.http.router import Application
 
 CLOSE_S = 2.0
 
@@ -22,7 +22,7 @@ CLOSE_S = 2.0
 class App:
     """One process's proxy, running."""
 
-    routes: Routes
+    routes: Application
     judges: bool  # whether the trained heads are there
     embedder: str  # where the embedding model came from, "" for lexical search only
     care: Care

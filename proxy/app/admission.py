@@ -13,12 +13,12 @@ from proxy.domain.errors import ConfigError
 from proxy.domain.ports import KeyStore
 from proxy.domain.reasons import Reason
 from proxy.http.auth.browsers import Browsers
-from proxy.http.auth.identity import ByHeader, ByKey, ByTrust, Entrance, Mode
+from proxy.http.auth.identity import Auth, Authenticator, HeaderAuth, KeyAuth, OpenAuth
 from proxy.http.auth.keys import KeyRing
 from proxy.upstream.network import Network
 
 if TYPE_CHECKING:
-    from proxy.http.auth.jwt import ByToken, Keys
+    from proxy.http.auth.jwt import JwtAuth, TokenKeys
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -35,9 +35,9 @@ def refuse_open_network(settings: Settings) -> None:
         )
 
 
-def entrance(settings: Settings, keys: KeyStore, refused: Callable[[Reason], None] | None = None) -> Entrance:
-    """Return what guards the routes. `keys`: our own API keys, for mode `keys`. `refused`: is called with the
-    reason for each request of a page or host that is not trusted. Raises ConfigError."""
+def auth_of(settings: Settings, keys: KeyStore, refused: Callable[[Reason], None] | None = None) -> Auth:
+    """Return how requests are authenticated. `keys`: our own API keys, for mode `keys`. `refused`: is called
+    with the reason for each request of a page or host that is not trusted. Raises ConfigError."""
     identity = settings.identity
     if "*" in identity.allowed_origins and identity.mode in ("open", "header"):
         raise ConfigError(
@@ -53,7 +53,7 @@ def entrance(settings: Settings, keys: KeyStore, refused: Callable[[Reason], Non
         server_key=bool(settings.upstream.api_key and settings.upstream.api_key.get_secret_value().strip()),
     )
     mode = _mode(settings, keys)
-    return Entrance(mode, browsers) if refused is None else Entrance(mode, browsers, refused)
+    return Auth(mode, browsers) if refused is None else Auth(mode, browsers, refused)
 
 
 def network_of(settings: Settings) -> Network:
@@ -63,28 +63,28 @@ def network_of(settings: Settings) -> Network:
     return Network.of(os.environ, proxy=proxy, ca_file=upstream.ca_file)
 
 
-def _mode(settings: Settings, keys: KeyStore) -> Mode:
+def _mode(settings: Settings, keys: KeyStore) -> Authenticator:
     identity = settings.identity
     match identity.mode:
         case "open":
-            return ByTrust()
+            return OpenAuth()
         case "keys":
-            return ByKey(KeyRing(keys))
+            return KeyAuth(KeyRing(keys))
         case "header":
-            return ByHeader.of(identity.user_header, identity.tenant_header, identity.trusted_peers)
+            return HeaderAuth.of(identity.user_header, identity.tenant_header, identity.trusted_peers)
         case "jwt":
             return _by_token(identity, network_of(settings))
 
 
-def _by_token(identity: Identity, network: Network) -> "ByToken":
+def _by_token(identity: Identity, network: Network) -> "JwtAuth":
     if not identity.jwt_audience:
         raise ConfigError(
             "identity.jwt_audience is required in mode jwt: without it, a token that the issuer made for any"
             " other application would be good here"
         )
-    from proxy.http.auth.jwt import ByToken  # 3 MB that only mode jwt needs
+    from proxy.http.auth.jwt import JwtAuth  # 3 MB that only mode jwt needs
 
-    return ByToken(
+    return JwtAuth(
         _keys(identity, network),
         audience=identity.jwt_audience,
         issuer=identity.jwt_issuer,
@@ -93,7 +93,7 @@ def _by_token(identity: Identity, network: Network) -> "ByToken":
     )
 
 
-def _keys(identity: Identity, network: Network) -> "Keys":
+def _keys(identity: Identity, network: Network) -> "TokenKeys":
     url, secret = identity.jwt_jwks_url, identity.jwt_secret
     if (url is None) == (secret is None):
         raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")

@@ -6,19 +6,20 @@ from functools import partial
 
 from proxy import __version__
 from proxy.admit.safety import safe_id
-from proxy.app.admission import entrance
+from proxy.app.admission import auth_of
 from proxy.app.care import vitals
 from proxy.app.library import documents_of
 from proxy.app.parts import Parts
 from proxy.domain.core import Prepared, Scope, Turn
-from proxy.http.asgi import ASGIApp, ASGIScope, Receive, Send
+from proxy.domain.rates import Rate
+from proxy.http.asgi import ASGIApp
 from proxy.http.auth.identity import caller_of
 from proxy.http.decoding import Decoded
 from proxy.http.exchange import RecentChains
 from proxy.http.failopen import Places
 from proxy.http.forwarding import Relayed
 from proxy.http.intercept import Intercept, Interception
-from proxy.http.limits import Limits, Rate
+from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.memory_api import MemoryApi, Recall, Recalled
 from proxy.http.memory_api import Tools as ApiTools
 from proxy.http.memory_api.openapi import OpenApi
@@ -32,7 +33,7 @@ from proxy.http.responses.owners import SealKey
 from proxy.http.responses.response_store import ResponseStore
 from proxy.http.responses.router import ResponsesRouter
 from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts
-from proxy.http.router import Routes
+from proxy.http.router import Application, Apps
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
 from proxy.learn.edits import Remember
@@ -40,15 +41,14 @@ from proxy.recall.compress import Rules
 from proxy.recall.forget import forget, named
 from proxy.recall.loops import ToolLoops
 from proxy.recall.prepare import Tools, prepare, search, unshown
-from proxy.upstream.client import Upstream
-from proxy.upstream.relay import passthrough, tunnelled
+from proxy.upstream.relay import Passthrough
 from proxy.wire.body import BodyLimits
 from proxy.wire.dialect import CHAT, RESPONSES, Dialect
 
 ELSEWHERE_S = 0.03  # for a response that another replica is just about to write down
 
 
-def routes(parts: Parts) -> Routes:
+def routes(parts: Parts) -> Application:
     """Return the ASGI application."""
     interception, chains = _interception(parts), RecentChains()
     speech = ResponsesMode(parts.settings.upstream.responses)
@@ -87,7 +87,7 @@ def routes(parts: Parts) -> Routes:
             operating=EndpointProbe(speech),
             ours=ours,
             compact=compact,
-            passthrough=_passthrough(parts.upstream),
+            passthrough=Passthrough(parts.upstream),
             upstream=parts.upstream,
             max_body_bytes=most,
             clock=parts.clock,
@@ -103,19 +103,19 @@ def routes(parts: Parts) -> Routes:
         ),
     )
     conversations = ConversationsApi(keeping, _caller_of, parts.settings.server.max_body_bytes)
-    limits = _limits(parts)
+    limited = _limiter(parts)
 
-    def plain(app: ASGIApp) -> ASGIApp:
-        return Decoded(app, parts.settings.server.max_body_bytes)
+    def plain(app: ASGIApp, limit: str = "model") -> ASGIApp:
+        return limited(Decoded(app, parts.settings.server.max_body_bytes), limit)
 
-    return Routes(
-        chat=limits.of_model(plain(Intercept(interception, CHAT, chains, lambda: relayed(CHAT)))),
-        responses=limits.of_model(plain(responses)),
-        kept_responses=limits.of_model(
-            plain(door(ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s).app()))
+    apps = Apps(
+        chat=plain(Intercept(interception, CHAT, chains, lambda: relayed(CHAT))),
+        responses=plain(responses),
+        stored_responses=plain(
+            door(ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s).app())
         ),
-        conversations=limits.of_model(plain(door(conversations.app()))),
-        memory_api=limits.of_memory(plain(MemoryApi(_api_tools(parts)))),
+        conversations=plain(door(conversations.app())),
+        memory=plain(MemoryApi(_api_tools(parts)), limit="memory"),
         operations=Operations(
             lambda: vitals(parts),
             parts.stores.jobs.counts,
@@ -123,16 +123,16 @@ def routes(parts: Parts) -> Routes:
             parts.clock,
             free_bytes=_free_bytes(parts),
         ),
-        passthrough=limits.of_model(_passthrough(parts.upstream)),
+        passthrough=limited(Passthrough(parts.upstream), "model"),
         openapi=OpenApi(__version__, parts.settings.server.public_url or "."),
         ui=Ui.load(),
-        entrance=entrance(
-            parts.settings,
-            parts.stores.keys,
-            lambda reason: parts.metrics.not_trusted.labels(reason.value).inc(),
-        ),
-        metrics=parts.metrics,
     )
+    auth = auth_of(
+        parts.settings,
+        parts.stores.keys,
+        lambda reason: parts.metrics.not_trusted.labels(reason.value).inc(),
+    )
+    return Application(apps, auth, parts.metrics)
 
 
 _caller_of = partial(caller_of, project_key=safe_id)
@@ -144,12 +144,22 @@ def _free_bytes(parts: Parts) -> Callable[[], int] | None:
     return lambda: shutil.disk_usage(parts.settings.data_dir).free
 
 
-def _limits(parts: Parts) -> Limits:
-    chosen = parts.settings.limits
-    model = Rate.of(chosen.requests_per_minute, chosen.requests_burst)
-    memory = Rate.of(chosen.memory_requests_per_minute, chosen.memory_requests_burst)
-    shared = parts.cache.limits if parts.cache is not None else None
-    return Limits(parts.ledger, model, memory, caller_of, parts.clock, shared)
+def _limiter(parts: Parts) -> Callable[[ASGIApp, str], ASGIApp]:
+    """Return what puts an app behind the limit named `model` or `memory`, if it is set."""
+    chosen, ledger = parts.settings.limits, parts.ledger
+    if ledger is None:
+        return lambda app, name: app
+    rates = {
+        "model": Rate.of(chosen.requests_per_minute, chosen.requests_burst),
+        "memory": Rate.of(chosen.memory_requests_per_minute, chosen.memory_requests_burst),
+    }
+    limiter = RateLimiter(ledger, parts.clock, parts.cache.limits if parts.cache is not None else None)
+
+    def limited(app: ASGIApp, name: str) -> ASGIApp:
+        rate = rates[name]
+        return app if rate is None else RateLimitMiddleware(app, rate, name, limiter, caller_of)
+
+    return limited
 
 
 def _api_tools(parts: Parts) -> ApiTools:
@@ -237,16 +247,6 @@ def _keeping(parts: Parts) -> ResponseStore:
         conversation_ttl_s=parts.settings.storage.conversation_ttl_days * 86_400,
         most_bytes=int(parts.settings.limits.max_responses_mb_per_user * 1e6),
     )
-
-
-def _passthrough(upstream: Upstream) -> ASGIApp:
-    async def app(scope: ASGIScope, receive: Receive, send: Send) -> None:
-        if "tunnel" in scope:
-            await tunnelled(scope, receive, send, upstream, scope["tunnel"])
-        else:
-            await passthrough(scope, receive, send, upstream)
-
-    return app
 
 
 def _recall(tools: Tools) -> Recall:

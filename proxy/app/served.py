@@ -24,8 +24,9 @@ from proxy.app.reload import planned
 from proxy.app.screen import open_with
 from proxy.config import Settings, config_file, load
 from proxy.domain.errors import ConfigError
-from proxy.http.asgi import ASGIScope, Receive, Send, request_id_of, send_json, with_request_id
+from proxy.http.asgi import ASGIScope, Receive, Send, send_json
 from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections
+from proxy.http.router import give_request_id, with_request_id
 from proxy.system import raise_file_limit
 
 ASKED_WITHIN_S = 60.0  # of /ready, for its answer to matter to anybody when the process leaves
@@ -117,7 +118,7 @@ class Served:
             if scope["path"] == "/ready":
                 self._ready_asked_at = time.monotonic()
                 if self._is_leaving:
-                    id_ = with_request_id((), request_id_of(scope["headers"]))
+                    id_ = with_request_id([], give_request_id(scope))
                     await send_json(send, 503, {"status": "leaving"}, id_)
                     return
             await self._current.serve(scope, receive, send)

@@ -195,7 +195,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
     identity = settings.identity
     try:
         stores = stores_of(settings)
-        admission.entrance(settings, stores.keys)
+        admission.auth_of(settings, stores.keys)
     except ConfigError as e:
         yield Finding(BAD, "identity", str(e))
         return

@@ -13,7 +13,7 @@ ProxyError
 │   ├── UnsupportedMedia       415, a body in an encoding or of a type that is not read
 │   ├── IdentityUnavailable    503, who is calling cannot be found out now
 │   ├── Stopping               503, the process ends before there is an answer
-│   └── RateLimited            429, `retry_after_s` says when
+│   └── RateLimited            429, the headers say when to retry
 ├── UpstreamError              the upstream gave no answer we could pass on
 │   ├── UpstreamUnreachable    502, nothing was sent
 │   ├── UpstreamTimeout        504
@@ -35,6 +35,7 @@ ProxyError
 └── ConfigError                a setting is wrong; the message says which and what to do
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -43,10 +44,11 @@ class ProxyError(Exception):
 
 
 class ClientError(ProxyError):
-    """Answered with `status` and OpenAI's error object."""
+    """Answered with `status`, OpenAI's error object, and `headers`."""
 
     status = 400
     type = "invalid_request_error"
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -61,6 +63,7 @@ class Unauthorized(ClientError):
     """No credential, or one that is worth nothing."""
 
     status = 401
+    headers = ((b"www-authenticate", b"Bearer"),)
 
     def __init__(self, message: str, *, code: str = "invalid_api_key") -> None:
         super().__init__(message, code=code)
@@ -92,6 +95,7 @@ class UpgradeRefused(ClientError):
     """A WebSocket is asked for on a route that has none."""
 
     status = 426
+    headers = ((b"upgrade", b"HTTP/1.1"),)
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="upgrade_refused")
@@ -110,6 +114,7 @@ class IdentityUnavailable(ClientError):
 
     status = 503
     type = "server_error"
+    headers = ((b"retry-after", b"1"),)
 
     def __init__(self) -> None:
         message = "Credentials cannot be checked at the moment: try again."
@@ -121,20 +126,21 @@ class Stopping(ClientError):
 
     status = 503
     type = "server_error"
+    headers = ((b"retry-after", b"1"),)
 
     def __init__(self) -> None:
         super().__init__("The proxy is stopping; try again.", code="stopping")
 
 
 class RateLimited(ClientError):
-    """Too many requests; `retry_after_s` is when the next one may come."""
+    """Too many requests; the headers say when the next one may come."""
 
     status = 429
     type = "requests"
 
-    def __init__(self, message: str, *, retry_after_s: float) -> None:
+    def __init__(self, message: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
         super().__init__(message, code="rate_limit_exceeded")
-        self.retry_after_s = retry_after_s
+        self.headers = headers
 
 
 class UpstreamError(ProxyError):

@@ -15,18 +15,8 @@ from typing import Any, Protocol
 import brotli
 import zstandard
 
-from proxy.domain.errors import ClientError, InvalidRequest, TooLarge, UnsupportedMedia
-from proxy.http.asgi import (
-    ASGIApp,
-    ASGIScope,
-    Header,
-    Receive,
-    Send,
-    body_first,
-    read_body,
-    send_error,
-    too_large,
-)
+from proxy.domain.errors import InvalidRequest, TooLarge, UnsupportedMedia
+from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, body_first, read_body, too_large
 
 ACCEPTED = ("gzip", "deflate", "br", "zstd")
 MOST_STEPS = 3
@@ -34,7 +24,6 @@ FREE_BYTES = 8 * 1024 * 1024
 MOST_TIMES = 200  # text that repeats itself reaches 100; bombs of gzip have 1,000, others a million
 _PIECE_BYTES = 64 * 1024
 _MOST_WINDOW_BYTES = 8 * 1024 * 1024  # what RFC 9659 allows for zstd on the web
-_ACCEPT = [(b"accept-encoding", ", ".join(ACCEPTED).encode())]
 
 Pieces = Iterator[bytes]
 
@@ -48,18 +37,14 @@ class Decoded:
     max_bytes: int  # of the body, compressed and decoded
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        try:
-            encodings = encodings_of(scope["headers"])
-            if not encodings:
-                await self.app(scope, receive, send)
-                return
-            raw = await read_body(receive, self.max_bytes)
-            if raw is None:
-                return  # the client left
-            body = await asyncio.to_thread(decoded, raw, encodings, self.max_bytes)
-        except ClientError as error:
-            await send_error(send, error, _ACCEPT if isinstance(error, UnsupportedMedia) else ())
+        encodings = encodings_of(scope["headers"])
+        if not encodings:
+            await self.app(scope, receive, send)
             return
+        raw = await read_body(receive, self.max_bytes)
+        if raw is None:
+            return  # the client left
+        body = await asyncio.to_thread(decoded, raw, encodings, self.max_bytes)
         headers = [h for h in scope["headers"] if h[0] not in (b"content-encoding", b"content-length")]
         headers = [h for h in headers if h[0] != b"transfer-encoding"]
         headers.append((b"content-length", b"%d" % len(body)))
@@ -75,18 +60,18 @@ def encodings_of(headers: Sequence[Header]) -> list[str]:
     found = [name.removeprefix("x-") if name == "x-gzip" else name for name in named]
     found = [name for name in found if name not in ("", "identity")]
     if unknown := [name for name in found if name not in ACCEPTED]:
-        raise UnsupportedMedia(
-            f"Content-Encoding '{unknown[0][:32]}' cannot be read. Accepted: {', '.join(ACCEPTED)}.",
-            param="content-encoding",
-            code="unsupported_encoding",
-        )
+        raise _unsupported(f"'{unknown[0][:32]}' cannot be read. Accepted: {', '.join(ACCEPTED)}.")
     if len(found) > MOST_STEPS:
-        raise UnsupportedMedia(
-            f"The body is encoded {len(found)} times; at most {MOST_STEPS} are read.",
-            param="content-encoding",
-            code="unsupported_encoding",
-        )
+        raise _unsupported(f"is applied {len(found)} times; at most {MOST_STEPS} are read.")
     return found
+
+
+def _unsupported(reason: str) -> UnsupportedMedia:
+    error = UnsupportedMedia(
+        f"Content-Encoding {reason}", param="content-encoding", code="unsupported_encoding"
+    )
+    error.headers = ((b"accept-encoding", ", ".join(ACCEPTED).encode()),)
+    return error
 
 
 def decoded(raw: bytes, encodings: Sequence[str], max_bytes: int) -> bytes:

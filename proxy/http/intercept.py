@@ -21,8 +21,9 @@ from proxy.domain.errors import ClientError, StoreError, UpstreamError
 from proxy.domain.note_store import NoteStore
 from proxy.domain.ports import Clock, Recorder
 from proxy.domain.reasons import Reason
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, request_id, send_error
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, request_id
 from proxy.http.auth.identity import Caller
+from proxy.http.errors import send_error
 from proxy.http.exchange import RecentChains, Settling, Writing
 from proxy.http.failopen import Failed, FailOpen, Places
 from proxy.http.forwarding import Forwarding, Progress, ask
@@ -30,7 +31,7 @@ from proxy.http.turns import Asked, Defaults, Incoming, Zones, parsed, understan
 from proxy.recall import compress
 from proxy.recall.session import answers_so_far
 from proxy.upstream.forms import Forms, Learning
-from proxy.upstream.relay import Downstream, Ending, log_failed
+from proxy.upstream.relay import Downstream, Ending
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits
 from proxy.wire.dialect import Answer, Dialect
@@ -101,7 +102,6 @@ class Intercept:
                     progress.refused = True
                     await send_error(progress.send, error)
                 except UpstreamError as error:
-                    log_failed(error)
                     progress.refused = True
                     headers = progress.memory_headers(queued=False, answered=False)
                     await send_error(progress.send, error, headers)

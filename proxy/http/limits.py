@@ -24,21 +24,108 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import ClientError, RateLimited, StoreError
 from proxy.domain.ports import Clock, RateLimits
-from proxy.domain.rates import Rate as Rate
-from proxy.domain.rates import Verdict, judge
-from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, send_error
+from proxy.domain.rates import Rate, Verdict, judge
+from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, with_headers
 from proxy.http.auth.identity import Caller
 
+T = TypeVar("T")
+
+
+# ---------------------------------------------------------------- the limit
+@dataclass(frozen=True, slots=True)
+class RateLimiter:
+    """Counts over the processes that share a ledger, or over all replicas if there is a `fleet`. While the
+    fleet's store is unreachable, each machine counts for itself, so that no request is refused for our
+    fault."""
+
+    ledger: "Ledger"
+    clock: Clock
+    fleet: RateLimits | None = None
+
+    async def ask(self, subject: str, rate: Rate) -> Verdict:
+        """Return the verdict on a request that the subject makes now, and count it if it may pass."""
+        if self.fleet is not None:
+            try:
+                return await self.fleet.ask(subject, rate)
+            except StoreError:
+                pass
+        now = self.clock()
+        return self.ledger.exchange(subject, lambda empty_at: judge(rate, now, empty_at))
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitMiddleware:
+    """An app behind a limit. Inside authentication: `identify` reads the caller from the scope."""
+
+    app: ASGIApp
+    rate: Rate
+    name: str  # apps of the same name share one budget
+    limits: RateLimits
+    identify: Callable[[ASGIScope], Caller]
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        subject = f"{self.name}\0{_subject(scope, self.identify)}"
+        verdict = await self.limits.ask(subject, self.rate)
+        ours = _headers(self.rate, verdict)
+        if not verdict.passes:
+            wait_s = verdict.retry_after_s
+            raise RateLimited(
+                f"Rate limit reached: {self.rate.per_minute} requests per minute, {self.rate.burst} at once. "
+                f"Please try again in {_seconds(wait_s)}.",
+                [(b"retry-after", b"%d" % math.ceil(wait_s)), *ours],
+            )
+        names = {name for name, _ in ours}
+
+        def with_ours(headers: list[Header]) -> list[Header]:
+            """Add our limit, unless the upstream sent its own, which is what its client should heed."""
+            return headers if any(name.lower() in names for name, _ in headers) else [*headers, *ours]
+
+        await self.app(scope, receive, with_headers(send, with_ours))
+
+
+def _subject(scope: ASGIScope, identify: Callable[[ASGIScope], Caller]) -> str:
+    """Return the owner of the budget: the key, else the user, else the peer address.
+
+    In mode open a caller may name any user, and so choose the budget: there the limit is a courtesy among the
+    users of a trusted application.
+    """
+    try:
+        caller = identify(scope)
+    except ClientError:
+        return _peer(scope)  # malformed: its endpoint will say so, but not for free
+    if caller.label.startswith("key:"):
+        return caller.label
+    user = caller.user or caller.named
+    return f"user\0{caller.tenant}\0{user}" if user else _peer(scope)
+
+
+def _peer(scope: ASGIScope) -> str:
+    client = scope.get("client")
+    return f"peer\0{client[0] if client else ''}"
+
+
+def _headers(rate: Rate, verdict: Verdict) -> list[Header]:
+    return [
+        (b"x-ratelimit-limit-requests", b"%d" % rate.burst),
+        (b"x-ratelimit-remaining-requests", b"%d" % verdict.remaining),
+        (b"x-ratelimit-reset-requests", _seconds(verdict.reset_s).encode()),
+    ]
+
+
+def _seconds(value: float) -> str:
+    """Return "1.2s", rounded up."""
+    return f"{math.ceil(value * 10 - 1e-6) / 10:g}s"
+
+
+# ---------------------------------------------------------------- times shared by processes
 LOCK_WAIT_S = 0.1
 BUCKETS = 8192
 SLOTS = 8
-
-T = TypeVar("T")
 
 _PAUSE_S = 2e-5
 _IMPATIENT_S = 1.0
@@ -56,8 +143,7 @@ class Ledger:
     """A time for each of the keys seen last, 0.0 for others."""
 
     def __init__(self, path: Path) -> None:
-        """Map the file, made if need be. Where the directory does not allow it, the times are this
-        process's own."""
+        """Map the file, created if need be. If that fails, the times are this process's own."""
         try:
             self._fd = _opened(path)
             self._map = mmap.mmap(self._fd, _FILE_BYTES)
@@ -71,8 +157,8 @@ class Ledger:
         self._secret = self._map[len(_MAGIC) : len(_MAGIC) + _SECRET_BYTES]
 
     def exchange(self, key: str, step: Callable[[float], tuple[float, T]]) -> T:
-        """Give `step` the key's time, keep the time that it returns, and return the rest. No other process
-        comes between."""
+        """Pass the key's time to `step`, store the time that it returns, and return the rest; atomic among
+        processes."""
         digest = hashlib.blake2b(
             key.encode("utf-8", "surrogatepass"), digest_size=16, key=self._secret
         ).digest()
@@ -93,19 +179,19 @@ class Ledger:
         return result
 
     def close(self) -> None:
-        """Let go of the file; what it holds stays for the others."""
+        """Close the file, which stays for the other processes."""
         self._map.close()
         if self._fd != _NO_FILE:
             os.close(self._fd)
 
     def _lock(self, bucket: int) -> bool:
-        """Lock the bucket; False if somebody else would not let go of it."""
+        """Lock the bucket; False if another process holds it for too long."""
         deadline = 0.0
         while True:  # once, as a rule
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, bucket)
                 return True
-            except (BlockingIOError, PermissionError):  # systems differ in what they call it
+            except (BlockingIOError, PermissionError):  # systems differ in the error
                 pass
             except OSError:  # a file system without locks
                 return False
@@ -116,15 +202,15 @@ class Ledger:
             if now >= deadline:
                 self._patient_from = now + _IMPATIENT_S
                 return False
-            time.sleep(_PAUSE_S)  # whoever holds it may be waiting for this very processor
+            time.sleep(_PAUSE_S)  # the holder may be waiting for this processor
 
 
 def _opened(path: Path) -> int:
-    """Open the file; made anew, whole before it is at its path, where it is absent or not ours."""
+    """Open the file; create it if it is absent or not ours, complete before it is at its path."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX)  # processes that start together must come to share one file
+        fcntl.flock(directory, fcntl.LOCK_EX)  # processes that start together must share one file
         if not _is_ours(path):
             _make(path)
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -142,7 +228,7 @@ def _is_ours(path: Path) -> bool:
 
 def _make(path: Path) -> None:
     fd, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # readable by its owner only
-    # Every byte is written now: a full disk is an error here, and would be the process's end later.
+    # Every byte is written now: a full disk is an error here, and would kill the process later.
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(_header().ljust(_FILE_BYTES, b"\0"))
@@ -154,148 +240,3 @@ def _make(path: Path) -> None:
 
 def _header() -> bytes:
     return _MAGIC + secrets.token_bytes(_SECRET_BYTES)
-
-
-# ---------------------------------------------------------------- rate limits
-# ---------------------------------------------------------------- who counts
-@dataclass(frozen=True, slots=True)
-class OfMachine:
-    """Limits over the processes that share a ledger."""
-
-    ledger: Ledger
-    clock: Clock
-
-    async def ask(self, subject: str, rate: Rate) -> Verdict:
-        """As the port says. Never raises."""
-        now = self.clock()
-        return self.ledger.exchange(subject, lambda empty_at: judge(rate, now, empty_at))
-
-
-@dataclass(frozen=True, slots=True)
-class OfFleet:
-    """Limits over all replicas, and over this machine alone while what the replicas share is out of reach: a
-    subject then has a budget on each machine, and no request is refused for our fault."""
-
-    shared: RateLimits
-    alone: RateLimits
-
-    async def ask(self, subject: str, rate: Rate) -> Verdict:
-        """As the port says. Never raises."""
-        try:
-            return await self.shared.ask(subject, rate)
-        except StoreError:
-            return await self.alone.ask(subject, rate)
-
-
-# ---------------------------------------------------------------- the ASGI step
-@dataclass(frozen=True, slots=True)
-class Limited:
-    """An app behind a limit. It stands behind the entrance: `identify` reads who was admitted."""
-
-    app: ASGIApp
-    rate: Rate
-    name: str  # apps of the same name share one budget
-    limits: RateLimits
-    identify: Callable[[ASGIScope], Caller]
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        subject = f"{self.name}\0{_subject(scope, self.identify)}"
-        verdict = await self.limits.ask(subject, self.rate)
-        told = _headers(self.rate, verdict)
-        if verdict.passes:
-            await self.app(scope, receive, _telling(send, told))
-        else:
-            error = _refusal(self.rate, verdict)
-            retry = (b"retry-after", b"%d" % math.ceil(error.retry_after_s))
-            await send_error(send, error, [retry, *told])
-
-
-class Limits:
-    """Puts apps behind the limits that are on; an app without one stays as it is."""
-
-    def __init__(
-        self,
-        ledger: Ledger | None,
-        model: Rate | None,
-        memory: Rate | None,
-        identify: Callable[[ASGIScope], Caller],
-        clock: Clock,
-        fleet: RateLimits | None = None,
-    ) -> None:
-        """`fleet`: what replicas on several machines share; None: the ledger's machine is all there is."""
-        self._model, self._memory, self._identify = model, memory, identify
-        self._limits: RateLimits | None = None
-        if ledger is not None:
-            alone = OfMachine(ledger, clock)
-            self._limits = alone if fleet is None else OfFleet(fleet, alone)
-
-    def of_model(self, app: ASGIApp) -> ASGIApp:
-        """Limit a route to the model; all of them share a subject's budget."""
-        return self._limited(app, self._model, "model")
-
-    def of_memory(self, app: ASGIApp) -> ASGIApp:
-        """Limit the memory API."""
-        return self._limited(app, self._memory, "memory")
-
-    def _limited(self, app: ASGIApp, rate: Rate | None, name: str) -> ASGIApp:
-        if rate is None or self._limits is None:
-            return app
-        return Limited(app, rate, name, self._limits, self._identify)
-
-
-def _subject(scope: ASGIScope, identify: Callable[[ASGIScope], Caller]) -> str:
-    """Return whose budget the request is on: the key's, else the user's, else the peer address's.
-
-    In mode open a caller may name any user, and so choose whose budget: there the limit is a courtesy
-    among the users of an application that is trusted anyway.
-    """
-    try:
-        caller = identify(scope)
-    except ClientError:
-        return _peer(scope)  # malformed: whoever serves it will say so, but not for free
-    if caller.label.startswith("key:"):
-        return caller.label
-    user = caller.user or caller.named
-    return f"user\0{caller.tenant}\0{user}" if user else _peer(scope)
-
-
-def _peer(scope: ASGIScope) -> str:
-    client = scope.get("client")
-    return f"peer\0{client[0] if client else ''}"
-
-
-def _refusal(rate: Rate, verdict: Verdict) -> RateLimited:
-    wait = verdict.retry_after_s
-    return RateLimited(
-        f"Rate limit reached: {rate.per_minute} requests per minute, {rate.burst} at once. "
-        f"Please try again in {_seconds(wait)}.",
-        retry_after_s=wait,
-    )
-
-
-def _headers(rate: Rate, verdict: Verdict) -> list[Header]:
-    return [
-        (b"x-ratelimit-limit-requests", b"%d" % rate.burst),
-        (b"x-ratelimit-remaining-requests", b"%d" % verdict.remaining),
-        (b"x-ratelimit-reset-requests", _seconds(verdict.reset_s).encode()),
-    ]
-
-
-def _seconds(value: float) -> str:
-    """Return "1.2s", rounded up: who waits so long has waited enough."""
-    return f"{math.ceil(value * 10 - 1e-6) / 10:g}s"
-
-
-def _telling(send: Send, told: list[Header]) -> Send:
-    """Return a `send` that adds our headers to an answer that has none of the kind: an upstream's own limit
-    is what its client should mind."""
-    names = {name for name, _ in told}
-
-    async def tell(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            if not any(name.lower() in names for name, _ in headers):
-                message = {**message, "headers": [*headers, *told]}
-        await send(message)
-
-    return tell

@@ -1,4 +1,4 @@
-"""The router: which path is served by what.
+"""The ASGI application: one Starlette app whose endpoints are raw ASGI apps, as a relay needs them.
 
 `/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` is the memory API,
 `/v1/responses/…` and `/v1/conversations…` are served here if the object is stored here, `/health`, `/ready`,
@@ -13,30 +13,261 @@ mistakes in a client's base URL (`/chat/completions`, `/v1/v1/models`) are a 404
 import re
 import unicodedata
 from asyncio import CancelledError
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from enum import Enum, auto
+from functools import lru_cache
 from urllib.parse import unquote
+from uuid import uuid4
 
-from starlette.middleware.errors import ServerErrorMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Match
 
 from proxy import telemetry
 from proxy.domain.errors import NotFound, ProxyError, Stopping, UpgradeRefused
 from proxy.domain.reasons import Reason
 from proxy.http.asgi import (
+    REQUEST_ID_KEY,
     ASGIApp,
     ASGIScope,
+    Header,
     Message,
     Receive,
     Send,
-    error_of,
-    give_request_id,
-    send_error,
-    with_request_id,
+    with_headers,
 )
-from proxy.http.auth.identity import Area, Entrance
+from proxy.http.auth.identity import Area, Auth
+from proxy.http.errors import answer, send_error
+from proxy.upstream.headers import REQUEST_ID, request_id_in
 
+_ROUTE = "memory_proxy.route"  # the key of the route's name in the scope
+
+
+@dataclass(frozen=True, slots=True)
+class Apps:
+    """What serves the routes."""
+
+    chat: ASGIApp
+    responses: ASGIApp
+    stored_responses: ASGIApp
+    conversations: ASGIApp
+    memory: ASGIApp
+    operations: ASGIApp
+    passthrough: ASGIApp
+    openapi: ASGIApp
+    ui: ASGIApp
+
+
+class Application(Starlette):
+    """The routes, without a lifespan. Errors that an endpoint raises are answered by `errors.answer`."""
+
+    def __init__(self, apps: Apps, auth: Auth, metrics: telemetry.Metrics) -> None:
+        self.auth, self.metrics = auth, metrics
+        super().__init__(
+            routes=_routes(apps, auth), exception_handlers={ProxyError: answer, Exception: answer}
+        )
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return Starlette's stack inside `Observed`, so that answers to errors are observed as well."""
+        return Observed(super().build_middleware_stack(), self.auth, self.metrics)
+
+
+def _routes(apps: Apps, auth: Auth) -> list[BaseRoute]:
+    guard = auth.guard
+    return [
+        # First, since it is the most frequent and must cost nothing.
+        Endpoint("passthrough", _is_forwarded, guard(apps.passthrough, Area.PASSTHROUGH)),
+        Endpoint("unknown", _is_v1_respelt, _not_found),
+        Endpoint("unknown", _is_misspelt, guard(_not_found, Area.PASSTHROUGH)),
+        Endpoint("unknown", _asks_for_websocket, _refuse_websocket),
+        Endpoint("chat", _at("/v1/chat/completions", method="POST"), guard(apps.chat, Area.MODEL)),
+        Endpoint("responses", _at("/v1/responses", method="POST"), guard(apps.responses, Area.MODEL)),
+        Endpoint("responses", _below("/v1/responses"), guard(apps.stored_responses, Area.STORED)),
+        Endpoint("conversations", _below("/v1/conversations"), guard(apps.conversations, Area.STORED)),
+        Endpoint("memory", _below("/v1/memory"), guard(apps.memory, Area.MEMORY)),
+        Endpoint("passthrough", _is_other_chat, guard(_without_memory(apps.passthrough), Area.PASSTHROUGH)),
+        Endpoint("passthrough", _below("/v1/"), guard(apps.passthrough, Area.PASSTHROUGH)),
+        Endpoint(
+            "operations", _at("/health", "/ready", "/metrics", "/"), guard(apps.operations, Area.PUBLIC)
+        ),
+        Endpoint("openapi", _at("/openapi.json"), guard(apps.openapi, Area.PUBLIC)),
+        Endpoint("ui", _below("/ui"), guard(apps.ui, Area.PAGE)),
+        Endpoint("unknown", lambda scope: True, guard(_not_found, Area.PUBLIC)),
+    ]
+
+
+class Endpoint(BaseRoute):
+    """An ASGI app for the requests that `serves` accepts."""
+
+    def __init__(self, name: str, serves: Callable[[ASGIScope], bool], app: ASGIApp) -> None:
+        self.name, self.serves, self.app = name, serves, app
+
+    def matches(self, scope: ASGIScope) -> tuple[Match, ASGIScope]:
+        """Return whether the request is served here."""
+        return (Match.FULL, {_ROUTE: self.name}) if self.serves(scope) else (Match.NONE, {})
+
+    async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Serve the request, with its route in the log and in the span."""
+        telemetry.bind(request_id=scope[REQUEST_ID_KEY], route=self.name)
+        telemetry.under_way().route(scope["method"], self.name)
+        await self.app(scope, receive, send)
+
+
+class Observed:
+    """Outermost middleware: gives the request its id, counts and traces the answer, and lets pages read
+    it."""
+
+    def __init__(self, app: ASGIApp, auth: Auth, metrics: telemetry.Metrics) -> None:
+        self._app, self._browsers, self._metrics = app, auth.browsers, metrics
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        id_, browsers, started = give_request_id(scope), self._browsers, False
+        with telemetry.span(scope["method"], "server", scope["headers"]) as span:
+
+            async def observed(message: Message) -> None:
+                nonlocal started
+                if message["type"] == "http.response.start":
+                    started, status = True, message["status"]
+                    self._metrics.requests.labels(scope.get(_ROUTE, "unknown"), f"{status // 100}xx").inc()
+                    span.tell(http__response__status_code=status)
+                    if status >= 500:
+                        span.fail(str(status))
+                    message = {**message, "headers": with_request_id(message.get("headers", ()), id_)}
+                await send(message)
+
+            readable = browsers.visit(scope).readable(observed) if browsers.allowed_origins else observed
+            try:
+                await self._app(scope, receive, readable)
+            except CancelledError:  # by uvicorn at the end of its patience; it would answer in plain text
+                if not started:
+                    await send_error(readable, Stopping())
+                raise
+
+
+def give_request_id(scope: ASGIScope) -> str:
+    """Store the request's id in the scope, and return it: the client's own `X-Request-Id`, else a new one."""
+    scope[REQUEST_ID_KEY] = id_ = request_id_in(scope["headers"]) or f"req_{uuid4().hex}"
+    return id_
+
+
+def with_request_id(headers: Iterable[Header], id_: str) -> list[Header]:
+    """Return an answer's headers with the request's id, unless the upstream has set one: providers ask for
+    theirs."""
+    headers = list(headers)
+    if all(name != REQUEST_ID for name, _ in headers):
+        headers.append((REQUEST_ID, id_.encode()))
+    return headers
+
+
+# ---------------------------------------------------------------- what serves a request
+def _at(*paths: str, method: str = "") -> Callable[[ASGIScope], bool]:
+    return lambda scope: scope["path"] in paths and method in ("", scope["method"])
+
+
+def _below(path: str) -> Callable[[ASGIScope], bool]:
+    prefix = path.rstrip("/") + "/"
+    return lambda scope: scope["path"] == path or scope["path"].startswith(prefix)
+
+
+class _Reading(Enum):
+    """How servers read a path below /v1."""
+
+    FORWARDED = auto()  # the upstream's, and of no route here
+    OTHER_CHAT = auto()  # the upstream's, and named like an intercepted route: it has no memory
+    MISSPELT = auto()  # a lenient server would read it as a route here, or the base URL is wrong
+    OURS = auto()
+
+
+_INTERCEPTED = ("/v1/chat/completions", "/v1/responses")
+_STORED = ("responses", "conversations")
+
+
+@lru_cache(maxsize=4096)
+def _reading(method: str, path: str) -> _Reading:
+    plain = canonical(path)
+    if path in _INTERCEPTED or not path.startswith("/v1/") or path.split("/")[2] == "memory":
+        return _Reading.OURS
+    if mistake(plain) or (plain not in (path, "/v1") and not _is_upstreams(method, plain)):
+        return _Reading.MISSPELT
+    if not _is_upstreams(method, path):
+        return _Reading.OURS
+    is_other_chat = method == "POST" and plain.endswith(("/chat/completions", "/responses"))
+    return _Reading.OTHER_CHAT if is_other_chat else _Reading.FORWARDED
+
+
+def _is_upstreams(method: str, path: str) -> bool:
+    if path in _INTERCEPTED:
+        return method != "POST"
+    return path.startswith("/v1/") and path.split("/")[2] not in _GUARDED
+
+
+def _is_forwarded(scope: ASGIScope) -> bool:
+    is_v1 = scope["raw_path"].startswith(b"/v1/")
+    return is_v1 and _reading(scope["method"], scope["path"]) is _Reading.FORWARDED
+
+
+def _is_other_chat(scope: ASGIScope) -> bool:
+    return _reading(scope["method"], scope["path"]) is _Reading.OTHER_CHAT
+
+
+def _is_v1_respelt(scope: ASGIScope) -> bool:
+    """True for %76%31, which is no spelling of v1 that an upstream would know."""
+    return scope["path"].startswith("/v1") and not scope["raw_path"].startswith(b"/v1")
+
+
+def _is_misspelt(scope: ASGIScope) -> bool:
+    path = scope["path"]
+    if path.startswith("/v1/") and path.split("/")[2] in _STORED and b"%2f" in scope["raw_path"].lower():
+        return True  # a slash in an id: servers do not agree where it ends
+    return _reading(scope["method"], path) is _Reading.MISSPELT
+
+
+def _asks_for_websocket(scope: ASGIScope) -> bool:
+    if "tunnel" not in scope:
+        return False
+    path = scope["path"]
+    return path in _INTERCEPTED or (path.startswith("/v1/") and path.split("/")[2] in _STORED)
+
+
+async def _refuse_websocket(scope: ASGIScope, receive: Receive, send: Send) -> None:
+    """Refuse before authentication, so that clients fall back at once."""
+    raise UpgradeRefused("This route has no WebSocket: send the request by POST, and stream by SSE.")
+
+
+def _without_memory(app: ASGIApp) -> ASGIApp:
+    """Return the app with headers that say that there is no memory on this path."""
+    off = [(b"x-memory-status", b"off"), (b"x-memory-reason", Reason.OTHER_PATH.value.encode())]
+
+    async def forwarded(scope: ASGIScope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, with_headers(send, lambda headers: [*headers, *off]))
+
+    return forwarded
+
+
+async def _not_found(scope: ASGIScope, receive: Receive, send: Send) -> None:
+    """Say what is wrong with the path."""
+    method, plain = scope["method"], canonical(scope["path"])
+    if found := mistake(plain):
+        right, why = found
+    elif plain.startswith("/v1/"):
+        right, why = plain, "its case, slashes, dots or encoding are not as documented"
+    else:
+        raise NotFound(
+            "Nothing here. OpenAI's API is under /v1: the client's base_url ends in /v1. The proxy's health"
+            " is under /health.",
+            code="unknown_url",
+        )
+    while again := mistake(right):
+        right = again[0]
+    raise NotFound(
+        f"Wrong path: {why}. The right one is {method} {canonical(right)[:200]}, with a base_url that ends"
+        " in /v1.",
+        param="path",
+        code="unknown_url",
+    )
+
+
+# ---------------------------------------------------------------- how lenient servers read a path
 # A path without these is read alike by all servers, but for its case.
 _ODD = re.compile(r"//|/\.|\.(?:/|$)|/$|[;\\#?%]|[^\x21-\x7e]")
 _GUARDED = ("responses", "conversations", "memory")
@@ -106,9 +337,8 @@ def mistake(path: str) -> tuple[str, str] | None:
             while added[:1] == ["v1"]:
                 added = added[1:]
             if tuple(rest[: len(endpoint)]) == endpoint and _is_endpoint(added):
-                return "/v1/" + "/".join(
-                    added
-                ), "the base URL ends in an endpoint, and the client adds another"
+                why = "the base URL ends in an endpoint, and the client adds another"
+                return "/v1/" + "/".join(added), why
         return None
     if segments[0] in _KNOWN:
         return "/v1/" + "/".join(segments), '"/v1" is missing: the base URL ends without it'
@@ -120,163 +350,3 @@ def mistake(path: str) -> tuple[str, str] | None:
 
 def _is_endpoint(segments: list[str]) -> bool:
     return tuple(segments) in _ENDPOINTS or segments == ["models"]
-
-
-def is_another_chat(path: str) -> bool:
-    """True for a canonical path below /v1 that reads like an intercepted route and is none."""
-    return path.endswith(("/chat/completions", "/responses"))
-
-
-# ---------------------------------------------------------------- routes
-async def _unknown(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    await send_error(send, _misspelt(scope["method"], canonical(scope["path"])))
-
-
-def _misspelt(method: str, plain: str) -> NotFound:
-    """Return a 404 that says what is wrong with the path, given in its canonical form."""
-    if found := mistake(plain):
-        right, why = found
-    elif plain.startswith("/v1/"):
-        right, why = plain, "its case, slashes, dots or encoding are not as documented"
-    else:
-        return NotFound(
-            "Nothing here. OpenAI's API is under /v1: the client's base_url ends in /v1. The proxy's health"
-            " is under /health.",
-            code="unknown_url",
-        )
-    while again := mistake(right):
-        right = again[0]
-    return NotFound(
-        f"Wrong path: {why}. The right one is {method} {canonical(right)[:200]}, with a base_url that ends"
-        " in /v1.",
-        param="path",
-        code="unknown_url",
-    )
-
-
-async def _another_chat(app: ASGIApp, scope: ASGIScope, receive: Receive, send: Send) -> None:
-    """Forward, and say that there is no memory on this path."""
-
-    async def said(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            ours = [(b"x-memory-status", b"off"), (b"x-memory-reason", Reason.OTHER_PATH.value.encode())]
-            message = {**message, "headers": [*message.get("headers", ()), *ours]}
-        await send(message)
-
-    await app(scope, receive, said)
-
-
-def _unforeseen(request: Request, error: Exception) -> Response:
-    status, body = error_of(ProxyError())
-    return JSONResponse(body, status)
-
-
-async def _plain_only(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    error = UpgradeRefused("This route has no WebSocket: send the request by POST, and stream by SSE.")
-    await send_error(send, error, [(b"upgrade", b"HTTP/1.1")])
-
-
-Route = tuple[str, ASGIApp, Area]
-_UNKNOWN: Route = ("unknown", _unknown, Area.PUBLIC)
-_MISSPELT: Route = ("unknown", _unknown, Area.PASSING)  # told to those only who may use /v1
-_PLAIN_ONLY: Route = ("unknown", _plain_only, Area.PUBLIC)  # at once, so that clients fall back
-_INTERCEPTED = ("/v1/chat/completions", "/v1/responses")
-_NO_WEBSOCKET = ("responses", "conversations")
-_FOR_THE_UPSTREAM = (
-    "passthrough",
-    "responses",
-    "conversations",
-)  # what else there is judges its paths itself
-
-
-@dataclass(frozen=True, slots=True)
-class Routes:
-    """The ASGI application, without its lifespan."""
-
-    chat: ASGIApp
-    responses: ASGIApp
-    kept_responses: ASGIApp
-    conversations: ASGIApp
-    memory_api: ASGIApp
-    operations: ASGIApp
-    passthrough: ASGIApp
-    metrics: telemetry.Metrics
-    openapi: ASGIApp
-    ui: ASGIApp
-    entrance: Entrance
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        name, app, area = self._find(scope["method"], scope["path"])
-        if scope["path"].startswith("/v1") and not scope["raw_path"].startswith(b"/v1"):
-            name, app, area = _UNKNOWN  # %76%31 is no spelling of v1 that an upstream would know
-        elif name in _FOR_THE_UPSTREAM:
-            plain = canonical(scope["path"])
-            if self._is_misspelt(scope, name, plain):
-                name, app, area = _MISSPELT
-            elif name == "passthrough" and scope["method"] == "POST" and is_another_chat(plain):
-                app = partial(_another_chat, app)
-        if "tunnel" in scope and (name in _NO_WEBSOCKET or scope["path"] in _INTERCEPTED):
-            name, app, area = _PLAIN_ONLY
-
-        with telemetry.span(f"{scope['method']} {name}", "server", scope["headers"]) as span:
-            span.tell(http__request__method=scope["method"], http__route=name)
-
-            request_id = give_request_id(scope)
-            telemetry.bind(request_id=request_id, route=name)
-            begun = False
-
-            async def counted(message: Message) -> None:
-                nonlocal begun
-                begun = True
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                    self.metrics.requests.labels(name, f"{status // 100}xx").inc()
-                    span.tell(http__response__status_code=status)
-                    if status >= 500:
-                        span.fail(str(status))
-                    headers = with_request_id(message.get("headers", ()), request_id)
-                    message = {**message, "headers": headers}
-                await send(message)
-
-            visit = self.entrance.browsers.visit(scope)
-            readable = visit.readable(counted)
-            # An unforeseen error is answered in OpenAI's shape, and raised again for the server's log.
-            entrance = partial(self.entrance, app=app, area=area, visit=visit)
-            guarded = ServerErrorMiddleware(entrance, handler=_unforeseen)
-            try:
-                await guarded(scope, receive, readable)
-            except CancelledError:  # by uvicorn at the end of its patience; it would answer in plain text
-                if not begun:
-                    await send_error(readable, Stopping(), [(b"retry-after", b"1")])
-                raise
-
-    def _is_misspelt(self, scope: ASGIScope, name: str, plain: str) -> bool:
-        """True if another server could read the path as a guarded route, or as none of its API."""
-        path: str = scope["path"]
-        if name != "passthrough" and b"%2f" in scope["raw_path"].lower():
-            return True  # a slash in an id: servers do not agree where it ends
-        if mistake(plain):
-            return True
-        return plain not in (path, "/v1") and self._find(scope["method"], plain)[0] != "passthrough"
-
-    def _find(self, method: str, path: str) -> Route:
-        """Return the route's name, what serves it, and what it gives access to."""
-        if path == "/v1/chat/completions" and method == "POST":
-            return "chat", self.chat, Area.MODEL
-        if path == "/v1/responses" and method == "POST":
-            return "responses", self.responses, Area.MODEL
-        if path == "/v1/memory" or path.startswith("/v1/memory/"):
-            return "memory", self.memory_api, Area.MEMORY
-        if path.startswith("/v1/responses/"):
-            return "responses", self.kept_responses, Area.KEPT
-        if path == "/v1/conversations" or path.startswith("/v1/conversations/"):
-            return "conversations", self.conversations, Area.KEPT
-        if path.startswith("/v1/"):
-            return "passthrough", self.passthrough, Area.PASSING
-        if path in ("/health", "/ready", "/metrics", "/"):
-            return "operations", self.operations, Area.PUBLIC
-        if path == "/openapi.json":
-            return "openapi", self.openapi, Area.PUBLIC
-        if path == "/ui" or path.startswith("/ui/"):
-            return "ui", self.ui, Area.PAGE
-        return _UNKNOWN

@@ -6,10 +6,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Protocol
 
-import orjson
-
 from proxy import telemetry
-from proxy.domain.errors import TooLarge, UpstreamCut, UpstreamError, error_body
+from proxy.domain.errors import TooLarge, UpstreamCut, UpstreamError
 from proxy.upstream.client import PREFIX, Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.headers import Headers, request_headers, request_id_in, with_ours
@@ -190,33 +188,31 @@ async def relay(
     return Ending.COMPLETE
 
 
+class Passthrough:
+    """An ASGI app that forwards requests and answers untouched. Raises UpstreamError without an answer."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+
+    async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        if "tunnel" in scope:
+            await tunnelled(scope, receive, send, self._upstream, scope["tunnel"])
+        else:
+            await passthrough(scope, receive, send, self._upstream)
+
+
 async def passthrough(scope: HTTPScope, receive: Receive, send: Send, upstream: Upstream) -> Ending:
-    """Forward a request of a route that is not ours, and its answer, untouched."""
+    """Forward a request and relay its answer. Raises UpstreamError if there is none."""
     async with Downstream(receive) as downstream:
-        body = await downstream.body()
-        try:
-            opened = await upstream.open(
-                scope["method"],
-                raw_target(scope),
-                request_headers(scope["headers"]),
-                body,
-                content_length=_content_length(scope),
-            )
-        except UpstreamError as error:
-            log_failed(error)
-            downstream.settle()
-            await send_upstream_error(send, error)
-            return Ending.UPSTREAM_CUT
+        opened = await upstream.open(
+            scope["method"],
+            raw_target(scope),
+            request_headers(scope["headers"]),
+            await downstream.body(),
+            content_length=_content_length(scope),
+        )
         return await relay(opened, downstream, send)
     return Ending.CLIENT_LEFT
-
-
-async def send_upstream_error(send: Send, error: UpstreamError) -> None:
-    """Answer with OpenAI's error object, where nothing has been answered yet."""
-    body = orjson.dumps(error_body(error.message, "upstream_error", None, error.code))
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def raw_target(scope: HTTPScope) -> bytes:
@@ -251,17 +247,11 @@ async def tunnelled(
     scope: MutableMapping[str, Any], receive: Receive, send: Send, upstream: Upstream, tunnel: Tunnel
 ) -> Ending:
     """Pass an upgrade on, and then what both sides say until one of them ends. An upstream that refuses is
-    relayed as on any route."""
+    relayed as on any route. Raises UpstreamError if there is no answer."""
     async with Downstream(receive) as downstream:
         await downstream.body()
         headers = request_headers(scope["headers"])
-        try:
-            opened = await upstream.open("GET", raw_target(scope), headers, upgrade=_UPGRADE)
-        except UpstreamError as error:
-            log_failed(error)
-            downstream.settle()
-            await send_upstream_error(send, error)
-            return Ending.UPSTREAM_CUT
+        opened = await upstream.open("GET", raw_target(scope), headers, upgrade=_UPGRADE)
         if not opened.switched:
             return await relay(opened, downstream, send)
         with opened:

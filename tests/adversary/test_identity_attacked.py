@@ -407,7 +407,7 @@ async def test_while_the_store_fails_own_responses_go_on_and_nobody_reaches_anot
         id_ = await made_by(zoe)
         own = {"model": "m", "input": "And?", "previous_response_id": id_}
         assert (await bob.get("/models")).status_code == 200  # the key is known
-        await h.app.routes.entrance.mode.keys._store._database.close()  # type: ignore[attr-defined]
+        await h.app.routes.auth.authenticator.keys._store._database.close()  # type: ignore[attr-defined]
         assert (await zoe.post("/responses", json=own)).status_code == 200
         assert (await zoe.get(f"/responses/{id_}")).status_code == 200
         assert (await bob.get(f"/responses/{id_}")).status_code == 404

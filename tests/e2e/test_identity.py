@@ -222,7 +222,7 @@ async def test_chats_go_on_when_the_store_fails_and_strangers_still_stay_out(
     key, _ = await mint(keys, user="zoe")
     async with house(**KEYS) as h, h.client(key) as client:
         await say(client, "Hello")
-        await h.app.routes.entrance.mode.keys._store._database.close()  # type: ignore[attr-defined]
+        await h.app.routes.auth.authenticator.keys._store._database.close()  # type: ignore[attr-defined]
         assert (await say(client, "Hello"))["x-memory-status"] in ("degraded", "skipped")
         async with httpx2.AsyncClient(headers={"api-key": "mp-" + "A" * 43}) as http:
             assert (await http.get(f"{h.base_url}/models")).status_code == 503

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.http.asgi import request_id_of
+from proxy.http.router import give_request_id
 from tests.e2e.conftest import models_dir
 from tests.support.model import ScriptedModel
 from tests.support.process import serving_process
@@ -17,7 +17,7 @@ __all__ = ["models_dir"]
 
 @pytest.mark.parametrize("given", [b"", b"a b", b"x" * 129, b"\xff", b"a\x1b[31m", "café".encode()])
 def test_what_is_no_plain_id_is_not_taken_into_the_log(given: bytes) -> None:
-    assert re.fullmatch("req_[0-9a-f]{32}", request_id_of([(b"x-request-id", given)]))
+    assert re.fullmatch("req_[0-9a-f]{32}", give_request_id({"headers": [(b"x-request-id", given)]}))
 
 
 async def test_every_line_about_a_request_holds_the_clients_id(tmp_path: Path, models_dir: Path) -> None:

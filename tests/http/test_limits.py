@@ -1,22 +1,22 @@
-"""How many requests may come, what those that may not are told, and whose budget it is."""
+"""Rate limits: refusals, budgets, and the times that processes share."""
 
-import time
+import fcntl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-from openai import AsyncOpenAI, RateLimitError
 
 from proxy.domain.errors import Forbidden, StoreUnavailable
 from proxy.domain.rates import Rate, Verdict
-from proxy.http.asgi import ASGIScope, Receive, Send, send_json
-from proxy.http.auth.identity import Caller
-from proxy.http.limits import Ledger, Limits
-from tests.support.serving import serving
+from proxy.http import limits as module
+from proxy.http.asgi import ASGIApp, ASGIScope, Receive, Send, send_json
+from proxy.http.auth.identity import Caller, admit, admitted
+from proxy.http.limits import Ledger, RateLimiter, RateLimitMiddleware
+from tests.http.auth.asking import Answer, get, scope_of
 
-# ---------------------------------------------------------------- the step
 ANNA = Caller("t", "anna")
 
 
@@ -33,95 +33,68 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    ledger = Ledger(tmp_path / "limits")
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "limits"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(path)
     yield ledger
     ledger.close()
-
-
-def limits(ledger: Ledger, clock: Any, *, model: Rate | None = None, memory: Rate | None = None) -> Limits:
-    def identify(scope: ASGIScope) -> Caller:
-        caller: Caller | Exception = scope["caller"]
-        if isinstance(caller, Exception):
-            raise caller
-        return caller
-
-    return Limits(ledger, model, memory, identify, clock)
 
 
 async def plain(scope: ASGIScope, receive: Receive, send: Send) -> None:
     await send_json(send, 200, {"ok": True}, scope.get("answer_headers", ()))
 
 
-async def call(
-    app: Any,
-    caller: Caller | Exception = ANNA,
-    **scope: Any,
-) -> tuple[int, dict[str, str], Any]:
-    """Send one request; return status, headers and body."""
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b""}
-
-    defaults = {"type": "http", "headers": [], "client": ("192.0.2.1", 5), "caller": caller}
-    await app({**defaults, **scope}, receive, send)
-    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], headers, orjson.loads(sent[1]["body"])
+def identify(scope: ASGIScope) -> Caller:
+    if isinstance(error := scope.get("error"), Exception):
+        raise error
+    return admitted(scope)
 
 
-async def test_a_request_too_many_is_refused_in_openais_shape(ledger: Ledger, clock: Clock) -> None:
-    app = limits(ledger, clock, model=Rate(per_minute=50, burst=2)).of_model(plain)
-    await call(app)
-    await call(app)
-    status, headers, body = await call(app)
-    assert status == 429
-    assert body["error"]["code"] == "rate_limit_exceeded"
-    assert body["error"]["type"] == "requests"
-    assert set(body["error"]) == {"message", "type", "param", "code"}
-    assert "1.2s" in body["error"]["message"]
-    assert headers["retry-after"] == "2"  # whole seconds, rounded up
-    assert headers["x-ratelimit-limit-requests"] == "2"
-    assert headers["x-ratelimit-remaining-requests"] == "0"
-    assert headers["x-ratelimit-reset-requests"] == "2.4s"
+def limited(limiter: RateLimiter, rate: Rate, name: str = "model") -> ASGIApp:
+    return RateLimitMiddleware(plain, rate, name, limiter, identify)
+
+
+async def call(app: ASGIApp, caller: Caller | Exception = ANNA, **more: Any) -> Answer:
+    scope = scope_of(**more)
+    if isinstance(caller, Exception):
+        scope["error"] = caller
+    else:
+        admit(scope, caller)
+    return await get(app, scope)
+
+
+# ---------------------------------------------------------------- the limit
+async def test_a_request_over_the_limit_is_refused_in_openai_s_shape(ledger: Ledger, clock: Clock) -> None:
+    app = limited(RateLimiter(ledger, clock), Rate(per_minute=50, burst=2))
+    first, _, refused = [await call(app) for _ in range(3)]
+    assert (first.status, first.header("x-ratelimit-remaining-requests")) == (200, "1")
+    assert first.header("retry-after") is None
+    assert (refused.status, refused.code, refused.error["type"]) == (429, "rate_limit_exceeded", "requests")
+    assert set(refused.error) == {"message", "type", "param", "code"}
+    assert "1.2s" in refused.error["message"]
+    assert refused.header("retry-after") == "2"  # whole seconds, rounded up
+    assert refused.header("x-ratelimit-limit-requests") == "2"
+    assert refused.header("x-ratelimit-remaining-requests") == "0"
+    assert refused.header("x-ratelimit-reset-requests") == "2.4s"
     clock.now += 1.2
-    assert (await call(app))[0] == 200
+    assert (await call(app)).status == 200
 
 
-async def test_an_answer_that_passes_says_what_is_left(ledger: Ledger, clock: Clock) -> None:
-    app = limits(ledger, clock, model=Rate(per_minute=60, burst=10)).of_model(plain)
-    status, headers, body = await call(app)
-    assert (status, body) == (200, {"ok": True})
-    assert headers["x-ratelimit-limit-requests"] == "10"
-    assert headers["x-ratelimit-remaining-requests"] == "9"
-    assert headers["x-ratelimit-reset-requests"] == "1s"
-    assert "retry-after" not in headers
-
-
-async def test_an_upstreams_own_limit_is_passed_on_alone(ledger: Ledger, clock: Clock) -> None:
-    app = limits(ledger, clock, model=Rate(60, 10)).of_model(plain)
+async def test_the_upstream_s_own_limit_is_passed_on_alone(ledger: Ledger, clock: Clock) -> None:
     theirs = [(b"X-RateLimit-Remaining-Requests", b"4999")]
-    _, headers, _ = await call(app, answer_headers=theirs)
-    assert headers["X-RateLimit-Remaining-Requests"] == "4999"
-    assert "x-ratelimit-limit-requests" not in headers
-    assert "x-ratelimit-remaining-requests" not in headers
+    answer = await call(limited(RateLimiter(ledger, clock), Rate(60, 10)), answer_headers=theirs)
+    assert [h for h in answer.headers if b"ratelimit" in h[0].lower()] == theirs
 
 
-async def test_a_limit_that_is_off_leaves_the_app_as_it_is(ledger: Ledger, clock: Clock) -> None:
-    off = limits(ledger, clock, memory=Rate(60, 1))
-    assert off.of_model(plain) is plain
-    assert Limits(None, None, None, lambda scope: Caller("t"), clock).of_memory(plain) is plain
-
-
-async def test_all_routes_to_the_model_share_a_budget_and_the_memory_api_has_its_own(
-    ledger: Ledger, clock: Clock
-) -> None:
-    both = limits(ledger, clock, model=Rate(60, 1), memory=Rate(60, 1))
-    chat, responses, memory = both.of_model(plain), both.of_model(plain), both.of_memory(plain)
-    assert [(await call(app))[0] for app in (chat, responses, memory, memory)] == [200, 429, 200, 429]
+async def test_routes_of_one_name_share_a_budget(ledger: Ledger, clock: Clock) -> None:
+    limiter, rate = RateLimiter(ledger, clock), Rate(60, 1)
+    chat, responses = limited(limiter, rate), limited(limiter, rate)
+    memory = limited(limiter, rate, "memory")
+    assert [(await call(app)).status for app in (chat, responses, memory, memory)] == [200, 429, 200, 429]
 
 
 KEY = "key:k1"
@@ -130,13 +103,10 @@ KEY = "key:k1"
 @pytest.mark.parametrize(
     ("first", "second", "shared"),
     [
-        (Caller("t", "anna", label=KEY), Caller("t", "anna", label=KEY), True),
         (Caller("t", named="anna", label=KEY), Caller("t", named="ben", label=KEY), True),
         (Caller("t", "anna", label=KEY), Caller("t", "anna", label="key:k2"), False),
         (Caller("t", "anna", label="jwt"), Caller("t", "anna", label="jwt"), True),
-        (Caller("t", "anna", label="jwt"), Caller("t", "ben", label="jwt"), False),
         (Caller("t", "anna", label="jwt"), Caller("u", "anna", label="jwt"), False),
-        (Caller("t", named="anna"), Caller("t", named="anna"), True),
         (Caller("t", named="anna"), Caller("t", named="ben"), False),
         (Caller("a", "b-c"), Caller("a-b", "c"), False),
         (Caller("t"), Caller("t"), True),  # by the peer's address
@@ -147,84 +117,184 @@ KEY = "key:k1"
 async def test_a_budget_belongs_to_the_key_else_the_user_else_the_address(
     ledger: Ledger, clock: Clock, first: Caller, second: Caller, shared: bool
 ) -> None:
-    app = limits(ledger, clock, model=Rate(60, 1)).of_model(plain)
-    assert (await call(app, first))[0] == 200
-    assert (await call(app, second))[0] == (429 if shared else 200)
+    app = limited(RateLimiter(ledger, clock), Rate(60, 1))
+    assert (await call(app, first)).status == 200
+    assert (await call(app, second)).status == (429 if shared else 200)
 
 
-async def test_addresses_have_a_budget_each_and_a_socket_without_one_too(
-    ledger: Ledger, clock: Clock
-) -> None:
-    app = limits(ledger, clock, model=Rate(60, 1)).of_model(plain)
+async def test_each_address_has_a_budget(ledger: Ledger, clock: Clock) -> None:
+    app = limited(RateLimiter(ledger, clock), Rate(60, 1))
     peers = [("192.0.2.1", 1), ("192.0.2.1", 2), ("192.0.2.2", 1), None, None]
-    answers = [(await call(app, Caller("t"), client=peer))[0] for peer in peers]
-    assert answers == [200, 429, 200, 200, 429]
+    statuses = [(await call(app, Caller("t"), client=peer)).status for peer in peers]
+    assert statuses == [200, 429, 200, 200, 429]
 
 
-# ---------------------------------------------------------------- over all replicas
-class Shared:
-    """What replicas share, as far as it can be reached."""
+class Fleet:
+    """What replicas share, refusing all requests while it is reachable."""
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, Rate]] = []
-        self.error: Exception | None = None
+    error: Exception | None = None
 
     async def ask(self, subject: str, rate: Rate) -> Verdict:
-        self.asked.append((subject, rate))
+        assert (subject, rate) == ("model\0user\0t\0anna", Rate(60, 1))
         if self.error is not None:
             raise self.error
         return Verdict(passes=False, remaining=0, reset_s=9.0, retry_after_s=4.0)
 
 
-def fleet(ledger: Ledger, clock: Clock, shared: Shared) -> Any:
-    def identify(scope: ASGIScope) -> Caller:
-        return ANNA
-
-    return Limits(ledger, Rate(60, 1), None, identify, clock, shared).of_model(plain)
-
-
-async def test_a_fleet_has_one_budget(ledger: Ledger, clock: Clock) -> None:
-    shared = Shared()
-    status, headers, _ = await call(fleet(ledger, clock, shared))
-    assert (status, headers["retry-after"]) == (429, "4")
-    assert shared.asked == [("model\0user\0t\0anna", Rate(60, 1))]
+async def test_replicas_share_a_budget_and_count_alone_while_they_cannot(
+    ledger: Ledger, clock: Clock
+) -> None:
+    fleet = Fleet()
+    app = limited(RateLimiter(ledger, clock, fleet), Rate(60, 1))
+    assert (await call(app)).header("retry-after") == "4"
+    fleet.error = StoreUnavailable("down")
+    assert [(await call(app)).status for _ in range(2)] == [200, 429]
+    fleet.error = None
+    assert (await call(app)).header("retry-after") == "4"
 
 
-async def test_a_machine_counts_for_itself_while_the_fleet_cannot(ledger: Ledger, clock: Clock) -> None:
-    shared = Shared()
-    shared.error = StoreUnavailable("down")
-    app = fleet(ledger, clock, shared)
-    assert [(await call(app))[0] for _ in range(2)] == [200, 429]
-    shared.error = None
-    assert (await call(app))[1]["retry-after"] == "4"
+# ---------------------------------------------------------------- times shared by processes
+def put(ledger: Ledger, key: str, moment: float) -> float:
+    """Set the key's time; return the one before."""
+    return ledger.exchange(key, lambda before: (moment, before))
 
 
-async def test_the_openai_sdk_waits_as_long_as_it_is_told(ledger: Ledger, clock: Clock) -> None:
-    asked = list[float]()
-    answer = {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}],
-    }  # fmt: skip
+def test_times_are_kept_per_key_shared_and_outlive_the_process(path: Path) -> None:
+    first, second = Ledger(path), Ledger(path)
+    for n in range(3_000):
+        assert put(first, f"user {n}", float(n + 1)) == 0.0
+    first.close()
+    assert all(put(second, f"user {n}", 1.0) == n + 1 for n in range(3_000))
+    second.close()
+    third = Ledger(path)
+    assert put(third, "user 7", 0.0) == 1.0
+    third.close()
 
-    async def model(scope: ASGIScope, receive: Receive, send: Send) -> None:
-        await send_json(send, 200, answer)
 
-    def identify(scope: ASGIScope) -> Caller:
-        asked.append(time.monotonic())
-        if len(asked) == 4:  # until then no time goes by: a busy machine may take more than there is
-            clock.now += 1
-        return Caller("t", "anna")
+def test_a_flood_of_keys_displaces_the_earliest_times_and_the_file_does_not_grow(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUCKETS", 1)
+    ledger = Ledger(path)
+    put(ledger, "frequent", 1e9)
+    size = path.stat().st_size
+    for n in range(100):
+        put(ledger, f"rare {n}", float(n + 1))
+    assert put(ledger, "frequent", 1e9) == 1e9
+    assert put(ledger, "rare 0", 1.0) == 0.0
+    assert path.stat().st_size == size
+    ledger.close()
 
-    limited = Limits(ledger, Rate(per_minute=75, burst=1), None, identify, clock).of_model(model)
-    async with serving(limited) as origin:
-        patient = AsyncOpenAI(base_url=f"{origin}/v1", api_key="k", max_retries=1)
-        question = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
-        await patient.chat.completions.create(**question)
-        with pytest.raises(RateLimitError) as refused:
-            await patient.with_options(max_retries=0).chat.completions.create(**question)
-        assert refused.value.code == "rate_limit_exceeded"
-        assert refused.value.response.headers["retry-after"] == "1"
-        await patient.chat.completions.create(**question)
-        _, _, refused_at, passed_at = asked
-        assert passed_at - refused_at > 0.7  # of its own accord it would have come back after 0.5 s
-        await patient.close()
+
+def test_the_file_is_private_and_names_no_user(path: Path, tmp_path: Path) -> None:
+    contents = []
+    for name in ("one", "two"):
+        ledger = Ledger(tmp_path / name)
+        put(ledger, "user\0acme\0anna@example.org", 5.0)
+        data = (tmp_path / name).read_bytes()
+        assert b"anna" not in data
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+        contents.append(data[module._HEADER_BYTES :])
+        ledger.close()
+    assert contents[0] != contents[1]  # each file has a secret of its own
+
+
+@pytest.mark.parametrize("found", [b"", b"something else", bytes(module._FILE_BYTES)])
+def test_a_file_of_another_kind_is_replaced(path: Path, found: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(found)
+    ledger = Ledger(path)
+    assert [put(ledger, "a", 5.0), put(ledger, "a", 5.0)] == [0.0, 5.0]
+    assert path.read_bytes().startswith(module._MAGIC)
+    ledger.close()
+
+
+def test_without_a_file_or_locks_requests_are_still_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").write_text("a file, not a directory")
+    ledger = Ledger(tmp_path / "run" / "limits")
+    assert [put(ledger, "a", 5.0), put(ledger, "a", 0.0)] == [0.0, 5.0]
+    ledger.close()
+
+    def refuse(*args: object) -> None:
+        raise OSError("No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    ledger = Ledger(tmp_path / "limits")
+    assert [put(ledger, "a", 5.0), put(ledger, "a", 5.0)] == [0.0, 5.0]
+    ledger.close()
+
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+class SleepClock:
+    """Time that passes only while a caller sleeps."""
+
+    now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_suspended_holder_of_the_lock_delays_others_once_a_second(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SleepClock()
+    monkeypatch.setattr(module, "time", clock)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        for _ in range(50):
+            put(ledger, "a", 5.0)
+        assert clock.now - 1_000.0 == pytest.approx(module.LOCK_WAIT_S, rel=0.1)
+        assert put(ledger, "a", 5.0) == 5.0
+        holder.communicate()
+
+
+COUNT = """
+import sys
+from pathlib import Path
+from proxy.http import limits as module
+from proxy.http.limits import Ledger, Rate, judge
+module.LOCK_WAIT_S = 30.0  # on a busy machine the holder of a lock may have to wait for a processor
+ledger = Ledger(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+rate, passed = Rate(60, 6_000), 0
+for _ in range(4_000):
+    passed += ledger.exchange("anna", lambda at: judge(rate, 1_000.0, at)).passes
+print(passed)
+"""
+
+
+def test_processes_together_let_exactly_a_burst_through(path: Path) -> None:
+    counting = [
+        subprocess.Popen(
+            [sys.executable, "-c", COUNT, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        for _ in range(3)
+    ]
+    for process in counting:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+    for process in counting:  # all at once
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    assert sum(int(process.communicate(timeout=60)[0]) for process in counting) == 6_000

@@ -12,7 +12,8 @@ from proxy.domain.errors import (
     StoreUnavailable,
     UpstreamTimeout,
 )
-from proxy.http.asgi import Message, error_of, send_error
+from proxy.http.asgi import Message
+from proxy.http.errors import error_of, send_error
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.errors import TooLarge
+from proxy.domain.errors import TooLarge, UpstreamError
+from proxy.http.errors import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
 from proxy.upstream.headers import request_headers
@@ -36,7 +37,11 @@ class Proxy:
         self.origin = ""
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
-        self.endings.put_nowait(await passthrough(scope, receive, send, self.upstream))
+        try:
+            self.endings.put_nowait(await passthrough(scope, receive, send, self.upstream))
+        except UpstreamError as error:  # what the application's handlers do
+            self.endings.put_nowait(Ending.UPSTREAM_CUT)
+            await send_error(send, error)
 
     async def ending(self) -> Ending:
         async with asyncio.timeout(30):

@@ -3,13 +3,13 @@ CORS.
 
 A page of any web site can make its visitor's browser send requests to a proxy that the visitor can reach. In
 modes `open` and `header` such a request needs no credential, so the page must be recognised by what only the
-browser writes: `Origin`, `Sec-Fetch-Site`, and the `Host` that it asked for. If the owner of a page lets the
-name of the page resolve to 127.0.0.1 (DNS rebinding), the page has the same origin as the proxy, and only
-that name gives it away.
+browser writes: `Origin`, `Sec-Fetch-Site`, and `Host`. If the owner of a page lets the name of the page
+resolve to 127.0.0.1 (DNS rebinding), the page has the same origin as the proxy, and only that name reveals
+it.
 
 The consequences in these two modes:
-- The server's key (`upstream.api_key`) is spent for no page of another origin, and in mode `open` for no host
-  name that others could point to the proxy. This holds on every route.
+- The server's key (`upstream.api_key`) is not used for a page of another origin, nor in mode `open` for a
+  host name that others could point to the proxy. This holds on every route.
 - The memory API, and the responses and conversations that are stored here, refuse such requests (403).
 - A request that brings its own credential is forwarded *without memory*: an application in a browser works
   through the proxy as it does without it, but no foreign page plants or reads a memory.
@@ -17,22 +17,21 @@ The consequences in these two modes:
 In modes `keys` and `jwt` a page needs the credential, which no foreign page has.
 
 Origins in `identity.allowed_origins` are part of the application: their preflights are answered here, and all
-answers carry the CORS headers that let the page read them, in the place of the upstream's own.
+answers carry the CORS headers that let the page read them, in place of the upstream's own.
 """
 
 import ipaddress
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any
 from urllib.parse import urlsplit
 
 from proxy import telemetry
 from proxy.domain.errors import ClientError, Forbidden, UnsupportedMedia
 from proxy.domain.reasons import Reason
-from proxy.http.asgi import ASGIScope, Header, Send
+from proxy.http.asgi import ASGIScope, Header, Send, with_headers
 from proxy.upstream.headers import CREDENTIALS
 
 _METHODS = b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"
@@ -43,20 +42,23 @@ _HEADERS = (
 _MAX_AGE_S = b"600"
 _TOKENS = re.compile(rb"[\w!#$%&'*+.^`|~, -]{1,4096}", re.ASCII)
 _METHOD = re.compile(rb"[A-Z]{1,32}")
-# What scripts may read anyway, and what is none of theirs.
+# What scripts may read anyway, and headers that are not meant for them.
 _NOT_EXPOSED = frozenset(
     b"cache-control content-language content-length content-type expires last-modified pragma vary connection"
     b" set-cookie date transfer-encoding timing-allow-origin".split()
 )
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
-_ASKS = b"access-control-request-method"
-_READ = frozenset({b"origin", b"host", b"sec-fetch-site", b"referer", b"content-type", _ASKS}) | CREDENTIALS
+_ASKED_METHOD = b"access-control-request-method"
+_READ = (
+    frozenset({b"origin", b"host", b"sec-fetch-site", b"referer", b"content-type", _ASKED_METHOD})
+    | CREDENTIALS
+)
 _OTHER_SITES = frozenset({"cross-site", "same-site"})  # `same-site`: another port or a sibling domain
-_LOGGED_ORIGINS = 100  # distinct ones; anybody can invent more
+_LOGGED_ORIGINS = 100  # distinct ones; any client can invent more
 
 
 class Visitor(Enum):
-    """Whose page, if any, makes the request."""
+    """The page, if any, that makes the request."""
 
     OURS = auto()  # no browser, or a page that the proxy serves
     ALLOWED = auto()  # of an origin in `allowed_origins`
@@ -73,7 +75,7 @@ class Origins:
 
     @classmethod
     def of(cls, rules: Iterable[str]) -> "Origins":
-        """Return the origins that the rules name. They are written as `values.origin_rule` returns them."""
+        """Return the origins that the rules name, written as config.Identity normalises them."""
         exact, patterns = set[str](), list[re.Pattern[str]]()
         for rule in rules:
             if "*" not in rule:
@@ -96,8 +98,8 @@ class Origins:
 @dataclass(frozen=True, slots=True)
 class Browsers:
     """The rules. `check_host`: mode `open`. `private_names`: the proxy listens beyond loopback, where other
-    machines and containers call it by names that no web site can have. `server_key`: there is a key that is
-    sent for requests without a credential."""
+    machines and containers call it by names that no web site can have. `server_key`: the server's key is sent
+    for requests without a credential."""
 
     allowed_origins: Origins = Origins()
     allowed_hosts: frozenset[str] = frozenset()
@@ -122,22 +124,22 @@ class Browsers:
         return cls(allowed, named, check_host, private_names, server_key)
 
     def visit(self, scope: ASGIScope) -> "Visit":
-        """Return what the request says of the page behind it."""
-        found = [header for header in scope["headers"] if header[0] in _READ]
-        origins, hosts, sites = (_values(found, name) for name in (b"origin", b"host", b"sec-fetch-site"))
+        """Return the parts of the request that say which page is behind it."""
+        headers = tuple([header for header in scope["headers"] if header[0] in _READ])
         target: bytes = scope.get("raw_target", b"")
         named = _authority_of_target(target) if target[:1] not in (b"/", b"") else None
-        visitor = self._visitor(origins, hosts, sites, named)
-        return Visit(self, scope["method"], visitor, hosts, named, tuple(found))
+        return Visit(self, scope["method"], self._visitor(headers, named), named, headers)
 
-    def _visitor(self, origins: list[str], hosts: list[str], sites: list[str], named: str | None) -> Visitor:
-        """Return the origin of the page. Two origins, or two hosts, count as none."""
+    def _visitor(self, headers: tuple[Header, ...], named: str | None) -> Visitor:
+        """Return the kind of page. Two origins, or two hosts, count as none of ours."""
+        origins = _values(headers, b"origin")
         if origins and all(origin in self.allowed_origins for origin in origins):
             return Visitor.ALLOWED
-        if not _OTHER_SITES.isdisjoint(sites):
+        if not _OTHER_SITES.isdisjoint(_values(headers, b"sec-fetch-site")):
             return Visitor.FOREIGN
         if not origins:
             return Visitor.OURS
+        hosts = _values(headers, b"host")
         asked = [*hosts, *(() if named is None else (named,))]
         same = len(hosts) == 1 and all(is_same(origin, host) for origin in origins for host in asked)
         return Visitor.OURS if same and self.knows(hosts, named) else Visitor.FOREIGN
@@ -169,9 +171,13 @@ class Visit:
     rules: Browsers
     method: str
     visitor: Visitor
-    hosts: list[str]
     named: str | None  # the authority of an absolute-form target
     headers: tuple[Header, ...]  # those in _READ
+
+    @property
+    def hosts(self) -> list[str]:
+        """The Host headers."""
+        return _values(self.headers, b"host")
 
     @property
     def origin(self) -> bytes:
@@ -179,9 +185,13 @@ class Visit:
         return self._header(b"origin")
 
     @property
-    def has_credential(self) -> bool:
-        """True if the request has a credential of its own, so that the server's key does not go with it."""
-        return any(name in CREDENTIALS for name, _ in self.headers)
+    def is_preflight(self) -> bool:
+        """True for a browser's question whether a page may send its request."""
+        return self.method == "OPTIONS" and bool(self._header(_ASKED_METHOD))
+
+    def knows_host(self) -> bool:
+        """True under a name that no web site can point to the proxy."""
+        return self.rules.knows(self.hosts, self.named)
 
     def require_host(self) -> None:
         """Raise Forbidden for a host name that others could point to the proxy."""
@@ -196,7 +206,7 @@ class Visit:
 
     def require_key_may_be_spent(self) -> None:
         """Raise ClientError if the server's key would go with a request that a foreign page may have made."""
-        if not self.rules.server_key or self.has_credential:
+        if not self.rules.server_key or any(name in CREDENTIALS for name, _ in self.headers):
             return
         if self.visitor is Visitor.FOREIGN or self._is_referred_by_another():
             raise foreign_page()
@@ -216,32 +226,17 @@ class Visit:
                 code="unsupported_media_type",
             )
 
-    def knows_host(self) -> bool:
-        """True under a name that no web site can point to the proxy."""
-        return self.rules.knows(self.hosts, self.named)
-
-    @property
-    def is_preflight(self) -> bool:
-        """True for a browser's question whether a page may send its request."""
-        return self.method == "OPTIONS" and bool(self._header(_ASKS))
-
     def readable(self, send: Send) -> Send:
         """Return a `send` that adds the CORS headers to an answer, and drops those of the upstream, which
-        could say something else."""
+        could contradict them."""
         if not self.rules.allowed_origins or self.is_preflight:
             return send  # the upstream's own decide; `answer_preflight` writes all of them
-
-        async def with_cors(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": self._with_cors(list(message.get("headers", ())))}
-            await send(message)
-
-        return with_cors
+        return with_headers(send, self._with_cors)
 
     async def answer_preflight(self, scope: ASGIScope, send: Send) -> None:
-        """Say that the page may send what it asks for."""
+        """Allow the page to send what it asks for."""
         asked = dict(scope["headers"])
-        wanted, method = asked.get(b"access-control-request-headers", b""), self._header(_ASKS)
+        wanted, method = asked.get(b"access-control-request-headers", b""), self._header(_ASKED_METHOD)
         methods = _METHODS if method in _METHODS.split(b", ") or not _METHOD.fullmatch(method) else method
         headers = [
             *self._allowed(),
@@ -262,15 +257,16 @@ class Visit:
         return not names.isdisjoint(CREDENTIALS)
 
     def _with_cors(self, headers: list[Header]) -> list[Header]:
+        vary = (b"vary", b"Origin")  # caches must not give this answer to another page
         if not self.origin:
-            return [*headers, (b"vary", b"Origin")]  # caches must not give this answer to a page
-        kept = [header for header in headers if not header[0].startswith(b"access-control-")]
+            return [*headers, vary]
+        others = [header for header in headers if not header[0].startswith(b"access-control-")]
         if self.visitor is not Visitor.ALLOWED:
-            return [*kept, (b"vary", b"Origin")]
-        names = dict.fromkeys([name for name, _ in kept if name not in _NOT_EXPOSED] + [b"x-request-id"])
+            return [*others, vary]
+        names = dict.fromkeys([name for name, _ in others if name not in _NOT_EXPOSED] + [b"x-request-id"])
         exposed = (b"access-control-expose-headers", b", ".join(names))
         timing = (b"timing-allow-origin", self.origin)  # for Server-Timing
-        return [*kept, exposed, timing, *self._allowed()]
+        return [*others, exposed, timing, *self._allowed()]
 
     def _allowed(self) -> list[Header]:
         allowed = [(b"access-control-allow-origin", self.origin), (b"vary", b"Origin")]
@@ -298,7 +294,7 @@ class Visit:
 
 
 class _Log:
-    """Log lines about pages that were refused: few, whatever is tried."""
+    """Log lines about refused pages, bounded in number."""
 
     def __init__(self) -> None:
         self._seldom = telemetry.Seldom()
@@ -328,7 +324,7 @@ def reason_of(error: ClientError) -> Reason | None:
 
 
 def foreign_page() -> Forbidden:
-    """Return what a page of another origin is refused with."""
+    """Return the refusal of a page of another origin."""
     return Forbidden(
         "Web pages of this origin may not use this proxy: add the origin to identity.allowed_origins.",
         param="origin",

@@ -35,8 +35,8 @@ from proxy.http.asgi import ASGIScope, Header
 from proxy.http.auth.identity import (
     OPEN_TENANT,
     USER_RIGHTS,
-    Admitted,
     Caller,
+    Identified,
     keep_out_of_target,
     presented,
     replaced,
@@ -178,7 +178,7 @@ class _Failed(Exception):
     """A check of ours failed. It says which, in words of ours: nothing of the token."""
 
 
-class Keys(Protocol):
+class TokenKeys(Protocol):
     """Where the key for a token comes from."""
 
     @property
@@ -230,19 +230,19 @@ class PublicKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class ByToken:
+class JwtAuth:
     """Mode `jwt`."""
 
-    keys: Keys
+    keys: TokenKeys
     audience: str
     issuer: str | None = None
     user_claim: str = "sub"
     tenant_claim: str | None = None
     ambient: bool = False
-    anyone: Caller | None = None
+    only_caller: Caller | None = None
     seldom: telemetry.Seldom = field(default_factory=telemetry.Seldom)
 
-    async def admit(self, scope: ASGIScope) -> Admitted:
+    async def identify(self, scope: ASGIScope) -> Identified:
         """Check the token; the upstream gets the server's own key, if there is one."""
         headers: list[Header] = scope["headers"]
         token = presented(headers)
@@ -255,7 +255,7 @@ class ByToken:
             self.seldom.info("identity.token_refused", check=_check_of(error))
             raise Unauthorized("The token is not valid here, or has expired.") from None
         caller = Caller(tenant, user=user, rights=USER_RIGHTS, label="jwt")
-        return Admitted(caller, replaced(headers, token, None))
+        return Identified(caller, replaced(headers, token, None))
 
     async def _checked(self, token: str) -> Mapping[str, Any]:
         """Return the claims of a valid token. Raises _Failed, PyJWTError or ValueError for any other."""

@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.domain.errors import NotFound, ProxyError, error_body
-from proxy.http.asgi import ASGIScope, Receive, Send, error_of
+from proxy.http.asgi import ASGIScope, Receive, Send
+from proxy.http.errors import error_of
 from proxy.http.memory_api import present
 from proxy.http.memory_api.operations import OPERATIONS, Operation
 from proxy.http.memory_api.reading import Captured, body_of, captured, query_of, refuse_body, segments_of

@@ -110,7 +110,7 @@ _MOST_TEXT_BYTES = 256 * 1024  # of a refusal, decoded
 async def encoded(events: Sequence[Event], size: int) -> list[bytes]:
     """Return the events as bytes. `size`: about how many bytes the response has, which the events at the end
     of an item, and of all, repeat."""
-    made = [OFF_LOOP.takes(len(e["delta"]) if "delta" in e else size) for e in events]
+    made = [(len(e["delta"]) if "delta" in e else size) >= LARGE_BYTES for e in events]
     if not any(made):
         return list(map(encode, events))
     return await OFF_LOOP.run(max(size, LARGE_BYTES), lambda: list(map(encode_large, events)))

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.domain.errors import (
-    ClientError,
     Forbidden,
     InvalidRequest,
-    StoreError,
     UpstreamBroken,
     UpstreamCut,
-    UpstreamError,
 )
 from proxy.domain.ports import TokenCounter
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, send_error, send_json
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, send_json
 from proxy.http.auth.identity import Caller, caller_of
 from proxy.http.forwarding import refusal_in
 from proxy.http.responses.answer_output import AnswerParser, for_client
@@ -31,7 +28,7 @@ from proxy.http.responses.translated import TranslationPorts, changeable_in, con
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import MOST_ATTEMPTS, Attempt, Learning, next_attempt
 from proxy.upstream.headers import request_headers
-from proxy.upstream.relay import Downstream, log_cut, log_failed, raw_target, relay
+from proxy.upstream.relay import Downstream, log_cut, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits, parse_bounded
 from proxy.wire.extensions import take_extensions
@@ -65,18 +62,12 @@ class CompactApi:
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         async with Downstream(receive) as downstream:
-            try:
-                raw = await downstream.read(self.max_body_bytes)
-                body = await OFF_LOOP.run(len(raw), parse_bounded, raw, BodyLimits(), "input")
-                if scope["path"].endswith("/input_tokens"):
-                    await self._count(scope, body, len(raw), send)
-                else:
-                    await self._compact(scope, body, len(raw), downstream, send)
-            except (ClientError, StoreError) as error:
-                await send_error(send, error)
-            except UpstreamError as error:
-                log_failed(error)
-                await send_error(send, error)
+            raw = await downstream.read(self.max_body_bytes)
+            body = await OFF_LOOP.run(len(raw), parse_bounded, raw, BodyLimits(), "input")
+            if scope["path"].endswith("/input_tokens"):
+                await self._count(scope, body, len(raw), send)
+            else:
+                await self._compact(scope, body, len(raw), downstream, send)
 
     async def _plan(
         self, scope: ASGIScope, body: Body, size: int, *, compacts: bool

@@ -19,8 +19,9 @@ from starlette.routing import Route
 from proxy.domain.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError, TooLarge
 from proxy.domain.ports import Clock
 from proxy.domain.stored_responses import Conversation, StoredResponse
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, error_of
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send
 from proxy.http.auth.identity import Caller
+from proxy.http.errors import error_of
 from proxy.http.responses.answer_output import KeepAlive
 from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, shown
 from proxy.http.responses.owners import Owner, owner_of

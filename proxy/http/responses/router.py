@@ -6,19 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from proxy.domain.errors import ClientError, InvalidRequest, NotFound, StoreError, UpstreamError
+from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.domain.ports import Clock
-from proxy.http.asgi import (
-    OFF_LOOP,
-    ASGIApp,
-    ASGIScope,
-    Header,
-    Receive,
-    Send,
-    body_first,
-    read_body,
-    send_error,
-)
+from proxy.http.asgi import OFF_LOOP, ASGIApp, ASGIScope, Header, Receive, Send, body_first, read_body
 from proxy.http.auth.identity import Caller, admitted, caller_of
 from proxy.http.responses.capability_probe import REFUSAL_BYTES, EndpointProbe, ResponsesMode, continues_ours
 from proxy.http.responses.native_ownership import (
@@ -36,7 +26,7 @@ from proxy.http.responses.owners import credential_of, is_ours
 from proxy.http.turns import parsed
 from proxy.upstream.client import Upstream
 from proxy.upstream.headers import request_headers
-from proxy.upstream.relay import Downstream, log_failed, raw_target, relay
+from proxy.upstream.relay import Downstream, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits
 from proxy.wire.extensions import take_extensions
@@ -86,25 +76,21 @@ class ResponsesRouter:
             or self.hearing.known_absent()
             or self.operating.known_absent()
         )
-        try:
-            body = await read_body(receive, self.max_body_bytes)
-            if body is None:
-                return
-            named = await _parsed(scope, body) or {}
-            if ours or (self.speech is not ResponsesMode.NATIVE and continues_ours(named)):
-                await self.compact(scope, body_first(body, receive), send)
-                return
-            makers, caller = self.makers, admitted(scope)
-            if makers is not None and tells_apart(caller):
-                if body.strip() and not named:
-                    raise _unreadable()
-                await makers.require_all(caller, named)
-                # As parsed here: the upstream might take the other one of a repeated key.
-                body = await OFF_LOOP.run(len(body), json_body.dump, named)
-                await self._watched(makers, scope, body_first(body, receive), send, named, self.operating)
-                return
-        except (ClientError, StoreError) as error:
-            await send_error(send, error)
+        body = await read_body(receive, self.max_body_bytes)
+        if body is None:
+            return
+        named = await _parsed(scope, body) or {}
+        if ours or (self.speech is not ResponsesMode.NATIVE and continues_ours(named)):
+            await self.compact(scope, body_first(body, receive), send)
+            return
+        makers, caller = self.makers, admitted(scope)
+        if makers is not None and tells_apart(caller):
+            if body.strip() and not named:
+                raise _unreadable()
+            await makers.require_all(caller, named)
+            # As parsed here: the upstream might take the other one of a repeated key.
+            body = await OFF_LOOP.run(len(body), json_body.dump, named)
+            await self._watched(makers, scope, body_first(body, receive), send, named, self.operating)
             return
         await self._ask(scope, body_first(body, receive), send, self.operating)
 
@@ -112,23 +98,19 @@ class ResponsesRouter:
         """Let the caller reach what the upstream keeps for it, and nothing that another has made."""
         caller, parts = admitted(scope), scope["path"].split("/")[3:]
         named: Body = {}
-        try:
-            await _require_path(makers, caller, scope)
-            if _has_body(scope):
-                body = await read_body(receive, self.max_body_bytes)
-                if body is None:
-                    return
-                if body.strip():
-                    if (found := await _parsed(scope, body)) is None:
-                        raise _unreadable()
-                    named = found
-                    await makers.require_all(caller, named)
-                    body = await OFF_LOOP.run(len(body), json_body.dump, named)
-                    scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
-                receive = body_first(body, receive)
-        except (ClientError, StoreError) as error:
-            await send_error(send, error)
-            return
+        await _require_path(makers, caller, scope)
+        if _has_body(scope):
+            body = await read_body(receive, self.max_body_bytes)
+            if body is None:
+                return
+            if body.strip():
+                if (found := await _parsed(scope, body)) is None:
+                    raise _unreadable()
+                named = found
+                await makers.require_all(caller, named)
+                body = await OFF_LOOP.run(len(body), json_body.dump, named)
+                scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
+            receive = body_first(body, receive)
         await self._watched(makers, scope, receive, send, named, None if parts else self.making)
 
     async def _watched(
@@ -163,26 +145,18 @@ class ResponsesRouter:
         """Let the upstream make the object; one that does not know how leaves it to us."""
         headers: list[Header] = scope["headers"]
         async with Downstream(receive) as downstream:
-            try:
-                body = await downstream.read(self.max_body_bytes)
-                ours_out = await OFF_LOOP.run(len(body), _for_upstream, scope, body)
-                opened = await self.upstream.open(
-                    scope["method"], raw_target(scope), request_headers(headers), ours_out
-                )
-                with opened:
-                    # That there is no list of them says nothing of how they are made.
-                    makes = scope["method"] == "POST"
-                    refusal = await opened.peek(REFUSAL_BYTES) if makes and opened.status >= 400 else b""
-                    if not makes or not hearing.heard(opened.status, refusal, self.clock()):
-                        await relay(opened, downstream, send)
-                        return
-            except ClientError as error:
-                await send_error(send, error)
-                return
-            except UpstreamError as error:
-                log_failed(error)
-                await send_error(send, error)
-                return
+            body = await downstream.read(self.max_body_bytes)
+            ours_out = await OFF_LOOP.run(len(body), _for_upstream, scope, body)
+            opened = await self.upstream.open(
+                scope["method"], raw_target(scope), request_headers(headers), ours_out
+            )
+            with opened:
+                # A 404 on the list endpoint does not imply that creation is unsupported.
+                makes = scope["method"] == "POST"
+                refusal = await opened.peek(REFUSAL_BYTES) if makes and opened.status >= 400 else b""
+                if not makes or not hearing.heard(opened.status, refusal, self.clock()):
+                    await relay(opened, downstream, send)
+                    return
             await (self.compact if is_operation(scope) else self.ours)(scope, body_first(body, receive), send)
 
 

@@ -4,8 +4,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from proxy.domain.errors import ClientError
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
-from proxy.http.auth.identity import Area, Entrance
+from proxy.http.auth.identity import Area, Auth
+from proxy.http.errors import send_error
 
 
 def scope_of(*headers: tuple[str, str], method: str = "GET", path: str = "/v1/x", **more: Any) -> ASGIScope:
@@ -56,21 +58,27 @@ async def get(app: Any, scope: ASGIScope) -> Answer:
         else:
             answer.body += message.get("body", b"")
 
-    await app(scope, nothing, send)
+    try:
+        await app(scope, nothing, send)
+    except ClientError as error:  # what the application's handlers do
+        await send_error(send, error)
     return answer
 
 
 @dataclass
 class Behind:
-    """An entrance with an app behind it that notes the scopes it is called with."""
+    """An app behind authentication that notes the scopes it is called with."""
 
-    entrance: Entrance
-    area: Area = Area.PASSING
+    auth: Auth
+    area: Area = Area.PASSTHROUGH
     seen: list[ASGIScope] = field(default_factory=list)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        visit = self.entrance.browsers.visit(scope)
-        await self.entrance(scope, receive, visit.readable(send), self._app, self.area, visit)
+        readable = self.auth.browsers.visit(scope).readable(send)
+        try:
+            await self.auth.guard(self._app, self.area)(scope, receive, readable)
+        except ClientError as error:
+            await send_error(readable, error)
 
     @property
     def _app(self) -> ASGIApp:

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.domain.errors import Unauthorized
-from proxy.http.auth.identity import MAX_CHARS, is_sendable, presented, replaced
+from proxy.http.auth.identity import MAX_CREDENTIAL_CHARS, is_sendable, presented, replaced
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_key_is_found_wherever_openai_and_azure_clients_put_it(headers: list[t
         [(b"authorization", b"Bearer mp-1 mp-2")],
         [(b"authorization", b"Bearer mp-\xff")],
         [(b"authorization", b"Bearer mp-\x00")],
-        [(b"authorization", b"Bearer " + b"m" * (MAX_CHARS + 1))],
+        [(b"authorization", b"Bearer " + b"m" * (MAX_CREDENTIAL_CHARS + 1))],
         [(b"api-key", b" ")],
         [(b"authorization", b"Bearer mp-1"), (b"authorization", b"Bearer mp-2")],
         [(b"authorization", b"Bearer mp-1"), (b"x-api-key", b"sk-2")],
@@ -63,5 +63,5 @@ def test_the_upstream_sees_its_own_key_and_nothing_of_ours_in_any_header() -> No
 
 def test_only_what_fits_a_header_is_an_upstream_key() -> None:
     assert is_sendable("sk-Ab_1")
-    for key in ("", "a b", "a\r\nx: y", "ключ", "a\x00", "m" * (MAX_CHARS + 1)):
+    for key in ("", "a b", "a\r\nx: y", "ключ", "a\x00", "m" * (MAX_CREDENTIAL_CHARS + 1)):
         assert not is_sendable(key)

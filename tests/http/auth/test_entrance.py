@@ -6,21 +6,21 @@ import pytest
 
 from proxy import telemetry
 from proxy.http.auth.browsers import Browsers
-from proxy.http.auth.identity import OPEN, Area, ByHeader, ByKey, Caller, Entrance, caller_of
+from proxy.http.auth.identity import OPEN, Area, Auth, Caller, HeaderAuth, KeyAuth, caller_of
 from proxy.http.auth.keys import KeyRing
-from proxy.http.router import Routes
+from proxy.http.router import Application, Apps
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.http.auth.asking import Behind, get, scope_of
 from tests.http.auth.minting import mint
 
-GUARDED = [Area.MEMORY, Area.MODEL, Area.PASSING]
+GUARDED = [Area.MEMORY, Area.MODEL, Area.PASSTHROUGH]
 LOCAL = ("Host", "localhost")
 EVIL = ("Origin", "https://evil.example")
 
 
 @pytest.fixture
-def by_key(stores: SqliteStores) -> Entrance:
-    return Entrance(ByKey(KeyRing(stores.keys)), Browsers.of(["https://app.example"], [], check_host=False))
+def by_key(stores: SqliteStores) -> Auth:
+    return Auth(KeyAuth(KeyRing(stores.keys)), Browsers.of(["https://app.example"], [], check_host=False))
 
 
 def bearer(key: str) -> tuple[str, str]:
@@ -29,7 +29,7 @@ def bearer(key: str) -> tuple[str, str]:
 
 # ---------------------------------------------------------------- who gets in
 @pytest.mark.parametrize("area", GUARDED)
-async def test_without_a_credential_nothing_behind_is_reached(by_key: Entrance, area: Area) -> None:
+async def test_without_a_credential_nothing_behind_is_reached(by_key: Auth, area: Area) -> None:
     behind = Behind(by_key, area)
     for headers in ((), (bearer("sk-test"),), (("X-Memory-User-Id", "zoe"),)):
         answer = await get(behind, scope_of(LOCAL, *headers))
@@ -40,7 +40,7 @@ async def test_without_a_credential_nothing_behind_is_reached(by_key: Entrance, 
 
 @pytest.mark.parametrize("area", GUARDED)
 async def test_what_is_behind_sees_the_caller_and_the_upstreams_key_and_not_ours(
-    by_key: Entrance, area: Area, stores: SqliteStores
+    by_key: Auth, area: Area, stores: SqliteStores
 ) -> None:
     key, id_ = await mint(stores.keys, tenant="acme", user="zoe", upstream_key="sk-up")
     behind = Behind(by_key, area)
@@ -51,9 +51,9 @@ async def test_what_is_behind_sees_the_caller_and_the_upstreams_key_and_not_ours
     assert key not in str(seen["headers"])
 
 
-async def test_rights_are_asked_for_where_they_are_needed(by_key: Entrance, stores: SqliteStores) -> None:
+async def test_rights_are_asked_for_where_they_are_needed(by_key: Auth, stores: SqliteStores) -> None:
     only_memory, _ = await mint(stores.keys, rights="memory")
-    for area, status in ((Area.MODEL, 403), (Area.PASSING, 403), (Area.MEMORY, 200)):
+    for area, status in ((Area.MODEL, 403), (Area.PASSTHROUGH, 403), (Area.MEMORY, 200)):
         answer = await get(Behind(by_key, area), scope_of(LOCAL, bearer(only_memory)))
         assert answer.status == status, area
 
@@ -73,7 +73,7 @@ async def test_rights_are_asked_for_where_they_are_needed(by_key: Entrance, stor
     ],
 )
 async def test_a_key_of_one_user_names_no_other_in_header_or_query(
-    by_key: Entrance, area: Area, header: str | None, query: bytes, param: str, stores: SqliteStores
+    by_key: Auth, area: Area, header: str | None, query: bytes, param: str, stores: SqliteStores
 ) -> None:
     key, _ = await mint(stores.keys, user="zoe")
     named = [] if header is None else [("X-Memory-User-Id", header)]
@@ -82,7 +82,7 @@ async def test_a_key_of_one_user_names_no_other_in_header_or_query(
     assert (answer.status, answer.error["param"], behind.seen) == (403, param, [])
 
 
-async def test_a_key_of_one_user_may_name_that_user(by_key: Entrance, stores: SqliteStores) -> None:
+async def test_a_key_of_one_user_may_name_that_user(by_key: Auth, stores: SqliteStores) -> None:
     key, _ = await mint(stores.keys, user="zoé")
     behind = Behind(by_key, Area.MEMORY)
     query = b"user_id=zo%C3%A9&limit=2"
@@ -90,7 +90,7 @@ async def test_a_key_of_one_user_may_name_that_user(by_key: Entrance, stores: Sq
     assert answer.status == 200
 
 
-async def test_bytes_that_cannot_be_read_name_nobody(by_key: Entrance, stores: SqliteStores) -> None:
+async def test_bytes_that_cannot_be_read_name_nobody(by_key: Auth, stores: SqliteStores) -> None:
     key, _ = await mint(stores.keys, user="zoe")
     answer = await get(Behind(by_key), scope_of(LOCAL, bearer(key), query_string=b"user_id=zo%FFe"))
     assert answer.status == 400
@@ -98,13 +98,13 @@ async def test_bytes_that_cannot_be_read_name_nobody(by_key: Entrance, stores: S
 
 async def test_when_nobody_can_say_who_calls_the_client_is_to_try_again(stores: SqliteStores) -> None:
     await stores.close()
-    answer = await get(Behind(Entrance(ByKey(KeyRing(stores.keys)))), scope_of(bearer("mp-" + "A" * 43)))
+    answer = await get(Behind(Auth(KeyAuth(KeyRing(stores.keys)))), scope_of(bearer("mp-" + "A" * 43)))
     assert (answer.status, answer.code, answer.header("retry-after")) == (503, "identity_unavailable", "1")
 
 
 # ---------------------------------------------------------------- mode open, and pages
 async def test_mode_open_lets_pass_what_passes_untouched() -> None:
-    behind = Behind(Entrance(), Area.PASSING)
+    behind = Behind(Auth(), Area.PASSTHROUGH)
     scope = scope_of(("Host", "any.name"), EVIL, bearer("sk-1"), ("X-Memory-Mode", "nonsense"))
     headers = list(scope["headers"])
     assert (await get(behind, scope)).status == 200
@@ -113,8 +113,8 @@ async def test_mode_open_lets_pass_what_passes_untouched() -> None:
 
 @pytest.mark.parametrize("mode", ["open", "header"])
 async def test_a_foreign_page_gets_no_memory_in_modes_that_need_no_credential(mode: str) -> None:
-    header = ByHeader.of("x-user", None, ["127.0.0.1"])
-    entrance = Entrance() if mode == "open" else Entrance(header, Browsers(check_host=False))
+    header = HeaderAuth.of("x-user", None, ["127.0.0.1"])
+    entrance = Auth() if mode == "open" else Auth(header, Browsers(check_host=False))
     scope = scope_of(LOCAL, EVIL, ("X-User", "zoe"))
     refused = await get(Behind(entrance, Area.MEMORY), dict(scope))
     assert (refused.status, refused.code) == (403, "origin_not_allowed")
@@ -125,7 +125,7 @@ async def test_a_foreign_page_gets_no_memory_in_modes_that_need_no_credential(mo
 
 
 async def test_with_a_key_a_page_of_any_origin_may_ask_but_not_read(
-    by_key: Entrance, stores: SqliteStores
+    by_key: Auth, stores: SqliteStores
 ) -> None:
     key, _ = await mint(stores.keys)
     behind = Behind(by_key, Area.MEMORY)
@@ -137,14 +137,12 @@ async def test_with_a_key_a_page_of_any_origin_may_ask_but_not_read(
 
 @pytest.mark.parametrize("area", [Area.MEMORY, Area.PAGE])
 async def test_memory_and_the_page_answer_only_under_a_name_of_ours(area: Area) -> None:
-    behind = Behind(Entrance(), area)
+    behind = Behind(Auth(), area)
     assert (await get(behind, scope_of(("Host", "evil.example")))).code == "host_not_allowed"
     assert (await get(behind, scope_of(("Host", "127.0.0.1:8080")))).status == 200
 
 
-async def test_an_allowed_page_may_ask_first_then_send_then_read(
-    by_key: Entrance, stores: SqliteStores
-) -> None:
+async def test_an_allowed_page_may_ask_first_then_send_then_read(by_key: Auth, stores: SqliteStores) -> None:
     key, _ = await mint(stores.keys)
     behind, app = Behind(by_key, Area.MEMORY), ("Origin", "https://app.example")
     asked = scope_of(LOCAL, app, ("Access-Control-Request-Method", "DELETE"), method="OPTIONS")
@@ -159,8 +157,8 @@ async def test_an_allowed_page_may_ask_first_then_send_then_read(
         assert answer.header("vary") == "Origin"
 
 
-async def test_a_foreign_page_is_told_that_it_may_not(by_key: Entrance) -> None:
-    for entrance in (by_key, Entrance()):
+async def test_a_foreign_page_is_told_that_it_may_not(by_key: Auth) -> None:
+    for entrance in (by_key, Auth()):
         asked = scope_of(LOCAL, EVIL, ("Access-Control-Request-Method", "GET"), method="OPTIONS")
         answer = await get(Behind(entrance, Area.MEMORY), asked)
         assert (answer.status, answer.header("access-control-allow-origin")) == (403, None)
@@ -205,7 +203,7 @@ PRIVATE = [
 MISSPELT = ["/v1//memory", "/v1/ui/../memory", "/v1/x/../../health"]  # lenient servers would read more
 
 
-def app_of(entrance: Entrance) -> tuple[Routes, list[str]]:
+def app_of(entrance: Auth) -> tuple[Application, list[str]]:
     """Return routes whose every app notes that it was reached."""
     reached: list[str] = []
 
@@ -220,21 +218,21 @@ def app_of(entrance: Entrance) -> tuple[Routes, list[str]]:
     names = (
         "chat",
         "responses",
-        "kept_responses",
+        "stored_responses",
         "conversations",
-        "memory_api",
+        "memory",
         "operations",
         "passthrough",
     )
     apps = {name: app(name) for name in (*names, "openapi", "ui")}
-    return Routes(**apps, metrics=telemetry.Metrics(), entrance=entrance), reached
+    return Application(Apps(**apps), entrance, telemetry.Metrics()), reached
 
 
 @pytest.mark.parametrize(
     "method", ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"]
 )
 async def test_without_a_credential_every_route_is_closed_but_the_public_ones(
-    by_key: Entrance, method: str
+    by_key: Auth, method: str
 ) -> None:
     routes, reached = app_of(by_key)
     for path in (*PRIVATE, *MISSPELT):
@@ -247,7 +245,7 @@ async def test_without_a_credential_every_route_is_closed_but_the_public_ones(
 
 
 async def test_with_a_credential_every_route_leads_where_it_should(
-    by_key: Entrance, stores: SqliteStores
+    by_key: Auth, stores: SqliteStores
 ) -> None:
     key, _ = await mint(stores.keys)
     routes, reached = app_of(by_key)
@@ -257,9 +255,9 @@ async def test_with_a_credential_every_route_leads_where_it_should(
     assert set(reached) == {
         "chat",
         "responses",
-        "kept_responses",
+        "stored_responses",
         "conversations",
-        "memory_api",
+        "memory",
         "passthrough",
     }
     for path in MISSPELT:
@@ -267,7 +265,7 @@ async def test_with_a_credential_every_route_leads_where_it_should(
     assert len(reached) == len(PRIVATE)
 
 
-async def test_a_spelling_of_v1_that_no_upstream_would_know_is_nothing(by_key: Entrance) -> None:
+async def test_a_spelling_of_v1_that_no_upstream_would_know_is_nothing(by_key: Auth) -> None:
     routes, reached = app_of(by_key)
     answer = await get(routes, scope_of(path="/v1/memory", raw_path=b"/%76%31/memory"))
     assert (answer.status, reached) == (404, [])

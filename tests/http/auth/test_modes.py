@@ -6,18 +6,18 @@ import pytest
 
 from proxy.domain.errors import ConfigError, IdentityUnavailable, StoreUnavailable, Unauthorized
 from proxy.domain.oversight import Key
-from proxy.http.auth.identity import OPEN, ByHeader, ByKey, ByTrust
+from proxy.http.auth.identity import OPEN, HeaderAuth, KeyAuth, OpenAuth
 from proxy.http.auth.keys import KeyRing
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.http.auth.asking import scope_of
 from tests.http.auth.minting import mint
 
-BEHIND = ByHeader.of("X-Forwarded-User", None, ["10.0.0.5", "192.168.0.0/16", "fd00::/8"])
+BEHIND = HeaderAuth.of("X-Forwarded-User", None, ["10.0.0.5", "192.168.0.0/16", "fd00::/8"])
 
 
 async def test_in_mode_open_the_clients_credential_is_the_upstreams() -> None:
     scope = scope_of(("Authorization", "Bearer sk-1"), ("X-Forwarded-User", "bob"))
-    admitted = await ByTrust().admit(scope)
+    admitted = await OpenAuth().identify(scope)
     assert admitted.caller is OPEN
     assert admitted.headers == scope["headers"]
 
@@ -25,27 +25,27 @@ async def test_in_mode_open_the_clients_credential_is_the_upstreams() -> None:
 # ---------------------------------------------------------------- keys
 async def test_a_key_stands_for_its_tenant_user_and_upstream_key(stores: SqliteStores) -> None:
     key, id_ = await mint(stores.keys, tenant="acme", user="zoe", upstream_key="sk-up")
-    admitted = await ByKey(KeyRing(stores.keys)).admit(scope_of(("X-Api-Key", key)))
+    admitted = await KeyAuth(KeyRing(stores.keys)).identify(scope_of(("X-Api-Key", key)))
     caller = admitted.caller
     assert (caller.tenant, caller.user, caller.label) == ("acme", "zoe", f"key:{id_}")
     assert admitted.headers == [(b"authorization", b"Bearer sk-up")]
 
 
 async def test_a_key_for_one_user_is_never_an_admins(stores: SqliteStores) -> None:
-    mode = ByKey(KeyRing(stores.keys))
+    mode = KeyAuth(KeyRing(stores.keys))
     all_rights = "chat,memory,admin"
     for user, rights in (("zoe", {"chat", "memory"}), (None, {"chat", "memory", "admin"})):
         key, _ = await mint(stores.keys, user=user, rights=all_rights)
-        assert (await mode.admit(scope_of(("api-key", key)))).caller.rights == rights
+        assert (await mode.identify(scope_of(("api-key", key)))).caller.rights == rights
 
 
 async def test_what_is_not_a_valid_key_is_unauthorized(stores: SqliteStores) -> None:
-    mode = ByKey(KeyRing(stores.keys))
+    mode = KeyAuth(KeyRing(stores.keys))
     key, id_ = await mint(stores.keys)
     await stores.keys.revoke(id_, 2.0)
     for wrong in (key, key[:-1], key.upper(), key + "A", id_, "sk-test", "mp-' OR 1=1 --", "mp-" + "A" * 43):
         with pytest.raises(Unauthorized) as refused:
-            await mode.admit(scope_of(("Authorization", f"Bearer {wrong}")))
+            await mode.identify(scope_of(("Authorization", f"Bearer {wrong}")))
         assert wrong not in refused.value.message
 
 
@@ -56,14 +56,14 @@ async def test_without_the_store_nobody_is_let_in_and_nobody_is_told_that_the_ke
 
     gone: Any = Gone()
     with pytest.raises(IdentityUnavailable):
-        await ByKey(KeyRing(gone)).admit(scope_of(("api-key", "mp-" + "A" * 43)))
+        await KeyAuth(KeyRing(gone)).identify(scope_of(("api-key", "mp-" + "A" * 43)))
 
 
 # ---------------------------------------------------------------- header
 @pytest.mark.parametrize("peer", ["10.0.0.5", "192.168.7.1", "::ffff:10.0.0.5", "fd00::1"])
 async def test_a_trusted_peer_names_the_user_and_the_header_goes_no_further(peer: str) -> None:
     scope = scope_of(("X-Forwarded-User", "zoe"), ("Authorization", "Bearer sk-1"), client=(peer, 1_000))
-    admitted = await BEHIND.admit(scope)
+    admitted = await BEHIND.identify(scope)
     assert (admitted.caller.user, admitted.caller.label) == ("zoe", "header")
     assert admitted.headers == [(b"authorization", b"Bearer sk-1")]
 
@@ -90,7 +90,7 @@ async def test_anybody_else_is_unauthorized_whatever_they_say_of_themselves(clie
         (("X-Forwarded-For", "10.0.0.5"), ("X-Real-Ip", "10.0.0.5"), ("Forwarded", "for=10.0.0.5")),
     ):
         with pytest.raises(Unauthorized):
-            await BEHIND.admit(scope_of(("X-Forwarded-User", "zoe"), *more, client=client))
+            await BEHIND.identify(scope_of(("X-Forwarded-User", "zoe"), *more, client=client))
 
 
 @pytest.mark.parametrize(
@@ -113,16 +113,16 @@ async def test_a_header_that_is_not_there_once_with_a_name_is_unauthorized(said:
     scope = scope_of(client=("10.0.0.5", 1))
     scope["headers"] = [(b"x-forwarded-user", value) for value in said]
     with pytest.raises(Unauthorized):
-        await BEHIND.admit(scope)
+        await BEHIND.identify(scope)
 
 
 async def test_the_tenant_may_come_from_a_header_too_and_then_it_must() -> None:
-    mode = ByHeader.of("x-user", "x-org", ["10.0.0.5"])
+    mode = HeaderAuth.of("x-user", "x-org", ["10.0.0.5"])
     scope = scope_of(("X-User", "zoe"), ("X-Org", "acme"), client=("10.0.0.5", 1))
-    admitted = await mode.admit(scope)
+    admitted = await mode.identify(scope)
     assert (admitted.caller.tenant, admitted.caller.user, admitted.headers) == ("acme", "zoe", [])
     with pytest.raises(Unauthorized):
-        await mode.admit(scope_of(("X-User", "zoe"), client=("10.0.0.5", 1)))
+        await mode.identify(scope_of(("X-User", "zoe"), client=("10.0.0.5", 1)))
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ async def test_the_tenant_may_come_from_a_header_too_and_then_it_must() -> None:
 )
 def test_settings_that_would_trust_nobody_or_anybody_are_refused(user_header: str, peers: list[str]) -> None:
     with pytest.raises(ConfigError):
-        ByHeader.of(user_header, None, peers)
+        HeaderAuth.of(user_header, None, peers)

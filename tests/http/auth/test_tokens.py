@@ -15,8 +15,8 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from proxy import telemetry
 from proxy.domain.errors import ConfigError, Unauthorized
-from proxy.http.auth.identity import Admitted
-from proxy.http.auth.jwt import LEEWAY_S, ByToken, KeySet, PublicKeys, SharedSecret
+from proxy.http.auth.identity import Identified
+from proxy.http.auth.jwt import LEEWAY_S, JwtAuth, KeySet, PublicKeys, SharedSecret
 from tests.http.auth.asking import scope_of
 
 SECRET = "a secret that both sides have, of more than 32 bytes"
@@ -58,19 +58,19 @@ def raw(header: Any, payload: Any, signature: bytes = b"") -> str:
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
-def by_public_key(**options: Any) -> ByToken:
+def by_public_key(**options: Any) -> JwtAuth:
     async def fetch() -> bytes:
         return json.dumps(JWKS).encode()
 
-    return ByToken(PublicKeys(KeySet(fetch)), "memory", **{"issuer": "https://issuer", **options})
+    return JwtAuth(PublicKeys(KeySet(fetch)), "memory", **{"issuer": "https://issuer", **options})
 
 
-def by_secret(**options: Any) -> ByToken:
-    return ByToken(SharedSecret.of(SECRET, ()), "memory", **{"issuer": "https://issuer", **options})
+def by_secret(**options: Any) -> JwtAuth:
+    return JwtAuth(SharedSecret.of(SECRET, ()), "memory", **{"issuer": "https://issuer", **options})
 
 
-async def admit(mode: ByToken, credential: str) -> Admitted:
-    return await mode.admit(scope_of(("Authorization", f"Bearer {credential}"), ("User-Agent", "x")))
+async def admit(mode: JwtAuth, credential: str) -> Identified:
+    return await mode.identify(scope_of(("Authorization", f"Bearer {credential}"), ("User-Agent", "x")))
 
 
 @pytest.mark.parametrize(
