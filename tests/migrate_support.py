@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.domain.core import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Outcome, Scope
+from proxy.domain.core import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Scope
 from proxy.domain.documents import Limits, Look, NewDocument, Passage
-from proxy.domain.notes import EVERY, Anchor
 from proxy.domain.ports import EmbeddingModel
-from proxy.domain.stored_responses import Conversation
+from proxy.domain.responses import Conversation
+from proxy.domain.session import EVERY, Anchor, Outcome
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_chains import keep, response
 from tests.storage.contract_keys import key

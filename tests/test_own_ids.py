@@ -1,7 +1,6 @@
 """Ids in place of those that another user has."""
 
-from proxy.domain.core import Scope
-from proxy.domain.own_ids import own_id
+from proxy.domain.core import Scope, own_id
 
 
 def test_an_id_stays_the_same_from_version_to_version_whatever_the_project() -> None:

@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from proxy.domain.core import Level
-from proxy.domain.reasons import Reason
+from proxy.domain.core import Level, Reason
 
 ROOT = Path(__file__).parent.parent
 ROW = re.compile(r"^\| `(\w+)` \| (.+) \|$", re.MULTILINE)

@@ -29,7 +29,6 @@ from proxy.domain.core import (
     Create,
     Edit,
     Hit,
-    Job,
     MemoryFilter,
     Scope,
     Search,
@@ -39,6 +38,7 @@ from proxy.domain.core import (
 from proxy.domain.errors import Conflict, EmbeddingFailed, LeaseLost
 from proxy.domain.judging import Judge, Relation
 from proxy.domain.ports import Embedder, MemoryStore
+from proxy.domain.session import Job
 from proxy.telemetry import Seldom
 from proxy.text.terms import terms
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proxy.config import Identity, Settings
+from proxy.domain.core import Reason
 from proxy.domain.errors import ConfigError
 from proxy.domain.ports import KeyStore
-from proxy.domain.reasons import Reason
 from proxy.http.auth.browsers import Browsers
 from proxy.http.auth.identity import Auth, Authenticator, HeaderAuth, KeyAuth, OpenAuth
 from proxy.http.auth.keys import KeyRing

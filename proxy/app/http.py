@@ -11,7 +11,7 @@ from proxy.app.care import vitals
 from proxy.app.library import documents_of
 from proxy.app.parts import Parts
 from proxy.domain.core import Prepared, Scope, Turn
-from proxy.domain.rates import Rate
+from proxy.domain.limits import Rate
 from proxy.http.asgi import ASGIApp
 from proxy.http.auth.identity import caller_of
 from proxy.http.decoding import Decoded

@@ -5,8 +5,7 @@ from functools import partial
 
 from proxy.admit.safety import SafetyPolicy
 from proxy.domain.core import Scope
-from proxy.domain.ports import Clock, Embedder
-from proxy.domain.storage import Stores
+from proxy.domain.ports import Clock, Embedder, Stores
 from proxy.http.memory_api.wiring import Documents
 from proxy.learn.documents import Library
 from proxy.recall.documents import RankedPassage, Shelf, search

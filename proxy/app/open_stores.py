@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from proxy.config import LimitSettings, Settings
-from proxy.domain.oversight import Quota
-from proxy.domain.storage import Stores
+from proxy.domain.core import Quota
+from proxy.domain.ports import Stores
 
 if TYPE_CHECKING:
     from proxy.storage.redis_cache import RedisCache

@@ -16,8 +16,7 @@ from proxy.app.write_path import WritePath, write_path
 from proxy.config import Retrieval, Settings
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
-from proxy.domain.ports import Clock
-from proxy.domain.storage import Stores
+from proxy.domain.ports import Clock, Stores
 from proxy.http.failopen import FailOpen
 from proxy.http.limits import Ledger
 from proxy.http.turns import Zones

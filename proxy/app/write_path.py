@@ -8,10 +8,9 @@ from proxy.admit.gate import Gate
 from proxy.admit.safety import PII, SafetyPolicy, redact
 from proxy.app.library import library_of
 from proxy.config import MemorySettings, Privacy, Settings
-from proxy.domain.calls import Calls
 from proxy.domain.judging import Judge
-from proxy.domain.ports import Clock, Completer
-from proxy.domain.storage import Stores
+from proxy.domain.limits import CallQuota
+from proxy.domain.ports import Clock, Completer, Stores
 from proxy.learn.budget import Bounds, Call, Load, Metered, Rush
 from proxy.learn.documents import Library
 from proxy.learn.recorder import ExchangeRecorder, Touches
@@ -46,7 +45,7 @@ def write_path(
     metrics: telemetry.Metrics,
     clock: Clock,
     judge: Judge | None = None,
-    calls: Calls | None = None,
+    calls: CallQuota | None = None,
 ) -> WritePath:
     """Return the parts, not running yet. None of them waits for a request, nor lets one wait. `calls`: where
     the hour's model calls are counted; None: in the stores."""

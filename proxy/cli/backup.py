@@ -25,9 +25,8 @@ from rich.progress import TaskProgressColumn
 from proxy import telemetry
 from proxy.cli.shared import add_place, progress, settings_of
 from proxy.config import Settings
-from proxy.domain.core import Forgotten
+from proxy.domain.core import Forgotten, Receipt
 from proxy.domain.errors import ConfigError, StoreError
-from proxy.domain.oversight import Receipt
 from proxy.models.catalog import short_name
 
 if TYPE_CHECKING:

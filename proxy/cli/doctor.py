@@ -20,7 +20,7 @@ from proxy.cli.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.config import Identity, Settings
 from proxy.domain.endpoint import Endpoint, endpoint
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
-from proxy.domain.storage import Stores
+from proxy.domain.ports import Stores
 from proxy.http.auth.jwt import parse_key_set
 from proxy.models import memory_e5
 from proxy.models.catalog import short_name

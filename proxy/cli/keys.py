@@ -24,8 +24,7 @@ from proxy import telemetry
 from proxy.cli.shared import add_place, settings_of
 from proxy.config import Settings
 from proxy.domain.errors import InvalidRequest, StoreUnavailable
-from proxy.domain.oversight import RIGHTS, Key
-from proxy.domain.ports import KeyStore
+from proxy.domain.ports import RIGHTS, Key, KeyStore
 from proxy.http.auth import keys
 from proxy.http.auth.identity import OPEN_TENANT, USER_RIGHTS, is_sendable
 from proxy.wire.extensions import checked_id

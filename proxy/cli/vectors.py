@@ -22,8 +22,7 @@ from proxy.app.open_stores import stores_of
 from proxy.cli.shared import add_place, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.errors import ConfigError, EmbeddingFailed, StoreError
-from proxy.domain.ports import Embedder, EmbeddingModel
-from proxy.domain.storage import Vectors
+from proxy.domain.ports import Embedder, EmbeddingModel, Vectors
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
 

@@ -28,7 +28,7 @@ from proxy.client.output import (
     print_result,
 )
 from proxy.domain.core import KINDS
-from proxy.domain.oversight import JOB_STATES
+from proxy.domain.session import JOB_STATES
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 NO_PROXY = 3

@@ -1,21 +1,109 @@
-"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported but such values.
+"""Core value types: scopes, memories, searches, conversations. Frozen, no I/O.
 
 Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text is what a person wrote.
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from itertools import dropwhile, takewhile
 from typing import Literal
 
 from proxy.domain import timezones
-from proxy.domain.kinds import KINDS as KINDS
-from proxy.domain.kinds import Kind as Kind
-from proxy.domain.kinds import with_children as with_children
-from proxy.domain.notes import Anchor
-from proxy.domain.reasons import Reason as Reason
-from proxy.domain.reasons import Status as Status
+
+
+# ---------------------------------------------------------------- response headers
+class Status(StrEnum):
+    """Value of the response header X-Memory-Status."""
+
+    INJECTED = "injected"
+    NONE = "none"
+    SKIPPED = "skipped"
+    OFF = "off"
+    DEGRADED = "degraded"
+
+
+class Reason(StrEnum):
+    """Value of the response header X-Memory-Reason, and its meaning; docs/memory.md lists both."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> "Reason":
+        made = str.__new__(cls, word)
+        made._value_, made.meaning = word, meaning
+        return made
+
+    # The request has no memory: status off.
+    NOT_JSON = "not_json", "the body is not a JSON object; it is forwarded unchanged"
+    OTHER_PATH = (
+        "other_path",
+        "memory works on /v1/chat/completions and /v1/responses; this path is forwarded",
+    )
+    FOREIGN_ORIGIN = "foreign_origin", "sent by a web page of another origin (`identity.allowed_origins`)"
+    FOREIGN_HOST = "foreign_host", "refused: unknown host name (`identity.allowed_hosts`)"
+    DISABLED = "disabled", "the request or the settings disable reading and storing"
+    NO_USER = "no_user", "the request names no user"
+    UNFILLED_USER = "unfilled_user", "the user is an unfilled placeholder, such as `{{USER_ID}}`"
+    HOUSEKEEPING = "housekeeping", "a chat program's own request: a title, tags, a search query, a summary"
+    COMPACTION = "compaction", "the conversation is being compacted (`compaction_trigger`)"
+    READ_OFF = "read_off", "the request disables reading (`X-Memory-Mode: write`)"
+    # Nothing is searched for: status skipped.
+    TOOL_FORCED = "tool_forced", "`tool_choice` forces a tool call"
+    NO_QUERY = "no_query", "the last user message contains no words of the user (an image, a reminder)"
+    GREETING = "greeting", "small talk: a greeting, thanks, an acknowledgement"
+    SELF_CONTAINED = "self_contained", "a task that includes all it needs: translate, calculate, rewrite …"
+    TOOL_ANSWERS = "tool_answers", "live data or a task for a tool: the weather, a price, the time in a city"
+    GENERAL_FACT = "general_fact", "a question of general knowledge"
+    SHORT_QUERY = "short_query", "the message is shorter than `retrieval.min_query_chars`"
+    FIRST_TURN = "first_turn", "the first message of a conversation (`retrieval.skip_first_turn`)"
+    PLAN = "plan", "the model of `memory_plan` cancelled the search"
+    # Searched for, and nothing to show: status none.
+    NO_MEMORIES = "no_memories", "the user has no memories"
+    BELOW_THRESHOLD = "below_threshold", "no memory is near enough to the question"
+    DOUBTED = "doubted", "only uncertain preferences were found; they are shown once the user repeats them"
+    UNANSWERED = "unanswered", "the memories that were found do not help with the message"
+    ALREADY_VISIBLE = "already_visible", "the conversation already shows all that was found"
+    FORGOTTEN = "forgotten", "the message asks to forget all that was found; it is hidden and deleted"
+    OVER_BUDGET = "over_budget", "no memory fits into `memory.budget_tokens`"
+    NO_PLACE = "no_place", "the request has no user message of a known form to insert memory at"
+    REFUSED = "refused", "the upstream refused the request with memory and accepted it without"
+    # Injected all the same.
+    PROFILE = "profile", "the block holds only what applies to every conversation: standing rules, traits"
+    SESSION = "session", "the block holds only the session's notes"
+    # Memory failed, the request did not: status degraded.
+    DEADLINE = "deadline", "memory was not ready within `memory.deadline_ms`"
+    BUSY = "busy", "too many concurrent searches for this process within `memory.deadline_ms`"
+    STORE_UNAVAILABLE = "store_unavailable", "the store is unavailable"
+    EMBEDDING_FAILED = "embedding_failed", "the embedding model failed"
+    ERROR = "error", "an operation that memory needs timed out"
+    MEMORY_ERROR = "memory_error", "any other failure; the log names it"
+
+
+# ---------------------------------------------------------------- memory types
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One memory type of the closed list."""
+
+    name: str
+    parent: str | None  # a filter on the parent matches this kind too
+    pack_order: int  # when the token budget is short, lower goes in first
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("preference", parent="semantic", pack_order=1),
+        Kind("episodic", parent=None, pack_order=2),
+        Kind("semantic", parent=None, pack_order=3),
+        Kind("procedural", parent=None, pack_order=4),
+    )
+}
+
+
+def with_children(types: tuple[str, ...]) -> frozenset[str]:
+    """Return the types and every kind whose parent is among them."""
+    return frozenset(k.name for k in KINDS.values() if k.name in types or k.parent in types)
+
 
 DEFAULT_TIMEZONE = timezones.DEFAULT
 
@@ -364,118 +452,55 @@ class Prepared:
     to_forget: tuple[str, ...] | None = ()  # memories that the message asks to forget; None: not known yet
 
 
-# ---------------------------------------------------------------- the write path
+# ---------------------------------------------------------------- quota, quarantine, receipts
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How much one user may have remembered; 0: no limit. At it the weakest go, or new ones are refused."""
+
+    memories: int = 0
+    content_bytes: int = 0  # UTF-8 bytes of the contents
+    evict: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of an `apply`: ids of new memories that found no place in the quota, how many old ones
+    had to go for it, and ids of new memories that were dropped because they were known already."""
+
+    refused: tuple[str, ...] = ()
+    evicted: int = 0
+    dropped: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewExchange:
-    """The user's half of an exchange, committed before the answer begins."""
+class Receipt:
+    """Proof that something was forgotten: what was asked for, when, by whom, how much went; no content."""
 
     id: str
-    key: str  # equal for the same request sent again: stored once
-    standalone: bool = False  # the request holds no history: the same words may be said anew
-    unnamed: bool = False  # the session is known by its first words: another conversation may have the same
-    scope: Scope
-    session_id: str
-    model: str
-    said: str
+    tenant: str
+    user: str
+    project: str | None
+    type: str | None
+    memory_id: str | None
+    by: str  # the credential's label: "open", "key:…", "jwt", "header", or "retention"
     at: float
-    explicit: bool = False  # "remember that …": extract at once
-    personal: bool = False  # says something about the user: extract soon
-    anchors: tuple[Anchor, ...] = ()  # standing instructions in it, for the session
-    stateful: bool = False  # the session's later requests may need its state (see NoteStore)
-    timezone: str | None = None  # what the request says; stored as the user's last known zone
-    said_at: float | None = None  # see Turn
-    default_timezone: str = DEFAULT_TIMEZONE  # where the request says none and none is known of the user
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Receipt for a committed NewExchange. `id` is the stored one: of the first request with this key."""
-
-    id: str
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How the exchange ended."""
-
-    answer: str
-    whole: bool  # False: broken off by client, upstream or a crash
-    response_id: str | None = None
-    recalled: tuple[str, ...] = ()  # memories and documents that the model was shown: it may repeat them
-    calls: bool = False  # not whole, for the client's tools are at work: it most likely goes on
+    counts: Forgotten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """User text and answer, as committed. `seq` orders the exchanges of one store."""
+class QuarantinedCandidate:
+    """A candidate in quarantine."""
 
-    seq: int
     id: str
     scope: Scope
-    session_id: str
-    model: str
-    said: str
-    answer: str
+    candidate: Candidate
+    reason: str
     at: float
-    whole: bool
-    timezone: str = DEFAULT_TIMEZONE  # the user's, when it was said
-    dated: float | None = None  # when it was said, where the request says that this was before `at`
-
-    @property
-    def said_at(self) -> float:
-        """When it was said, Unix seconds."""
-        return self.at if self.dated is None else self.dated
-
-    @property
-    def local(self) -> datetime:
-        """When it was said, in the user's time zone."""
-        return timezones.local(self.said_at, self.timezone)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionState:
-    """What triggers are decided on."""
-
-    scope: Scope
-    session_id: str
-    last_at: float
-    last_seq: int
-    pending: int  # completed exchanges not yet extracted
-    explicit: bool  # one of the pending is an explicit ask
-    personal: bool  # one of the pending says something about the user
-    at_work: bool = False  # one of the pending waits for what the client's tools return
-
-
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """Extract what the session holds up to `upto`. A queued job of the session is widened, not doubled."""
-
-    session_id: str
-    upto: int
-    lane: int  # 1 explicit, 2 ordinary, 3 batch: lower first
-    closing: bool = False  # the session has come to its end: sum it up
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A claimed extraction: leased to its owner until `leased_until`."""
-
-    id: str
-    scope: Scope
-    session_id: str
-    upto: int
-    lane: int
-    attempts: int  # 1 on the first try
-    leased_until: float
-    created_at: float
-    closing: bool = False  # the session has come to its end: sum it up
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one extraction reads: the pending exchanges, and a few before them for context only."""
-
-    pending: tuple[Exchange, ...]
-    context: tuple[Exchange, ...]
-    stamp: Stamp
+# ---------------------------------------------------------------- imported ids
+def own_id(scope: Scope, id_: str) -> str:
+    """Return the id that the user has in place of another's; ever the same: what was imported once is known
+    again when it is imported from the file, or moved into another store."""
+    digest = blake2b(f"{scope.tenant}\0{scope.user}\0{id_}".encode(errors="replace"), digest_size=12)
+    return f"mem_{digest.hexdigest()}"

@@ -1,11 +1,7 @@
-"""What the parts need from outside, as Protocols.
-
-Ports whose values have a module of their own stand beside it: `chain_store`, `note_store`, `documents`,
-`calls`; `storage` names all that a store consists of. Stores are implemented in `stores/`, models in
-`stores/models/` and `upstream/`, the Recorder in `background/`.
+"""What the parts need from outside, as Protocols, and the Stores that bundle them.
 
 Every async method may raise StoreUnavailable (stores), EmbeddingFailed (embedder) or
-CompletionFailed (completer); what else a method raises is said at the method.
+CompletionFailed (completer); other errors are named at the method.
 """
 
 import json
@@ -14,28 +10,58 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from proxy.domain.core import (
-    Batch,
-    Begun,
+    Applied,
     Change,
     Event,
-    Exchange,
     Forgotten,
     Hit,
-    Job,
     Memory,
     MemoryFilter,
-    NewExchange,
-    NewJob,
-    Outcome,
     Page,
+    QuarantinedCandidate,
+    Receipt,
     Scope,
     Search,
-    SessionState,
     Stamp,
     Turn,
 )
-from proxy.domain.oversight import Applied, Held, JobInfo, JobState, Key, QueueCounts, Receipt, SessionInfo
-from proxy.domain.rates import Rate, Verdict
+from proxy.domain.documents import DocumentStore, PassageIndex
+from proxy.domain.limits import CallQuota, Rate, RateVerdict
+from proxy.domain.responses import ChainStore, ConversationStore
+from proxy.domain.session import (
+    Batch,
+    Begun,
+    Exchange,
+    Job,
+    JobInfo,
+    JobState,
+    NewExchange,
+    NewJob,
+    NoteStore,
+    Outcome,
+    QueueCounts,
+    SessionInfo,
+    SessionState,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One of the proxy's own API keys, without the key itself."""
+
+    id: str  # public: what the operator sees and revokes by
+    name: str
+    tenant: str
+    user: str | None  # fixed by the key, or None: the caller may name one
+    rights: frozenset[str]  # of RIGHTS
+    upstream_key: bytes | None  # sealed with the key itself: only who presents the key can open it
+    created_at: float
+    revoked_at: float | None = None
+
+
+RIGHTS = frozenset(("chat", "memory", "admin"))
+"""chat: the model. memory: the memory API, own scope. admin: all users of the tenant, jobs, receipts."""
+
 
 Clock = Callable[[], float]
 """Returns Unix seconds."""
@@ -268,12 +294,14 @@ class JobQueue(Protocol):
 class Quarantine(Protocol):
     """Candidates that their owner should look at. They enter and leave through MemoryStore.apply."""
 
-    async def held(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[Held]:
+    async def held(
+        self, scope: Scope, *, limit: int, after: str | None = None
+    ) -> Sequence[QuarantinedCandidate]:
         """Return up to `limit` of the user's held candidates (in the scope's project, if it names one),
         newest first."""
         ...
 
-    async def find(self, scope: Scope, held_id: str) -> Held | None:
+    async def find(self, scope: Scope, held_id: str) -> QuarantinedCandidate | None:
         """Return one; None if absent or another's."""
         ...
 
@@ -311,7 +339,7 @@ class KeyStore(Protocol):
 class RateLimits(Protocol):
     """How often each subject has asked of late."""
 
-    async def ask(self, subject: str, rate: Rate) -> Verdict:
+    async def ask(self, subject: str, rate: Rate) -> RateVerdict:
         """Return the verdict on a request that the subject makes now; one that may pass is counted."""
         ...
 
@@ -416,4 +444,137 @@ class Recorder(Protocol):
 
     async def abandon(self, begun: Begun) -> None:
         """Take back an exchange that got no answer."""
+        ...
+
+
+# ---------------------------------------------------------------- all stores together
+class KeptMemories(MemoryStore, Protocol):
+    """Memories with their upkeep."""
+
+    async def stamp_model(self, embedding: EmbeddingModel) -> None:
+        """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
+        ...
+
+    async def resume_forgets(self) -> int:
+        """Go on with what a crash, or a caller that gave up, broke off; return how many forgets."""
+        ...
+
+    async def expire(self, now: float) -> int:
+        """Erase memories that expired more than a day ago, each user's with a receipt; return how many."""
+        ...
+
+
+class KeptSessions(SessionStore, Protocol):
+    """Sessions with their upkeep."""
+
+    async def prune(self, before: float) -> int:
+        """Delete the exchanges from before `before` that are extracted, and the sessions last used before
+        it that are empty now. Returns the number of exchanges."""
+        ...
+
+
+class Vectors(Protocol):
+    """The vectors of all users, for `memory-proxy reembed`."""
+
+    async def begin(self, embedding: EmbeddingModel, *, anew: bool = False) -> int:
+        """Make the model the store's and return its generation: the last one, where it is this model's
+        already and not all is to be done `anew`."""
+        ...
+
+    async def count(self, generation: int) -> int:
+        """Return how many memories have no vector of the generation."""
+        ...
+
+    async def stale(self, generation: int, after: Any, limit: int) -> Sequence[Any]:
+        """Return the next memories (with `content`) without a vector of the generation, in a fixed order."""
+        ...
+
+    async def put(self, generation: int, made: Sequence[tuple[Any, bytes | None]]) -> int:
+        """Store the vectors, durable on return, and return how many. What was changed or forgotten since it
+        was read is left as it is. Raises WrongModel if the store has another model by now."""
+        ...
+
+
+class Stores(Protocol):
+    """All of them, over one place. Until `open()` has succeeded, and whenever the place is out of reach,
+    their methods raise StoreUnavailable; they recover by themselves once it is back."""
+
+    @property
+    def memories(self) -> KeptMemories: ...
+    @property
+    def sessions(self) -> KeptSessions: ...
+    @property
+    def notes(self) -> NoteStore: ...
+    @property
+    def jobs(self) -> JobQueue: ...
+    @property
+    def chains(self) -> ChainStore: ...
+    @property
+    def conversations(self) -> ConversationStore: ...
+    @property
+    def quarantine(self) -> Quarantine: ...
+    @property
+    def calls(self) -> CallQuota: ...
+    @property
+    def forms(self) -> FormStore: ...
+    @property
+    def keys(self) -> KeyStore: ...
+    @property
+    def receipts(self) -> Receipts: ...
+    @property
+    def documents(self) -> DocumentStore: ...
+    @property
+    def passages(self) -> PassageIndex: ...
+    @property
+    def vectors(self) -> Vectors: ...
+
+    @property
+    def place(self) -> str:
+        """Where everything is kept, for people: no credential in it."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """True once `open()` has succeeded."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """Why the last `open()` failed, for operators; "" if it succeeded."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the place, in a constant word; "" while all that is asked of it works."""
+        ...
+
+    @property
+    def is_readable(self) -> bool:
+        """False while reading is what fails, and not only writing."""
+        ...
+
+    async def open(self) -> None:
+        """Open the place, made if need be. A failed `open()` may be repeated."""
+        ...
+
+    def on_queued(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when another process has queued a job, where the database announces that."""
+        ...
+
+    async def upkeep(self) -> None:
+        """Do every few seconds what is left over by whoever died."""
+        ...
+
+    async def deliver(self) -> None:
+        """Send the external vector index, if there is one and it is up, what it lacks. To be
+        called every few seconds; while the index hangs it may take as long."""
+        ...
+
+    async def reindex(self, report: Callable[[int, int], None]) -> int:
+        """Fill the external vector index again; return how many memories were sent, 0 without one.
+        `report`: called with how many were sent and how many there are to send."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted; other processes may take over what is open."""
         ...

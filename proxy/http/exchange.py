@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from proxy import telemetry
-from proxy.domain.cache import TTLCache
-from proxy.domain.core import Begun, Outcome, Scope, Turn
+from proxy.domain.core import Scope, Turn
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Recorder
+from proxy.domain.session import Begun, Outcome
 from proxy.http.asgi import Header
 from proxy.http.failopen import Failed, FailOpen
 from proxy.recall.session import exchange_key, opening

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy import telemetry
-from proxy.domain.circuit_breaker import CircuitBreaker
+from proxy.domain.core import Reason
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreError
-from proxy.domain.reasons import Reason
+from proxy.domain.limits import CircuitBreaker
 
 TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
 

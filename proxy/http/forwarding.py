@@ -18,9 +18,8 @@ from time import perf_counter
 from typing import Protocol
 from urllib.parse import quote
 
-from proxy.domain.core import Prepared, Status, Turn
+from proxy.domain.core import Prepared, Reason, Status, Turn
 from proxy.domain.ports import SessionStore
-from proxy.domain.reasons import Reason
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send
 from proxy.http.auth.identity import Caller
 from proxy.http.exchange import RecentChains, Writing, read_answer

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from proxy import telemetry
-from proxy.domain.core import Level, Outcome, Prepared, Scope, Status, Turn
+from proxy.domain.core import Level, Prepared, Reason, Scope, Status, Turn
 from proxy.domain.errors import ClientError, StoreError, UpstreamError
-from proxy.domain.note_store import NoteStore
 from proxy.domain.ports import Clock, Recorder
-from proxy.domain.reasons import Reason
+from proxy.domain.session import NoteStore, Outcome
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, request_id
 from proxy.http.auth.identity import Caller
 from proxy.http.errors import send_error

@@ -1,6 +1,6 @@
 """Rate limits: how many requests a key or user may make, over all processes of a machine or all replicas.
 
-The algorithm (GCRA) is in proxy.domain.rates. It needs one time per subject. The processes of a machine share
+The algorithm (GCRA, in proxy.domain.limits) needs one time per subject. The processes of a machine share
 these times in a `Ledger`: a file of fixed size, mapped into each process. A key has one of eight slots of a
 bucket, both found by a hash under a secret of the file, so the file names no user. If all eight slots are
 taken, the one with the earliest time is replaced: the file never grows, and a flood of keys displaces idle
@@ -28,8 +28,8 @@ from typing import TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import ClientError, RateLimited, StoreError
+from proxy.domain.limits import Rate, RateVerdict, check_rate
 from proxy.domain.ports import Clock, RateLimits
-from proxy.domain.rates import Rate, Verdict, judge
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, with_headers
 from proxy.http.auth.identity import Caller
 
@@ -47,7 +47,7 @@ class RateLimiter:
     clock: Clock
     fleet: RateLimits | None = None
 
-    async def ask(self, subject: str, rate: Rate) -> Verdict:
+    async def ask(self, subject: str, rate: Rate) -> RateVerdict:
         """Return the verdict on a request that the subject makes now, and count it if it may pass."""
         if self.fleet is not None:
             try:
@@ -55,7 +55,7 @@ class RateLimiter:
             except StoreError:
                 pass
         now = self.clock()
-        return self.ledger.exchange(subject, lambda empty_at: judge(rate, now, empty_at))
+        return self.ledger.exchange(subject, lambda empty_at: check_rate(rate, now, empty_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _peer(scope: ASGIScope) -> str:
     return f"peer\0{client[0] if client else ''}"
 
 
-def _headers(rate: Rate, verdict: Verdict) -> list[Header]:
+def _headers(rate: Rate, verdict: RateVerdict) -> list[Header]:
     return [
         (b"x-ratelimit-limit-requests", b"%d" % rate.burst),
         (b"x-ratelimit-remaining-requests", b"%d" % verdict.remaining),

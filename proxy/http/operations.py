@@ -15,8 +15,8 @@ from proxy import __version__, telemetry
 from proxy.build import COMMIT
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreError
-from proxy.domain.oversight import QueueCounts
 from proxy.domain.ports import Clock
+from proxy.domain.session import QueueCounts
 from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes, send_json
 
 # A path or a URL, and what a message says of it.

@@ -24,8 +24,8 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Match
 
 from proxy import telemetry
+from proxy.domain.core import Reason
 from proxy.domain.errors import NotFound, ProxyError, Stopping, UpgradeRefused
-from proxy.domain.reasons import Reason
 from proxy.http.asgi import (
     REQUEST_ID_KEY,
     ASGIApp,

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proxy.domain.cache import TTLCache
-from proxy.domain.core import MemoryOptions, Message, Scope, Turn
+from proxy.domain.core import MemoryOptions, Message, Reason, Scope, Turn
 from proxy.domain.errors import InvalidRequest
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, SessionStore
-from proxy.domain.reasons import Reason
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import USER_HEADER, Caller
 from proxy.recall.housekeeping import is_housekeeping

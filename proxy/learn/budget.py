@@ -21,7 +21,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.domain.calls import HOUR_S, Calls, OwnCalls, Spent
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -29,8 +28,9 @@ from proxy.domain.errors import (
     CredentialNeeded,
     StoreUnavailable,
 )
-from proxy.domain.lanes import BATCH, EXPLICIT
+from proxy.domain.limits import HOUR_S, CallQuota, LocalCallQuota, QuotaDecision
 from proxy.domain.ports import Clock, Completer, CompletionRequest
+from proxy.domain.session import BATCH, EXPLICIT
 from proxy.learn.extractor import ROLE
 
 # ---------------------------------------------------------------- calls
@@ -74,14 +74,14 @@ class Load:
         self,
         bounds: Bounds = Bounds(),
         clock: Clock = time.time,
-        calls: Calls | None = None,
+        calls: CallQuota | None = None,
         worked: Callable[[], float] = time.process_time,
     ) -> None:
         """`calls`: where the hour's are counted; None: of this process alone. `worked`: processor seconds
         that this process has used."""
         self._bounds, self._clock, self._worked = bounds, clock, worked
         self._seen_at, self._seen_worked, self._full = clock(), worked(), False
-        self._calls = calls or OwnCalls()
+        self._calls = calls or LocalCallQuota()
         self._left, self._free_at = bounds.calls_per_hour, 0.0
         self._looked_at = self._look_at = 0.0
         self._limit = bounds.concurrency
@@ -192,7 +192,7 @@ class Load:
             self._seen_at, self._seen_worked = now, worked
         return self._full
 
-    def _note(self, spent: Spent) -> None:
+    def _note(self, spent: QuotaDecision) -> None:
         now = self._clock()
         self._left, self._looked_at = spent.left, now
         self._free_at = now + (spent.retry_after_s or HOUR_S)

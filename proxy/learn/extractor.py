@@ -20,10 +20,11 @@ from typing import Any, Literal
 
 from proxy.admit.gate import vectors_of
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean
-from proxy.domain.core import KINDS, Batch, Candidate, Evidence, Exchange, Hit, Memory, Search
+from proxy.domain.core import KINDS, Candidate, Evidence, Hit, Memory, Search
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, MemoryStore
+from proxy.domain.session import Batch, Exchange
 from proxy.learn.dates import anchored
 from proxy.learn.grounding import Grounded, ground, sources, window_of
 from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_facts

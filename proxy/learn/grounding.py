@@ -17,9 +17,10 @@ import numpy as np
 
 from proxy.admit.gate import vectors_of
 from proxy.admit.safety import REDACTED, REMOVED, SafetyPolicy
-from proxy.domain.core import Candidate, Evidence, Exchange, Memory
+from proxy.domain.core import Candidate, Evidence, Memory
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder
+from proxy.domain.session import Exchange
 from proxy.learn.dates import anchored, expiry
 from proxy.learn.llm_io import assistant_text, user_text
 from proxy.text.sentences import is_question, sentences

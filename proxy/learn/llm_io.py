@@ -20,7 +20,8 @@ import json_repair
 
 from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain import timezones
-from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Candidate, Exchange, Memory
+from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Candidate, Memory
+from proxy.domain.session import Exchange
 from proxy.text.markup import without_thoughts
 
 # ---------------------------------------------------------------- exchanges as text

@@ -11,13 +11,12 @@ from typing import TypeVar
 from uuid import uuid4
 
 from proxy.admit.safety import safe_id
-from proxy.domain.cache import TTLCache
-from proxy.domain.core import DEFAULT_TIMEZONE, Begun, NewExchange, Outcome, Scope, Turn
+from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Judge
-from proxy.domain.note_store import NoteStore
-from proxy.domain.notes import Anchor
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, MemoryStore, SessionStore, Trigger
+from proxy.domain.session import Anchor, Begun, NewExchange, NoteStore, Outcome
 from proxy.learn.session_notes import anchors_of
 from proxy.learn.triggers import Heard, heard
 

@@ -21,12 +21,11 @@ from string import Template
 from typing import Any
 
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean, is_planted, reject
-from proxy.domain.core import Batch, Candidate, Evidence, Exchange, Job
+from proxy.domain.core import Candidate, Evidence
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge
-from proxy.domain.note_store import NoteStore
-from proxy.domain.notes import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor
 from proxy.domain.ports import Completer, CompletionRequest
+from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor, Batch, Exchange, Job, NoteStore
 from proxy.learn.grounding import window_of
 from proxy.learn.llm_io import (
     assistant_text,

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.domain.core import Exchange, NewJob, Scope, SessionState
+from proxy.domain.core import Scope
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Asks, Judge
-from proxy.domain.lanes import BATCH, EXPLICIT, ORDINARY, rest_of
 from proxy.domain.ports import Embedder, SessionStore, Trigger
+from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, Exchange, NewJob, SessionState, rest_of
 from proxy.telemetry import Seldom
 from proxy.text.sentences import is_question, sentences
 from proxy.text.terms import terms

@@ -17,7 +17,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 from proxy.admit.decision import Decision
 from proxy.admit.gate import Basis, Gate, admit
-from proxy.domain.core import Batch, Candidate, Confirm, Create, Hold, Job, Memory, SessionState, Supersede
+from proxy.domain.core import Candidate, Confirm, Create, Hold, Memory, Supersede
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -30,8 +30,8 @@ from proxy.domain.errors import (
     StoreUnavailable,
 )
 from proxy.domain.judging import Judge
-from proxy.domain.lanes import BATCH, EXPLICIT
 from proxy.domain.ports import Clock, Completer, JobQueue, SessionStore
+from proxy.domain.session import BATCH, EXPLICIT, Batch, Job, SessionState
 from proxy.learn import extractor
 from proxy.learn.budget import NO_LANE, Bounds, Load, Rush
 from proxy.learn.extractor import Judged, related

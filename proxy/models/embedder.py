@@ -8,8 +8,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import TypeVar
 
-from proxy.domain.cache import TTLCache
 from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel
 from proxy.models.catalog import Prompts
 from proxy.models.encoder import Encoder, Pass, edges

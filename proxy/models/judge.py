@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from proxy.domain.cache import TTLCache
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Asks, Profile, Reading, Relation, Remembered, Statement, Stored
+from proxy.domain.limits import TTLCache
 from proxy.models import heads, memory_e5
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.heads import MessageHead, ProfileHead, read_head

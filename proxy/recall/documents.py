@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.core import Message, Scope, Search, Turn
+from proxy.domain.core import Message, Reason, Scope, Search, Turn
 from proxy.domain.documents import PATH, Look, PassageHit, PassageIndex, path_of
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
-from proxy.domain.reasons import Reason
 from proxy.recall.inject import Block
 from proxy.recall.query import Query, query_of
 from proxy.recall.rank import stretch

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
-from proxy.domain.notes import NOTHING, SessionNotes
 from proxy.domain.ports import TokenCounter
+from proxy.domain.session import NO_NOTES, SessionNotes
 from proxy.recall import reminders
 from proxy.text.markup import NOTICE, fence, neutralise
 
@@ -55,7 +55,7 @@ def inject(
     *,
     budget: Budget,
     model: str,
-    notes: SessionNotes = NOTHING,
+    notes: SessionNotes = NO_NOTES,
     messages: Sequence[Message] = (),
     timezone: str = DEFAULT_TIMEZONE,
 ) -> Block:
@@ -69,11 +69,11 @@ def inject(
     def cost(line: str) -> int:
         return budget.tokens.count(line + "\n", model)
 
-    if not ranked and not profile and notes == NOTHING:
+    if not ranked and not profile and notes == NO_NOTES:
         return NO_BLOCK
     frame, notice = budget.tokens.count(fence(["-"]), model), NOTICE
     first: list[str] = []
-    if notes != NOTHING:
+    if notes != NO_NOTES:
         of_session = cost(reminders.NOTICE)
         left = budget.memory_tokens - frame - of_session
         if first := reminders.reminders(notes, messages, budget_tokens=left, tokens=cost, timezone=timezone):

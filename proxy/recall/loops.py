@@ -10,9 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
-from proxy.domain.cache import TTLCache
 from proxy.domain.core import Prepared, Stamp, Turn
 from proxy.domain.errors import StoreError
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import MemoryStore
 from proxy.recall.session import exchange_key, opening
 

@@ -20,16 +20,15 @@ from proxy.domain.core import (
     Message,
     Prepared,
     Ranked,
+    Reason,
     Scope,
     Status,
     Turn,
 )
 from proxy.domain.errors import StoreError
 from proxy.domain.judging import Asks
-from proxy.domain.note_store import NoteStore
-from proxy.domain.notes import NOTHING, SessionNotes
 from proxy.domain.ports import Clock, SessionStore, Snapshot
-from proxy.domain.reasons import Reason
+from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
 from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
 from proxy.recall.forget import ASKED, named
 from proxy.recall.inject import Budget, inject
@@ -114,10 +113,10 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
             recalled = await _recall(turn, tools)
             notes = await noting
     else:
-        recalled, notes = await _recall(turn, tools), NOTHING
+        recalled, notes = await _recall(turn, tools), NO_NOTES
     if to_forget := await _named(turn, tools, recalled.asks):
         # The session's last turns may say what the memories say.
-        recalled, notes = recalled.without(to_forget), NOTHING
+        recalled, notes = recalled.without(to_forget), NO_NOTES
     with tools.stage("inject"):
         block = inject(
             recalled.ranked,
@@ -287,7 +286,7 @@ async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
     gives back only the anchors of messages that this request held and that the session's state replaced.
     """
     if not turn.named and not turn.left_out:
-        return NOTHING
+        return NO_NOTES
     try:
         with tools.stage("notes"):
             lines = LINES if turn.standalone else 0
@@ -295,7 +294,7 @@ async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
             return notes if turn.named else _of_messages(notes, turn.left_out)
     except StoreError:
         tools.seldom.warning("memory.notes_unavailable")
-        return NOTHING
+        return NO_NOTES
 
 
 def _of_messages(notes: SessionNotes, messages: Sequence[Message]) -> SessionNotes:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from proxy.domain.cache import TTLCache
 from proxy.domain.core import Memory, MemoryFilter, MemoryOptions, Scope, with_children
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, Embedder, MemoryStore, ProfileKind, Snapshot
 from proxy.recall.relevance import is_doubted
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, Message
-from proxy.domain.notes import MOST_LINE_CHARS, Anchor, Line, SessionNotes, State
+from proxy.domain.session import MOST_LINE_CHARS, Anchor, Line, SessionNotes, State
 
 NOTICE = (
     " The exception are lines marked [anchor]: what the user asked for earlier in this very conversation, in"

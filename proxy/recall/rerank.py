@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.core import Ranked
 from proxy.domain.errors import RerankFailed
+from proxy.domain.limits import CircuitBreaker
 from proxy.domain.ports import Reranker
 from proxy.telemetry import log
 

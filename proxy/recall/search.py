@@ -10,11 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from proxy.domain.core import Level, Memory, Ranked, Scope, Search, with_children
+from proxy.domain.core import Level, Memory, Ranked, Reason, Scope, Search, with_children
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, Reading
 from proxy.domain.ports import Clock, Embedder, MemoryStore, Snapshot
-from proxy.domain.reasons import Reason
 from proxy.recall.query import MAX_TERMS, Query
 from proxy.recall.rank import Candidate, Ranking, fused
 from proxy.recall.relevance import HELPS, Threshold, depth, is_doubted, relevant

@@ -14,10 +14,9 @@ from hashlib import blake2b
 from string import Template
 from typing import Any, Generic, TypeVar
 
-from proxy.domain.cache import TTLCache
-from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.core import Message, Turn
 from proxy.domain.errors import CompletionFailed
+from proxy.domain.limits import CircuitBreaker, TTLCache
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.prompts import prompt
 from proxy.telemetry import log

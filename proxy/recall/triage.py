@@ -7,11 +7,10 @@ Without a judge everything that holds a letter or a digit is searched for.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from proxy.domain.core import Turn
+from proxy.domain.core import Reason, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Judge, Needs, Reading
 from proxy.domain.ports import SessionStore
-from proxy.domain.reasons import Reason
 from proxy.recall.query import Query, leans, query_of, was_asked
 
 NEEDED = 0.5  # the operating point of the calibrated heads

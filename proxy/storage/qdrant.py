@@ -19,7 +19,7 @@ from qdrant_client.http.exceptions import ApiException
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from proxy import telemetry
-from proxy.domain.circuit_breaker import CircuitBreaker
+from proxy.domain.limits import CircuitBreaker
 from proxy.storage.exact_index import term_hash
 from proxy.storage.sql.external_index import CandidateQuery, IndexUnavailable, Point
 

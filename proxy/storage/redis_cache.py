@@ -20,16 +20,23 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from proxy import telemetry
-from proxy.domain.calls import HOUR_S, Calls, Spent
-from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.rates import TOLERANCE, Rate, Verdict, verdict_of
+from proxy.domain.limits import (
+    HOUR_S,
+    TOLERANCE,
+    CallQuota,
+    CircuitBreaker,
+    QuotaDecision,
+    Rate,
+    RateVerdict,
+    rate_verdict,
+)
 
 OPEN_S = 2.0  # without a question after a failure
 _CONNECTIONS = 64
 _PORT = 6379  # where a URL names none
 
-# proxy.domain.rates.judge. The key expires when the subject has its whole burst again.
+# proxy.domain.limits.check_rate. The key expires when the subject has its whole burst again.
 _ASK = """
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
@@ -41,7 +48,7 @@ ahead = ahead + interval
 redis.call('SET', KEYS[1], string.format('%.6f', now + ahead), 'PX', math.ceil(ahead * 1000))
 return {1, string.format('%.9f', ahead)}
 """
-# proxy.domain.calls.spend and judge, over a sorted set of times. The last argument says whether to count.
+# limits.spend_call and calls_left, over a sorted set of times. The last argument says whether to count.
 _SPEND = """
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
@@ -102,7 +109,7 @@ class RedisCache:
         """Rate limits over all replicas."""
         return SharedLimits(self)
 
-    def calls(self, without: Calls) -> "SharedCalls":
+    def calls(self, without: CallQuota) -> "SharedCalls":
         """Our own model calls over all replicas; `without` counts them while Redis cannot."""
         return SharedCalls(self, without)
 
@@ -148,36 +155,36 @@ class SharedLimits:
     def __init__(self, cache: RedisCache) -> None:
         self._cache = cache
 
-    async def ask(self, subject: str, rate: Rate) -> Verdict:
+    async def ask(self, subject: str, rate: Rate) -> RateVerdict:
         """As the port says. Raises StoreUnavailable."""
         digest = hashlib.blake2b(subject.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         asked = (rate.interval_s, rate.most_s, TOLERANCE)
         passes, ahead = await self._cache.run(_ASK, f"limit:{digest}", *asked)
-        return verdict_of(rate, passes=bool(passes), ahead_s=float(ahead))
+        return rate_verdict(rate, passes=bool(passes), ahead_s=float(ahead))
 
 
 class SharedCalls:
-    """Our own model calls of the last hour, over all replicas: see calls.Calls."""
+    """Our own model calls of the last hour, over all replicas: see limits.CallQuota."""
 
-    def __init__(self, cache: RedisCache, without: Calls) -> None:
+    def __init__(self, cache: RedisCache, without: CallQuota) -> None:
         self._cache, self._without = cache, without
 
-    async def spend(self, limit: int, now: float) -> Spent:
-        """As Calls says, by Redis's clock."""
+    async def spend(self, limit: int, now: float) -> QuotaDecision:
+        """As CallQuota says, by Redis's clock."""
         try:
             return await self._ask(limit, counts=True)
         except StoreUnavailable:
             return await self._without.spend(limit, now)
 
-    async def look(self, limit: int, now: float) -> Spent:
-        """As Calls says, by Redis's clock."""
+    async def look(self, limit: int, now: float) -> QuotaDecision:
+        """As CallQuota says, by Redis's clock."""
         try:
             return await self._ask(limit, counts=False)
         except StoreUnavailable:
             return await self._without.look(limit, now)
 
     async def refund(self, at: float) -> None:
-        """As Calls says, wherever the call was counted."""
+        """As CallQuota says, wherever the call was counted."""
         try:
             taken = await self._cache.run(_REFUND, "calls", f"{at:.6f}")
         except StoreUnavailable:
@@ -185,9 +192,9 @@ class SharedCalls:
         if not taken:
             await self._without.refund(at)
 
-    async def _ask(self, limit: int, *, counts: bool) -> Spent:
+    async def _ask(self, limit: int, *, counts: bool) -> QuotaDecision:
         granted, left, wait_s, at = await self._cache.run(_SPEND, "calls", limit, HOUR_S, int(counts))
-        return Spent(bool(granted), int(left), float(wait_s), float(at))
+        return QuotaDecision(bool(granted), int(left), float(wait_s), float(at))
 
 
 def place_of(url: str) -> str:

@@ -24,9 +24,8 @@ import orjson
 from redis import Redis
 from redis.exceptions import RedisError
 
-from proxy.domain.core import Evidence, Memory, Scope
+from proxy.domain.core import Evidence, Memory, Receipt, Scope
 from proxy.domain.errors import StoreError, StoreUnavailable
-from proxy.domain.oversight import Receipt
 from proxy.storage.exact_index import pack
 from proxy.storage.sql import erasure, rows, users
 from proxy.storage.sql.database import Connection

@@ -14,8 +14,6 @@ from typing import Any
 import orjson
 
 from proxy import __version__, telemetry
-from proxy.domain.cache import TTLCache
-from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.core import Scope
 from proxy.domain.errors import (
     CompletionFailed,
@@ -26,6 +24,7 @@ from proxy.domain.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.domain.limits import CircuitBreaker, TTLCache
 from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.forms import (

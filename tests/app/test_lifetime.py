@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from proxy.app import care, parts
-from proxy.domain.core import Begun, Outcome
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import Trigger
+from proxy.domain.session import Begun, Outcome
 from proxy.storage.sql.sessions import SqlSessions
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import stored

@@ -1,4 +1,4 @@
-from proxy.domain.cache import TTLCache
+from proxy.domain.limits import TTLCache
 
 
 class Clock:

@@ -1,6 +1,6 @@
 from typing import Any
 
-from proxy.domain.circuit_breaker import CircuitBreaker
+from proxy.domain.limits import CircuitBreaker
 
 
 class Clock:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proxy.domain.core import Begun, MemoryOptions, Message, Outcome, Scope, Turn
+from proxy.domain.core import MemoryOptions, Message, Scope, Turn
+from proxy.domain.session import Begun, Outcome
 from proxy.http.exchange import Writing
 from proxy.http.failopen import FailOpen
 from proxy.telemetry import Metrics

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.errors import Forbidden, StoreUnavailable
-from proxy.domain.rates import Rate, Verdict
+from proxy.domain.limits import Rate, RateVerdict
 from proxy.http import limits as module
 from proxy.http.asgi import ASGIApp, ASGIScope, Receive, Send, send_json
 from proxy.http.auth.identity import Caller, admit, admitted
@@ -134,11 +134,11 @@ class Fleet:
 
     error: Exception | None = None
 
-    async def ask(self, subject: str, rate: Rate) -> Verdict:
+    async def ask(self, subject: str, rate: Rate) -> RateVerdict:
         assert (subject, rate) == ("model\0user\0t\0anna", Rate(60, 1))
         if self.error is not None:
             raise self.error
-        return Verdict(passes=False, remaining=0, reset_s=9.0, retry_after_s=4.0)
+        return RateVerdict(passes=False, remaining=0, reset_s=9.0, retry_after_s=4.0)
 
 
 async def test_replicas_share_a_budget_and_count_alone_while_they_cannot(

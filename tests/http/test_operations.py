@@ -9,7 +9,7 @@ import pytest
 from proxy import __version__, telemetry
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.oversight import QueueCounts
+from proxy.domain.session import QueueCounts
 from proxy.http import operations
 from proxy.http.operations import Operations, Vitals
 from tests.http.auth.asking import get

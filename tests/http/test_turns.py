@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from proxy.domain.core import Reason
 from proxy.domain.errors import Forbidden
-from proxy.domain.reasons import Reason
 from proxy.http.auth.identity import Caller
 from proxy.http.turns import Asked, Defaults, Incoming, understand
 from proxy.wire.dialect import CHAT

@@ -10,9 +10,10 @@ import numpy as np
 
 from proxy.admit import safety
 from proxy.admit.gate import Gate
-from proxy.domain.core import Batch, Begun, Exchange, Memory, MemoryFilter, NewExchange, Outcome, Scope, Stamp
+from proxy.domain.core import Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.judging import Asks, Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
+from proxy.domain.session import Batch, Begun, Exchange, NewExchange, Outcome
 from proxy.learn.budget import Rush
 from proxy.learn.triggers import Policy, heard, on_completion
 from proxy.learn.worker import Mode, Pace, Report, Tools, Worker, WorkerConfig

@@ -1,7 +1,7 @@
 """Standing instructions of a session: which sentence sets one, and which older one it ends."""
 
 from proxy.domain.judging import Statement
-from proxy.domain.notes import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor
+from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor
 from proxy.learn.session_notes import anchors_of
 from tests.support.judge import APART, CHANGED, ScriptedJudge, stated
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from proxy.domain.calls import HOUR_S, OwnCalls, Spent
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -10,8 +9,9 @@ from proxy.domain.errors import (
     CredentialNeeded,
     StoreUnavailable,
 )
-from proxy.domain.lanes import BATCH, EXPLICIT
+from proxy.domain.limits import HOUR_S, LocalCallQuota, QuotaDecision
 from proxy.domain.ports import CompletionRequest
+from proxy.domain.session import BATCH, EXPLICIT
 from proxy.learn.budget import NO_LANE, Bounds, Call, Load, Metered
 from tests.learn.support import ANA, NOON, ScriptedCompleter
 
@@ -71,7 +71,7 @@ async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
 
 
 async def test_what_one_process_spends_another_no_longer_has(clock: Clock) -> None:
-    calls, bounds = OwnCalls(), Bounds(concurrency=9, calls_per_hour=10, reserve=0.2)
+    calls, bounds = LocalCallQuota(), Bounds(concurrency=9, calls_per_hour=10, reserve=0.2)
     ours, theirs = Load(bounds, clock, calls), Load(bounds, clock, calls)
     await theirs.look()
     for _ in range(8):
@@ -87,16 +87,16 @@ async def test_what_one_process_spends_another_no_longer_has(clock: Clock) -> No
     assert ours.lane() == NO_LANE
 
 
-class Watched(OwnCalls):
+class Watched(LocalCallQuota):
     """Counts looks, and may be away."""
 
     looks, is_away = 0, False
 
-    async def look(self, limit: int, now: float) -> Spent:
+    async def look(self, limit: int, now: float) -> QuotaDecision:
         self.looks += 1
         return await super().look(limit, now)
 
-    async def spend(self, limit: int, now: float) -> Spent:
+    async def spend(self, limit: int, now: float) -> QuotaDecision:
         if self.is_away:
             raise StoreUnavailable("away")
         return await super().spend(limit, now)

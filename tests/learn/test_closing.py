@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.domain.core import NewExchange, Outcome
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.judging import Asks
-from proxy.domain.notes import Anchor
 from proxy.domain.ports import CompletionRequest
+from proxy.domain.session import Anchor, NewExchange, Outcome
 from proxy.learn import session_notes
 from proxy.learn.session_notes import Keeper
 from proxy.learn.worker import Tools, Worker, WorkerConfig

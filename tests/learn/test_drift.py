@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from proxy.domain.core import SessionState
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.lanes import ORDINARY
 from proxy.domain.ports import Embedder
+from proxy.domain.session import ORDINARY, SessionState
 from proxy.learn.budget import Bounds, Load
 from proxy.learn.triggers import Drift, Policy, Said, shifts, unless_due
 from proxy.learn.worker import Worker, WorkerConfig

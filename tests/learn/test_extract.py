@@ -2,8 +2,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.domain.core import KINDS, Candidate, Exchange, Memory
+from proxy.domain.core import KINDS, Candidate, Memory
 from proxy.domain.judging import Judge
+from proxy.domain.session import Exchange
 from proxy.learn import extractor
 from proxy.learn.extractor import Judged
 from proxy.learn.llm_io import Unreadable

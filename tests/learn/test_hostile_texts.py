@@ -12,7 +12,8 @@ from contextlib import suppress
 import pytest
 
 from proxy.admit.safety import DEFAULT, SafetyPolicy, cleaned, redact
-from proxy.domain.core import Candidate, Exchange, Scope
+from proxy.domain.core import Candidate, Scope
+from proxy.domain.session import Exchange
 from proxy.learn import llm_io
 from proxy.learn.documents import split
 from proxy.learn.grounding import _invents, ground, sources

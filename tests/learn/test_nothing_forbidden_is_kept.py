@@ -10,8 +10,9 @@ import pytest
 
 from proxy.admit import safety
 from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
-from proxy.domain.core import MemoryOptions, Message, Outcome, Turn
+from proxy.domain.core import MemoryOptions, Message, Turn
 from proxy.domain.ports import CompletionRequest
+from proxy.domain.session import Outcome
 from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder
 from proxy.learn.triggers import on_completion
 from tests.learn.safety_corpus import PERSONAL, PLANTED, SECRETS

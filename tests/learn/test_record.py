@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proxy.domain.core import Begun, MemoryOptions, Message, NewExchange, Outcome, Scope, Turn
+from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Reading
-from proxy.domain.lanes import EXPLICIT
 from proxy.domain.ports import Trigger
+from proxy.domain.session import EXPLICIT, Begun, NewExchange, Outcome
 from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
 from proxy.learn.triggers import Policy, on_completion
 from proxy.storage.sql.sessions import SqlSessions

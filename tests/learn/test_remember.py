@@ -11,9 +11,8 @@ import pytest
 
 from proxy.admit.gate import Gate
 from proxy.admit.safety import DEFAULT, SafetyPolicy
-from proxy.domain.core import Candidate, Hold, Memory, MemoryFilter, Scope
+from proxy.domain.core import Applied, Candidate, Hold, Memory, MemoryFilter, Quota, Scope
 from proxy.domain.errors import InvalidRequest, NotFound, QuotaExceeded
-from proxy.domain.oversight import Applied, Quota
 from proxy.learn.edits import Remember
 from proxy.storage.sqlite.stores import UNLIMITED, SqliteStores
 

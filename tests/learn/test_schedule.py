@@ -1,7 +1,6 @@
 from dataclasses import replace
 
-from proxy.domain.core import NewJob, SessionState
-from proxy.domain.lanes import BATCH, EXPLICIT, ORDINARY
+from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
 from proxy.learn.triggers import (
     TOOLS_S,
     Policy,

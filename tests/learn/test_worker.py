@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.domain.core import Change, Job, MemoryFilter, Scope, Stamp
+from proxy.domain.core import Applied, Change, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionRefused,
@@ -16,8 +16,8 @@ from proxy.domain.errors import (
     StoreUnavailable,
 )
 from proxy.domain.judging import Relation
-from proxy.domain.oversight import Applied
 from proxy.domain.ports import Embedder
+from proxy.domain.session import Job
 from proxy.learn.triggers import Policy
 from proxy.learn.worker import HAND_ON_EVERY_S, Pace
 from proxy.storage.sql.memories import SqlMemories

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Job, NewExchange, Outcome, Scope
+from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionPostponed
 from proxy.domain.ports import CompletionRequest
+from proxy.domain.session import Job, NewExchange, Outcome
 from proxy.learn.budget import NO_LANE, Bounds, Load, Metered
 from proxy.learn.triggers import Policy, on_completion
 from proxy.learn.worker import Pace, Report, Tools, Worker, WorkerConfig

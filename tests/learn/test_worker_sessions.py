@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Batch, Candidate, Job
+from proxy.domain.core import Candidate
 from proxy.domain.errors import CompletionFailed
+from proxy.domain.session import Batch, Job
 from proxy.learn.triggers import Policy
 from proxy.learn.worker import Pace, Tools, Worker, WorkerConfig
 from tests.learn.support import House, facts

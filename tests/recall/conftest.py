@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from proxy.domain.core import (
-    Exchange,
     Hit,
     Memory,
     MemoryFilter,
@@ -20,8 +19,8 @@ from proxy.domain.core import (
     Turn,
 )
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
-from proxy.domain.notes import NOTHING, SessionNotes
 from proxy.domain.ports import EmbeddingModel
+from proxy.domain.session import NO_NOTES, Exchange, SessionNotes
 from proxy.recall import documents
 from proxy.recall.inject import Budget
 from proxy.recall.prepare import Tools
@@ -156,7 +155,7 @@ class NoNotes:
     """Sessions of which nothing is kept."""
 
     async def notes(self, scope: Scope, session_id: str, **asked: object) -> SessionNotes:
-        return NOTHING
+        return NO_NOTES
 
 
 class NoPassages:

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proxy.domain.core import Hit, Message, Scope
+from proxy.domain.core import Hit, Message, Reason, Scope
 from proxy.domain.documents import READY, Document, Look, Passage, PassageHit, Scores
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.reasons import Reason
 from proxy.recall.documents import SHORT_ID, RankedPassage, Shelf, look_up, render, search, with_passages
 from proxy.recall.inject import Block
 from proxy.recall.prepare import prepare

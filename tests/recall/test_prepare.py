@@ -9,7 +9,7 @@ import pytest
 from proxy.domain.core import Hit, Level, MemoryOptions, Message, Status
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Needs
-from proxy.domain.notes import Anchor, SessionNotes
+from proxy.domain.session import Anchor, SessionNotes
 from proxy.recall.prepare import LINES, Tools, prepare, search, unshown
 from proxy.recall.rank import Ranking
 from proxy.recall.triage import Restraint

@@ -1,7 +1,7 @@
 """What a session's notes say to a request of it."""
 
 from proxy.domain.core import Message
-from proxy.domain.notes import Anchor, Line, SessionNotes
+from proxy.domain.session import Anchor, Line, SessionNotes
 from proxy.recall.reminders import LINE_TOKENS, reminders
 
 DAY = 1_767_225_600.0

@@ -9,8 +9,9 @@ import itertools
 import sys
 from pathlib import Path
 
-from proxy.domain.core import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
+from proxy.domain.core import Create, Memory, Scope
 from proxy.domain.errors import Conflict
+from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores

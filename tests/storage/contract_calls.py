@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from proxy.domain.calls import HOUR_S, Spent
+from proxy.domain.limits import HOUR_S, QuotaDecision
 
 
 class CallsContract:
@@ -35,7 +35,7 @@ class CallsContract:
 
     async def test_to_look_counts_nothing(self, calls, now) -> None:
         for each in calls * 5:
-            assert await each.look(2, now()) == Spent(True, 2)
+            assert await each.look(2, now()) == QuotaDecision(True, 2)
 
     async def test_what_is_given_back_can_be_spent_once_more(self, calls, now) -> None:
         ours, theirs = calls

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Forgotten, Outcome, Scope
+from proxy.domain.core import Forgotten, Scope
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.stored_responses import Chain, Conversation, StoredResponse
+from proxy.domain.responses import Chain, Conversation, StoredResponse
+from proxy.domain.session import Outcome
 from tests.storage.making import (
     ANNA,
     APOLLO,

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Candidate, Confirm, Create, Edit, Evidence, Hold, Release, Scope
+from proxy.domain.core import Applied, Candidate, Confirm, Create, Edit, Evidence, Hold, Quota, Release, Scope
 from proxy.domain.errors import Conflict, Duplicate, NotFound
-from proxy.domain.oversight import Applied, Quota
 from tests.storage.making import (
     ANNA,
     APOLLO,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.domain.core import Forgotten, Outcome, Scope
+from proxy.domain.core import Forgotten, Scope
 from proxy.domain.documents import (
     INDEXING,
     READY,
@@ -22,6 +22,7 @@ from proxy.domain.documents import (
 )
 from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.domain.ports import EmbeddingModel
+from proxy.domain.session import Outcome
 from proxy.text.terms import terms
 from tests.storage.contract_chains import keep, response
 from tests.storage.forgetting_support import ZEUS

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Edit, Forgotten, Outcome, Scope
+from proxy.domain.core import Applied, Edit, Forgotten, Scope
 from proxy.domain.errors import Conflict
-from proxy.domain.oversight import Applied
+from proxy.domain.session import Outcome
 from tests.storage.contract_chains import converse, items, keep, response
 from tests.storage.forgetting_support import SCOPES, WORD, ZEUS, everything
 from tests.storage.making import (

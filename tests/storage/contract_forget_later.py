@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Outcome
+from proxy.domain.session import Outcome
 from proxy.storage.sql import forget_related as module
 from proxy.text.sentences import sentences
 from tests.storage.contract_chains import converse, items, keep, names, response

@@ -3,8 +3,9 @@ what goes when its time is over. Subclass it where `stores` gives them all, and 
 
 import pytest
 
-from proxy.domain.core import Forgotten, Hold, Outcome
+from proxy.domain.core import Forgotten, Hold
 from proxy.domain.errors import NotFound
+from proxy.domain.session import Outcome
 from tests.storage.contract_chains import keep, response
 from tests.storage.forgetting_support import (
     SCOPES,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from proxy.domain.oversight import Key
+from proxy.domain.ports import Key
 from tests.storage.making import NOW
 
 

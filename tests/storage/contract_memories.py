@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from proxy.domain.core import (
+    Applied,
     Confirm,
     Create,
     Edit,
@@ -19,7 +20,6 @@ from proxy.domain.core import (
     Stamp,
 )
 from proxy.domain.errors import Conflict, NotFound
-from proxy.domain.oversight import Applied
 from tests.storage.making import (
     ANNA,
     APOLLO,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.domain.core import Evidence, Outcome, Stamp
-from proxy.domain.notes import EVERY, LATEST, MOST_ANCHORS, NOTHING, OTHER, Anchor
+from proxy.domain.core import Evidence, Stamp
+from proxy.domain.session import EVERY, LATEST, MOST_ANCHORS, NO_NOTES, OTHER, Anchor, Outcome
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, never, of, store, talk
 
 CHINESE = Anchor("language", "Answer in Chinese.")
@@ -31,9 +31,9 @@ class AnchorContract:
         await sessions.begin(exchange(anchors=(CHINESE,)))
         found = await notes.notes(ANNA, "s1")
         assert found.anchors == (Anchor("language", "Answer in Chinese.", NOW),)
-        assert await notes.notes(ANNA, "s2") == NOTHING
-        assert await notes.notes(APOLLO, "s1") == NOTHING
-        assert await notes.notes(BEN, "s1") == NOTHING
+        assert await notes.notes(ANNA, "s2") == NO_NOTES
+        assert await notes.notes(APOLLO, "s1") == NO_NOTES
+        assert await notes.notes(BEN, "s1") == NO_NOTES
 
     async def test_the_last_of_a_slot_holds_and_others_stay(self, sessions, notes):
         await talk(sessions, anchors=(CHINESE, SHORT))
@@ -96,7 +96,7 @@ class AnchorContract:
         await talk(sessions, scope=scope, anchors=(CHINESE,), stateful=True)
         assert await keep(notes, scope=scope)
         await forget(memories, of(scope))
-        assert await notes.notes(scope, "s1", lines=3) == NOTHING
+        assert await notes.notes(scope, "s1", lines=3) == NO_NOTES
         assert await notes.standing(scope, "s1") is None
 
     async def test_a_forgotten_memory_takes_the_anchors_of_its_exchange(self, sessions, notes, memories):

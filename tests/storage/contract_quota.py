@@ -7,9 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from proxy.domain.core import Edit
+from proxy.domain.core import Applied, Edit, Quota
 from proxy.domain.errors import Conflict
-from proxy.domain.oversight import Applied, Quota
 from tests.storage.making import ANNA, BEN, contents, create, find, memory, of, store, supersede, vector
 
 

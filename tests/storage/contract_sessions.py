@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Forgotten, NewJob, Outcome, SessionState
+from proxy.domain.core import Forgotten
 from proxy.domain.errors import Conflict, NotFound
-from proxy.domain.oversight import JobInfo, QueueCounts, SessionInfo
+from proxy.domain.session import JobInfo, NewJob, Outcome, QueueCounts, SessionInfo, SessionState
 from tests.storage.making import (
     ANNA,
     APOLLO,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from proxy.domain.core import Candidate, Evidence, Hold, Outcome, Scope
+from proxy.domain.core import Candidate, Evidence, Hold, Scope
 from proxy.domain.errors import Conflict
-from proxy.domain.stored_responses import Conversation
+from proxy.domain.responses import Conversation
+from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_chains import response
 from tests.storage.forgetting_model import Fact, Kept, Model, Said

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from proxy.domain.core import (
-    Begun,
+    Applied,
     Change,
     Create,
     Evidence,
@@ -15,16 +15,12 @@ from proxy.domain.core import (
     Hit,
     Memory,
     MemoryFilter,
-    NewExchange,
-    NewJob,
-    Outcome,
     Scope,
     Search,
-    SessionState,
     Supersede,
 )
-from proxy.domain.oversight import Applied
 from proxy.domain.ports import MemoryStore, SessionStore
+from proxy.domain.session import Begun, NewExchange, NewJob, Outcome, SessionState
 from proxy.text import terms
 
 ANNA = Scope("acme", "anna")

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from proxy.domain.calls import OwnCalls
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.rates import TOLERANCE, Rate, judge, verdict_of
+from proxy.domain.limits import TOLERANCE, LocalCallQuota, Rate, check_rate, rate_verdict
 from proxy.storage import redis_cache as module
 from proxy.storage.redis_cache import RedisCache, place_of
 from tests import redis_server
@@ -115,12 +114,12 @@ async def test_the_script_judges_as_the_rule_does(
     rate, now, at = Rate(per_minute, burst), 1_700_000_000.0, 0.0
     for gap in gaps:
         now = round(now + gap / 60, 6)  # what Redis's clock can say
-        at, expected = judge(rate, now, at)
+        at, expected = check_rate(rate, now, at)
         at = round(at, 6)
         clock = f"{{'{int(now)}', '{round(now % 1 * 1e6)}'}}"
         script = module._ASK.replace(CLOCK, clock).replace(EXPIRY, "")
         passes, ahead = client.eval(script, 1, "k", rate.interval_s, rate.most_s, TOLERANCE)
-        found = verdict_of(rate, passes=bool(passes), ahead_s=float(ahead))
+        found = rate_verdict(rate, passes=bool(passes), ahead_s=float(ahead))
         assert (found.passes, found.remaining) == (expected.passes, expected.remaining)
         assert found.reset_s == pytest.approx(expected.reset_s, abs=1e-5)
         assert found.retry_after_s == pytest.approx(expected.retry_after_s, abs=1e-5)
@@ -132,7 +131,7 @@ class TestCalls(CallsContract):
 
     @pytest.fixture
     def calls(self, caches):
-        return tuple(cache.calls(OwnCalls()) for cache in caches)
+        return tuple(cache.calls(LocalCallQuota()) for cache in caches)
 
     @pytest.fixture
     def now(self):
@@ -154,7 +153,7 @@ class TestCalls(CallsContract):
 async def test_calls_are_counted_by_the_store_while_redis_cannot_and_refunded_where_they_were_counted(
     caches: tuple[RedisCache, RedisCache], server: redis_server.Server, steady: Steady
 ) -> None:
-    calls = caches[0].calls(OwnCalls())
+    calls = caches[0].calls(LocalCallQuota())
     shared = await calls.spend(1, 1000.0)
     assert not (await calls.spend(1, 1000.0)).granted
     server.kill()
@@ -231,7 +230,7 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
 async def test_a_redis_that_was_flushed_has_forgotten_the_counts_and_nothing_else_happens(
     caches: tuple[RedisCache, RedisCache], client: Any, log: Callable[[], list[str]]
 ) -> None:
-    limits, calls = caches[0].limits, caches[0].calls(OwnCalls())
+    limits, calls = caches[0].limits, caches[0].calls(LocalCallQuota())
     assert [(await limits.ask("anna", RATE)).passes for _ in range(4)] == [True, True, True, False]
     spent = await calls.spend(1, 0.0)
     client.flushall()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.domain.calls import OwnCalls
+from proxy.domain.limits import LocalCallQuota
 from proxy.storage.sql.shared_state import SqlCalls, SqlForms
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_calls import CallsContract
@@ -64,5 +64,5 @@ class TestOwnCalls(ToldContract):
 
     @pytest.fixture
     def calls(self):
-        own = OwnCalls()
+        own = LocalCallQuota()
         return own, own

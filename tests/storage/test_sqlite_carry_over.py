@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from proxy.domain.core import Candidate, Hold, Scope
-from proxy.domain.oversight import Key
-from proxy.domain.stored_responses import Conversation, StoredResponse
+from proxy.domain.ports import Key
+from proxy.domain.responses import Conversation, StoredResponse
 from proxy.storage.sql import forget
 from proxy.storage.sqlite import restore
 from tests.storage.making import (

@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from proxy.domain.core import Confirm, Outcome, Scope
+from proxy.domain.core import Confirm, Scope
+from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_chains import StoredResponsesContract, converse, ids, keep, linked, response
 from tests.storage.making import (

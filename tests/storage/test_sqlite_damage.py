@@ -8,8 +8,7 @@ import pytest
 
 from proxy.domain.documents import Limits, Look, NewDocument, Passage
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.oversight import Key
-from proxy.domain.ports import EmbeddingModel
+from proxy.domain.ports import EmbeddingModel, Key
 from proxy.storage.sql.database import DamagedRow, legible
 from proxy.storage.sql.outages import REMIND_S
 from proxy.storage.sqlite.database import SqliteTroubles

@@ -9,9 +9,10 @@ import threading
 
 import pytest
 
-from proxy.domain.core import Forgotten, Outcome, Scope
+from proxy.domain.core import Forgotten, Scope
 from proxy.domain.errors import StoreUnavailable, WrongModel
 from proxy.domain.ports import EmbeddingModel
+from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores, database
 from tests.storage.making import (
     ANNA,

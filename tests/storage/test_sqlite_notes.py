@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import invariant, rule
 
 from proxy.domain.core import Evidence, Scope
-from proxy.domain.notes import NOTHING, Anchor
+from proxy.domain.session import NO_NOTES, Anchor
 from proxy.storage.sql import forget
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_notes import (
@@ -88,7 +88,7 @@ async def test_while_something_is_being_forgotten_no_notes_are_shown(stores):
     await store(stores.memories, fact)
     with dying_on_the_way(stores):
         await stores.memories.forget(of(ANNA), "m", by="test")
-    assert await stores.notes.notes(ANNA, "s1", lines=1) == NOTHING
+    assert await stores.notes.notes(ANNA, "s1", lines=1) == NO_NOTES
     assert await stores.notes.standing(ANNA, "s1") is None
     await stores.memories.resume_forgets()
     shown = await stores.notes.notes(ANNA, "s1", lines=1)

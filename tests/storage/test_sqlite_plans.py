@@ -9,8 +9,9 @@ import sqlite3
 
 import pytest
 
-from proxy.domain.core import Confirm, Outcome
+from proxy.domain.core import Confirm
 from proxy.domain.ports import EmbeddingModel
+from proxy.domain.session import Outcome
 from proxy.storage.sql import memory_cache
 from proxy.storage.sqlite import SqliteStores, file
 from proxy.storage.sqlite.stores import SqliteStores as Stores

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.domain.oversight import Quota
+from proxy.domain.core import Quota
 from proxy.storage.sql import changes, quota
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_quota import QuotaContract

@@ -15,8 +15,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from proxy.domain.core import Confirm, Edit, Evidence, Forgotten, Outcome, Release, Scope
+from proxy.domain.core import Confirm, Edit, Evidence, Forgotten, Release, Scope
 from proxy.domain.errors import Conflict
+from proxy.domain.session import Outcome
 from proxy.storage.sql import erasure, forget
 from tests.storage.forgetting_model import Said
 from tests.storage.forgetting_stage import TYPES, USERS, Stage

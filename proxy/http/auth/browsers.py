@@ -29,8 +29,8 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from proxy import telemetry
+from proxy.domain.core import Reason
 from proxy.domain.errors import ClientError, Forbidden, UnsupportedMedia
-from proxy.domain.reasons import Reason
 from proxy.http.asgi import ASGIScope, Header, Send, with_headers
 from proxy.upstream.headers import CREDENTIALS
 

@@ -24,7 +24,7 @@ from typing import Protocol
 from urllib.parse import parse_qsl, unquote
 
 from proxy import telemetry
-from proxy.domain.core import Scope
+from proxy.domain.core import Reason, Scope
 from proxy.domain.errors import (
     ClientError,
     ConfigError,
@@ -34,8 +34,7 @@ from proxy.domain.errors import (
     StoreError,
     Unauthorized,
 )
-from proxy.domain.oversight import RIGHTS
-from proxy.domain.reasons import Reason
+from proxy.domain.ports import RIGHTS
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
 from proxy.http.auth.browsers import Browsers, Visit, Visitor, foreign_page, reason_of
 from proxy.http.auth.keys import Found, KeyRing, is_key
@@ -75,7 +74,7 @@ class Caller:
         return None if project_id is None else self.project_key(project_id)
 
     def require(self, right: str) -> None:
-        """Raise Forbidden unless the credential carries the right (oversight.RIGHTS)."""
+        """Raise Forbidden unless the credential carries the right (ports.RIGHTS)."""
         if right not in self.rights:
             raise Forbidden(f"This credential lacks the right `{right}`.", code="missing_right")
 

@@ -22,10 +22,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
-from proxy.domain.cache import TTLCache
 from proxy.domain.errors import StoreError
-from proxy.domain.oversight import Key
-from proxy.domain.ports import KeyStore
+from proxy.domain.limits import TTLCache
+from proxy.domain.ports import Key, KeyStore
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

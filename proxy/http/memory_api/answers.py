@@ -7,7 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from proxy.domain.core import Source
-from proxy.domain.oversight import JobState
+from proxy.domain.session import JobState
 
 
 class EvidenceShape(TypedDict):

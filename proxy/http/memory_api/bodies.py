@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.domain.core import Source
-from proxy.domain.oversight import JobState
+from proxy.domain.session import JobState
 from proxy.http.memory_api.fields import (
     Content,
     Cursor,

@@ -12,9 +12,8 @@ from datetime import datetime
 
 from starlette.responses import Response
 
-from proxy.domain.core import Event, Evidence, Memory, Scope, Stamp
+from proxy.domain.core import Event, Evidence, Memory, Scope, Stamp, own_id
 from proxy.domain.errors import ClientError, Forbidden, InvalidRequest
-from proxy.domain.own_ids import own_id
 from proxy.domain.timezones import local
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import present

@@ -4,8 +4,7 @@ Data only; a test compares it with the routes that are served.
 
 from typing import Any
 
-from proxy.domain.core import KINDS, Level, Status
-from proxy.domain.reasons import Reason
+from proxy.domain.core import KINDS, Level, Reason, Status
 from proxy.domain.timezones import LAST_SECOND
 from proxy.wire.extensions import MAX_ID_CHARS, MAX_RETRIEVAL_LIMIT
 

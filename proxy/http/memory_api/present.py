@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import orjson
 from starlette.responses import Response
 
-from proxy.domain.core import Event, Forgotten, Memory
-from proxy.domain.oversight import Held, JobInfo, Receipt, SessionInfo
+from proxy.domain.core import Event, Forgotten, Memory, QuarantinedCandidate, Receipt
+from proxy.domain.session import JobInfo, SessionInfo
 from proxy.http.memory_api.answers import (
     DeletedShape,
     EventShape,
@@ -131,7 +131,7 @@ def deleted(counts: Forgotten, *, memory_id: str | None = None, dry_run: bool = 
     return shown
 
 
-def held(one: Held) -> HeldShape:
+def held(one: QuarantinedCandidate) -> HeldShape:
     """Return a candidate in quarantine."""
     candidate = one.candidate
     return {

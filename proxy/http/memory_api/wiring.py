@@ -8,10 +8,9 @@ from typing import Generic, Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proxy.domain.core import Candidate, Event, Memory, MemoryFilter, Ranked, Scope, Stamp
+from proxy.domain.core import Candidate, Event, Memory, MemoryFilter, Ranked, Reason, Scope, Stamp
 from proxy.domain.documents import Change, Document, DocumentStore, Format
 from proxy.domain.ports import Clock, JobQueue, MemoryStore, Quarantine, Receipts, SessionStore
-from proxy.domain.reasons import Reason
 from proxy.http.auth.identity import Caller
 from proxy.http.turns import Zones
 from proxy.recall.documents import RankedPassage

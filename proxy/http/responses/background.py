@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.domain.cache import TTLCache
-from proxy.domain.stored_responses import StoredResponse
+from proxy.domain.limits import TTLCache
+from proxy.domain.responses import StoredResponse
 from proxy.http.responses.owners import Owner
 from proxy.wire.body import dump, loads
 

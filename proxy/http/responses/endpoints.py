@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from proxy.domain.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError, TooLarge
 from proxy.domain.ports import Clock
-from proxy.domain.stored_responses import Conversation, StoredResponse
+from proxy.domain.responses import Conversation, StoredResponse
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send
 from proxy.http.auth.identity import Caller
 from proxy.http.errors import error_of

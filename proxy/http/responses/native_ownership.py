@@ -30,12 +30,11 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from proxy.domain.cache import TTLCache
-from proxy.domain.chain_store import ChainStore
 from proxy.domain.core import Scope
 from proxy.domain.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock
-from proxy.domain.stored_responses import StoredResponse
+from proxy.domain.responses import ChainStore, StoredResponse
 from proxy.http.asgi import Send
 from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.failopen import Failed, FailOpen

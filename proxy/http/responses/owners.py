@@ -27,10 +27,9 @@ from hashlib import blake2b
 from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING
 
-from proxy.domain.chain_store import ConversationStore
 from proxy.domain.core import Scope
 from proxy.domain.ports import Clock
-from proxy.domain.stored_responses import Conversation
+from proxy.domain.responses import Conversation, ConversationStore
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.failopen import FailOpen

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proxy.domain.chain_store import ChainStore, ConversationStore
-from proxy.domain.core import Begun, Scope, Stamp
+from proxy.domain.core import Scope, Stamp
 from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.ports import Clock, MemoryStore
-from proxy.domain.stored_responses import Chain, Conversation, StoredResponse
+from proxy.domain.responses import Chain, ChainStore, Conversation, ConversationStore, StoredResponse
+from proxy.domain.session import Begun
 from proxy.http.asgi import OFF_LOOP
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.background import UNDER_WAY, shown

@@ -25,8 +25,8 @@ from typing import TypeVar
 import psycopg
 
 from proxy import telemetry
-from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.errors import StoreUnavailable, UnfitStore
+from proxy.domain.limits import CircuitBreaker
 from proxy.storage.postgres.connection import (
     PostgresConnection,
     PostgresTroubles,

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import psycopg
 
+from proxy.domain.core import Quota
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.oversight import Quota
 from proxy.storage.postgres.connection import Raw, connect, mapped
 from proxy.storage.postgres.database import PostgresDatabase
 from proxy.storage.sql.database import Connection

@@ -15,13 +15,13 @@ from proxy.domain.core import (
     Evidence,
     Hold,
     Memory,
+    QuarantinedCandidate,
     Release,
     Scope,
     Supersede,
+    own_id,
 )
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
-from proxy.domain.oversight import Held
-from proxy.domain.own_ids import own_id
 from proxy.storage.exact_index import pack
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, Database, legible
@@ -71,15 +71,17 @@ class SqlQuarantine:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def held(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[Held]:
-        def work(tx: Connection) -> Sequence[Held]:
+    async def held(
+        self, scope: Scope, *, limit: int, after: str | None = None
+    ) -> Sequence[QuarantinedCandidate]:
+        def work(tx: Connection) -> Sequence[QuarantinedCandidate]:
             before = _cursor(tx, scope, after)
             query = f"{_HELD} AND (:before IS NULL OR q.seq < :before) ORDER BY q.seq DESC LIMIT :limit"
             return [_read(row) for row in tx.execute(query, _of(scope) | {"before": before, "limit": limit})]
 
         return await self._database.read(work)
 
-    async def find(self, scope: Scope, held_id: str) -> Held | None:
+    async def find(self, scope: Scope, held_id: str) -> QuarantinedCandidate | None:
         row = await self._database.read(lambda tx: _find(tx, scope, held_id))
         return _read(row) if row else None
 
@@ -126,7 +128,7 @@ def _of(scope: Scope) -> dict[str, Any]:
     return {"tenant": scope.tenant, "user": scope.user, "project": scope.project}
 
 
-def _read(row: tuple[Any, ...]) -> Held:
+def _read(row: tuple[Any, ...]) -> QuarantinedCandidate:
     _, id_, tenant, user, project, reason, at, type_, content, confidence, tags, span, *more = row
     replaces, source, importance, observed_at, expires_at, session_id, exchange_id = more
     origin = Evidence(session_id, exchange_id, span) if session_id or exchange_id else None
@@ -137,7 +139,9 @@ def _read(row: tuple[Any, ...]) -> Held:
         replaces=replaces, source=source, importance=importance, observed_at=observed_at,
         expires_at=expires_at, origin=origin,
     )  # fmt: skip
-    return Held(id=id_, scope=Scope(tenant, user, project), candidate=candidate, reason=reason, at=at)
+    return QuarantinedCandidate(
+        id=id_, scope=Scope(tenant, user, project), candidate=candidate, reason=reason, at=at
+    )
 
 
 # ---------------------------------------------------------------- memories

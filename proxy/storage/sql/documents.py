@@ -14,7 +14,6 @@ from uuid import uuid4
 
 import numpy as np
 
-from proxy.domain.cache import TTLCache
 from proxy.domain.core import Forgotten, Scope, Search, Stamp
 from proxy.domain.documents import (
     INDEXING,
@@ -31,6 +30,7 @@ from proxy.domain.documents import (
     searched_text,
 )
 from proxy.domain.errors import NotFound, QuotaExceeded
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.exact_index import Found, Row, UserIndex, build, pack
 from proxy.storage.sql import embeddings, rows, users

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from proxy.domain.core import Forgotten, MemoryFilter
+from proxy.domain.core import Forgotten, MemoryFilter, Receipt
 from proxy.domain.errors import NotFound
-from proxy.domain.oversight import Receipt
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, Database, legible
 from proxy.storage.sql.forget_plan import Bounds, ForgetPlan, ForgetTarget, Seqs, bounds_now

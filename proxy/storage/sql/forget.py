@@ -13,9 +13,8 @@ from functools import partial, reduce
 from itertools import groupby
 
 from proxy import telemetry
-from proxy.domain.core import Change, Create, Edit, Forgotten, Memory, MemoryFilter, Scope, Supersede
+from proxy.domain.core import Change, Create, Edit, Forgotten, Memory, MemoryFilter, Receipt, Scope, Supersede
 from proxy.domain.errors import Conflict
-from proxy.domain.oversight import Receipt
 from proxy.storage.sql import erasure, rows, users
 from proxy.storage.sql.database import Connection, Database, Instance
 from proxy.storage.sql.erasure import (

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from proxy.domain.core import Batch, Job, NewJob, Scope, SessionState
+from proxy.domain.core import Scope
 from proxy.domain.errors import LeaseLost, NotFound
-from proxy.domain.lanes import rest_of
-from proxy.domain.oversight import JobInfo, JobState, QueueCounts
 from proxy.domain.ports import Trigger
+from proxy.domain.session import Batch, Job, JobInfo, JobState, NewJob, QueueCounts, SessionState, rest_of
 from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import Connection, Database, Instance
 

@@ -13,23 +13,24 @@ from typing import Any
 import numpy as np
 
 from proxy import telemetry
-from proxy.domain.cache import TTLCache
 from proxy.domain.core import (
+    Applied,
     Change,
     Event,
     Forgotten,
     Hit,
-    Job,
     Memory,
     MemoryFilter,
     Page,
+    Quota,
     Scope,
     Search,
     Stamp,
 )
 from proxy.domain.errors import Conflict, NotFound
-from proxy.domain.oversight import Applied, Quota
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel, ProfileKind, Snapshot, SortProfile
+from proxy.domain.session import Job
 from proxy.storage.exact_index import Found, UserIndex
 from proxy.storage.sql import embeddings, erasure, jobs, rows, users
 from proxy.storage.sql.changes import Writer

@@ -1,4 +1,4 @@
-"""The NoteStore over SQL: see note_store.NoteStore for what every method guarantees.
+"""The NoteStore over SQL: see session.NoteStore for what every method guarantees.
 
 Anchors are a log, resolved when they are read: an exchange that is taken back, or forgotten, takes with it
 what it said, and what held before holds again. Lines are no rows of their own but the exchanges' beginnings.
@@ -8,21 +8,26 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from proxy.domain.core import Exchange, Job, NewExchange, NewJob, Scope, Stamp
-from proxy.domain.lanes import BATCH
-from proxy.domain.note_store import Episode, Unread
-from proxy.domain.notes import (
+from proxy.domain.core import Scope, Stamp
+from proxy.domain.session import (
+    BATCH,
     EVERY,
     LATEST,
     MOST_ANCHORS,
     MOST_LINE_CHARS,
-    NOTHING,
+    NO_NOTES,
     OTHER,
     Anchor,
+    CoveredState,
+    Episode,
+    Exchange,
+    Job,
     Line,
+    NewExchange,
+    NewJob,
     SessionNotes,
-    Standing,
     State,
+    Unread,
 )
 from proxy.storage.sql import jobs, rows, users
 from proxy.storage.sql.database import Connection, Database, legible
@@ -109,7 +114,7 @@ class SqlNotes:
         def work(tx: Connection) -> SessionNotes:
             session, _ = _find(tx, scope, session_id)
             if session is None:
-                return NOTHING
+                return NO_NOTES
             said_by = "" if after is None else _SAID_BY
             ours = {"session": session, "after": rows.storable(after or ""), "blanks": _BLANKS}
             log = tx.execute(f"{_LOG} {said_by} ORDER BY seq", ours)
@@ -118,13 +123,13 @@ class SqlNotes:
 
         return await self._database.begin_read(work)
 
-    async def standing(self, scope: Scope, session_id: str) -> Standing | None:
-        def work(tx: Connection) -> Standing | None:
+    async def standing(self, scope: Scope, session_id: str) -> CoveredState | None:
+        def work(tx: Connection) -> CoveredState | None:
             session, _ = _find(tx, scope, session_id)
             if session is None or (state := _state(tx, session)[0]) is None:
                 return None
             marks = tx.execute("SELECT mark FROM marks WHERE session = ?", (session,))
-            return Standing(state, frozenset(mark for (mark,) in marks))
+            return CoveredState(state, frozenset(mark for (mark,) in marks))
 
         return await self._database.read(work)
 

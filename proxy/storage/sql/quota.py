@@ -12,8 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import assert_never
 
-from proxy.domain.core import Change, Confirm, Create, Edit, Hold, Release, Supersede
-from proxy.domain.oversight import Quota
+from proxy.domain.core import Change, Confirm, Create, Edit, Hold, Quota, Release, Supersede
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.database import Connection

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from proxy.domain.core import Scope
-from proxy.domain.stored_responses import Chain, Conversation, ItemPage, StoredResponse
+from proxy.domain.responses import Chain, Conversation, ItemPage, StoredResponse
 from proxy.storage.sql import rows, sessions, users
 from proxy.storage.sql.database import Connection, Database
 from proxy.storage.sql.rows import FORGOTTEN

@@ -8,7 +8,8 @@ from dataclasses import fields, make_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from proxy.domain.core import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
+from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, with_children
+from proxy.domain.session import Exchange
 from proxy.storage.sql.database import Connection, legible
 from proxy.text import terms
 

@@ -6,11 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from proxy.domain.core import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
+from proxy.domain.core import Scope
 from proxy.domain.errors import NotFound
-from proxy.domain.lanes import ORDINARY
-from proxy.domain.oversight import SessionInfo
 from proxy.domain.ports import Trigger
+from proxy.domain.session import ORDINARY, Begun, Exchange, NewExchange, NewJob, Outcome, SessionInfo
 from proxy.storage.sql import jobs, notes, rows, users
 from proxy.storage.sql.database import Connection, Database, Instance
 from proxy.storage.sql.rows import FORGOTTEN

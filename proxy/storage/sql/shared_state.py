@@ -1,15 +1,14 @@
 """What the processes of a store share beside users' data: API keys, what models were found to accept, and
-the hourly quota of model calls. See ports.KeyStore, ports.FormStore and calls.Calls.
+the hourly quota of model calls. See ports.KeyStore, ports.FormStore and limits.CallQuota.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.domain import calls
-from proxy.domain.calls import Spent
-from proxy.domain.oversight import Key
-from proxy.domain.ports import latest_forms
+from proxy.domain import limits
+from proxy.domain.limits import QuotaDecision
+from proxy.domain.ports import Key, latest_forms
 from proxy.storage.sql import users
 from proxy.storage.sql.database import Connection, Database, legible
 
@@ -120,23 +119,23 @@ class SqlCalls:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def spend(self, limit: int, now: float) -> Spent:
-        """As Calls says."""
+    async def spend(self, limit: int, now: float) -> QuotaDecision:
+        """As CallQuota says."""
 
-        def work(tx: Connection) -> Spent:
-            times, spent = calls.spend(_times(tx, lock=True), limit, now)
+        def work(tx: Connection) -> QuotaDecision:
+            times, spent = limits.spend_call(_times(tx, lock=True), limit, now)
             _keep(tx, times)
             return spent
 
         return await self._database.write(work)
 
-    async def look(self, limit: int, now: float) -> Spent:
-        """As Calls says."""
-        _, found = calls.judge(await self._database.read(_times), limit, now)
+    async def look(self, limit: int, now: float) -> QuotaDecision:
+        """As CallQuota says."""
+        _, found = limits.calls_left(await self._database.read(_times), limit, now)
         return found
 
     async def refund(self, at: float) -> None:
-        """As Calls says."""
+        """As CallQuota says."""
 
         def work(tx: Connection) -> None:
             times = _times(tx, lock=True)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+from proxy.domain.core import Quota
 from proxy.domain.errors import StoreUnavailable, UnfitStore
-from proxy.domain.oversight import Quota
 from proxy.storage.sql.changes import SqlQuarantine
 from proxy.storage.sql.database import Connection, Database, Instance
 from proxy.storage.sql.documents import SqlDocuments, SqlPassages

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.domain.core import NewExchange, Scope, Stamp
+from proxy.domain.core import Scope, Stamp
+from proxy.domain.session import NewExchange
 from proxy.storage.sql.database import Connection
 
 Name = tuple[str, str]

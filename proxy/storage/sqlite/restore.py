@@ -24,9 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from proxy.domain.core import Forgotten, Scope
+from proxy.domain.core import Forgotten, Receipt, Scope
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.oversight import Receipt
 from proxy.storage.sql import forget, users
 from proxy.storage.sql.erasure import add_counts, erase, receipt_of, store_receipt
 from proxy.storage.sql.forget_plan import Seqs

@@ -11,8 +11,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from proxy.domain.core import Quota
 from proxy.domain.errors import StoreUnavailable, UnfitStore
-from proxy.domain.oversight import Quota
 from proxy.storage.sql.database import Connection
 from proxy.storage.sql.external_index import Indexed
 from proxy.storage.sql.stores import INDEX_BYTES, ROW_BYTES, UNLIMITED, SqlStores

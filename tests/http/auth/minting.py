@@ -1,7 +1,6 @@
 """Keys for tests: in the store, as `memory-proxy keys create` would make them."""
 
-from proxy.domain.oversight import Key
-from proxy.domain.ports import KeyStore
+from proxy.domain.ports import Key, KeyStore
 from proxy.http.auth import keys
 
 

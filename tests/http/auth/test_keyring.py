@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from proxy.domain.errors import StoreError, StoreUnavailable
-from proxy.domain.oversight import Key
+from proxy.domain.ports import Key
 from proxy.http.auth import keys
 from proxy.http.auth.keys import ASKING_S, FRESH_S, GRACE_S, KeyRing, new_key
 from proxy.storage.sqlite.stores import SqliteStores

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.errors import ConfigError, IdentityUnavailable, StoreUnavailable, Unauthorized
-from proxy.domain.oversight import Key
+from proxy.domain.ports import Key
 from proxy.http.auth.identity import OPEN, HeaderAuth, KeyAuth, OpenAuth
 from proxy.http.auth.keys import KeyRing
 from proxy.storage.sqlite.stores import SqliteStores

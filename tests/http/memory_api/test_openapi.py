@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from proxy.config import load
-from proxy.domain.reasons import Reason
+from proxy.domain.core import Reason
 from proxy.http.memory_api.bodies import SearchBody
 from proxy.http.memory_api.model_routes import PATHS
 from proxy.http.memory_api.openapi import OpenApi, document

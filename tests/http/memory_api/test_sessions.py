@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx2
 
-from proxy.domain.core import Begun, Candidate, Hold, NewExchange, NewJob, Outcome, Scope
+from proxy.domain.core import Candidate, Hold, Scope
+from proxy.domain.session import Begun, NewExchange, NewJob, Outcome
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from tests.http.memory_api.conftest import Bench

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
-from proxy.domain.stored_responses import Conversation
+from proxy.domain.responses import Conversation
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.owners import Owner
 from proxy.http.responses.response_store import APPEND_TRIES, ResponseStore

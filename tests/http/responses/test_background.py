@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from proxy.domain.core import Scope
-from proxy.domain.stored_responses import StoredResponse
+from proxy.domain.responses import StoredResponse
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import Caller
 from proxy.http.responses import background

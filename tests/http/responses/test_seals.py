@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.domain.storage import Stores
+from proxy.domain.ports import Stores
 from proxy.http.auth.identity import Caller
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.owners import Owner, Sealed, SealKey, owner_of

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from proxy.domain.core import Outcome
 from proxy.domain.errors import Conflict
+from proxy.domain.session import Outcome
 from proxy.storage.postgres import PostgresStores
 from tests import postgres_server
 from tests.storage import forgetting_support as support

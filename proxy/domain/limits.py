@@ -1,0 +1,287 @@
+"""Bounds on memory, calls and rates: a cache, a circuit breaker, rate limits and the quota of model calls."""
+
+import threading
+import time
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+# ---------------------------------------------------------------- cache
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TTLCache(Generic[K, V]):
+    """Values for at most `ttl_s` each, and of at most `max_size` together. Safe to use from threads.
+
+    A value counts as one, or as what `size_of` says; one that is larger than `max_size` is not stored.
+    """
+
+    def __init__(
+        self,
+        max_size: int,
+        *,
+        ttl_s: float = float("inf"),
+        clock: Callable[[], float] = time.monotonic,
+        size_of: Callable[[V], int] = lambda _: 1,
+    ) -> None:
+        self._max_size, self._ttl_s, self._clock, self._size_of = max_size, ttl_s, clock, size_of
+        self._entries: OrderedDict[K, tuple[V, float, int]] = OrderedDict()  # value, expiry, size
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return the value, which is the most recently used from now on; None if it is absent or expired."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or self._clock() >= entry[1]:
+                self._remove(key)
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: K, value: V) -> None:
+        """Store the value, and evict the least recently used ones beyond `max_size`."""
+        size = self._size_of(value)
+        with self._lock:
+            self._remove(key)
+            if size > self._max_size:
+                return
+            self._entries[key] = (value, self._clock() + self._ttl_s, size)
+            self._size += size
+            while self._size > self._max_size:
+                self._remove(next(iter(self._entries)))
+
+    def pop(self, key: K) -> None:
+        """Remove the value if it is there."""
+        with self._lock:
+            self._remove(key)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        with self._lock:
+            self._entries.clear()
+            self._size = 0
+
+    def __iter__(self) -> Iterator[K]:
+        """Iterate over a copy of the keys, those of expired values too."""
+        with self._lock:
+            return iter(list(self._entries))
+
+    def __contains__(self, key: K) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and self._clock() < entry[1]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _remove(self, key: K) -> None:
+        if (entry := self._entries.pop(key, None)) is not None:
+            self._size -= entry[2]
+
+
+# ---------------------------------------------------------------- circuit breaker
+_NEVER = float("-inf")
+
+
+class CircuitBreaker:
+    """Opens for `open_s` after `trip_after` failures in a row. When that time is over, calls are let through
+    again; it closes with a success, and opens again with a failure, for twice as long up to `max_open_s`."""
+
+    def __init__(
+        self,
+        open_s: float,
+        *,
+        max_open_s: float | None = None,
+        trip_after: int = 1,
+        quiet_s: float = 0.0,
+        probe_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        """`quiet_s`: a success within this time keeps it closed: a burst that is too much for a moment is no
+        outage. `probe_s`: once it has been open, one call is let through in this time, so that an endpoint
+        that comes back is not met at once by all that have waited. `jitter`: up to 1; half of the time is
+        multiplied by it."""
+        self._open_s, self._max_open_s = open_s, max_open_s or open_s
+        self._trip_after, self._quiet_s, self._probe_s = trip_after, quiet_s, probe_s
+        self._clock, self._jitter = clock, jitter
+        self._failures = self._openings = 0  # both since the last success
+        self._opened_at = self._open_until = self._succeeded_at = _NEVER
+
+    @property
+    def is_open(self) -> bool:
+        """True while no call should be made."""
+        return self._clock() < self._open_until
+
+    def acquire(self) -> float:
+        """Return 0 if a call may be made, which has to report its outcome; else the seconds to wait."""
+        now = self._clock()
+        if now < self._open_until:
+            return self._open_until - now
+        if self._openings:
+            self._open_until = now + self._probe_s
+        return 0.0
+
+    def succeeded(self) -> None:
+        """Close."""
+        self._failures = self._openings = 0
+        self._open_until, self._succeeded_at = _NEVER, self._clock()
+
+    def failed(self, *, began_at: float | None = None, wanted_s: float | None = None) -> float:
+        """Count a failure; return for how many seconds the breaker is open, 0 while it is closed.
+
+        `began_at`: when the call began; calls that were under way together count as one failure. `wanted_s`:
+        the time that the other side has asked for.
+        """
+        now = self._clock()
+        if began_at is not None and began_at < self._opened_at:
+            self._open_until = max(self._open_until, now + (wanted_s or 0.0))
+            return self._open_until - now
+        self._failures += 1
+        tripped = self._failures >= self._trip_after and now - self._succeeded_at >= self._quiet_s
+        if not tripped and not self._openings:
+            return 0.0
+        self._openings += 1
+        length_s = self._length_s() if wanted_s is None else wanted_s + 0.5 * self._open_s * self._jitter()
+        self._opened_at, self._open_until = now, now + length_s
+        return length_s
+
+    def _length_s(self) -> float:
+        full = min(self._max_open_s, self._open_s * 2.0 ** min(self._openings - 1, 30))
+        return full * (0.5 + 0.5 * self._jitter())
+
+
+# ---------------------------------------------------------------- rate limits
+# A hair of tolerance: the sum of n intervals is not exactly n times one.
+TOLERANCE = 1 + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """`per_minute` requests over time, `burst` at once."""
+
+    per_minute: int
+    burst: int
+
+    @classmethod
+    def of(cls, per_minute: int, burst: int) -> "Rate | None":
+        """Return the rate as configured: no limit for 0, and a burst of a minute's worth for burst 0."""
+        return cls(per_minute, burst or per_minute) if per_minute else None
+
+    @property
+    def interval_s(self) -> float:
+        return 60 / self.per_minute
+
+    @property
+    def most_s(self) -> float:
+        """How far ahead of now a burst is."""
+        return self.interval_s * self.burst
+
+
+@dataclass(frozen=True, slots=True)
+class RateVerdict:
+    """Whether the request may pass, how many more could follow at once, when all could again, and, of one
+    refused, when it may come again."""
+
+    passes: bool
+    remaining: int
+    reset_s: float
+    retry_after_s: float = 0.0
+
+
+def check_rate(rate: Rate, now: float, empty_at: float) -> tuple[float, RateVerdict]:
+    """Return when the subject will be back at nothing, and the verdict on a request made now.
+
+    `empty_at` is what the last call returned, 0.0 at first. One further ahead than a burst was computed
+    under another rate, or before the clock was set back: it counts as a full burst.
+    """
+    ahead = min(max(empty_at - now, 0.0), rate.most_s)
+    passes = ahead + rate.interval_s <= rate.most_s * TOLERANCE
+    if passes:
+        ahead += rate.interval_s
+    return now + ahead, rate_verdict(rate, passes=passes, ahead_s=ahead)
+
+
+def rate_verdict(rate: Rate, *, passes: bool, ahead_s: float) -> RateVerdict:
+    """Return the verdict on a request after which (or at which, refused) the subject was `ahead_s` from being
+    back at nothing."""
+    if not passes:
+        return RateVerdict(False, 0, ahead_s, ahead_s + rate.interval_s - rate.most_s)
+    return RateVerdict(True, int((rate.most_s - ahead_s) / rate.interval_s + 1e-6), ahead_s)
+
+
+# ---------------------------------------------------------------- quota of model calls
+HOUR_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaDecision:
+    """Whether a call may be made, how many more could follow at once, and, if none, in how long one can."""
+
+    granted: bool
+    left: int
+    retry_after_s: float = 0.0
+    at: float = 0.0  # when it was counted: what `refund` takes back
+
+
+class CallQuota(Protocol):
+    """The calls of any 60 minutes. Every method may raise StoreUnavailable."""
+
+    async def spend(self, limit: int, now: float) -> QuotaDecision:
+        """Count a call made now, if it is no more than the `limit`th of the last hour. A store that has a
+        clock of its own goes by that."""
+        ...
+
+    async def look(self, limit: int, now: float) -> QuotaDecision:
+        """Return what `spend` would, and count nothing."""
+        ...
+
+    async def refund(self, at: float) -> None:
+        """A call that was counted then was not made."""
+        ...
+
+
+def calls_left(times: Sequence[float], limit: int, now: float) -> tuple[list[float], QuotaDecision]:
+    """Return what is left of the times, oldest first, once those that are an hour old are gone, and whether a
+    call may be made now. One that a clock set back has put into the future counts as made now."""
+    hour = [min(at, now) for at in times[bisect_right(times, now - HOUR_S) :]]
+    left = max(0, limit - len(hour))
+    return hour, QuotaDecision(left > 0, left, _wait_s(hour, limit, now))
+
+
+def spend_call(times: Sequence[float], limit: int, now: float) -> tuple[list[float], QuotaDecision]:
+    """Return the times with the call that is made now, if it may be, and what became of it."""
+    hour, found = calls_left(times, limit, now)
+    if not found.granted:
+        return hour, found
+    hour.append(now)
+    return hour, QuotaDecision(True, found.left - 1, _wait_s(hour, limit, now), now)
+
+
+def _wait_s(hour: Sequence[float], limit: int, now: float) -> float:
+    if len(hour) < limit or not limit:
+        return 0.0
+    # So many as are above the limit have to go first: it may have been lowered.
+    return hour[len(hour) - limit] + HOUR_S - now
+
+
+class LocalCallQuota:
+    """The calls of this process alone."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    async def spend(self, limit: int, now: float) -> QuotaDecision:
+        self._times, found = spend_call(self._times, limit, now)
+        return found
+
+    async def look(self, limit: int, now: float) -> QuotaDecision:
+        self._times, found = calls_left(self._times, limit, now)
+        return found
+
+    async def refund(self, at: float) -> None:
+        if at in self._times:
+            self._times.remove(at)
