@@ -37,7 +37,21 @@ class Detector:
     starts: tuple[str, ...] = ()  # lower case; every match begins with one: it is tried nowhere else
     numeric: bool = False  # every match is mostly a number of six or more digits: tried only there
     pieces: bool = False  # the value may go on after a space or a line break, in pieces
-    whole: bool = False  # groups or not, the whole match is the value
+
+
+def detector(
+    kind: str,
+    pattern: str,
+    check: Callable[[str], bool] = bool,
+    *,
+    starts: str | tuple[str, ...] = (),
+    hints: str | tuple[str, ...] = (),
+    numeric: bool = False,
+    pieces: bool = False,
+) -> Detector:
+    """Return a row of a table. Words may be given as "one|two"."""
+    words = [tuple(given.split("|")) if isinstance(given, str) else given for given in (hints, starts)]
+    return Detector(kind, re.compile(pattern), check, words[0], words[1], numeric, pieces)
 
 
 class Table:
@@ -94,7 +108,7 @@ def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Span
         else:
             matches = _matches(detector, text, lowered, places.get(detector.starts, []))
         for match in matches:
-            start, end = match.span(0 if detector.whole else match.lastindex or 0)
+            start, end = match.span(match.lastindex or 0)
             if detector.pieces:
                 end = _with_pieces(text, end)
             if not (marked and _is_marker(text, start, end)) and detector.check(text[start:end]):
@@ -166,9 +180,8 @@ def _is_marker(text: str, start: int, end: int) -> bool:
 
 # The next piece of a broken value: after blanks, or on the next line, behind what wraps lines.
 _PIECE = re.compile(
-    r"(?:[ \t]{1,3}"
-    r"|[ \t]{0,3}[\"']?[ \t]{0,3}[\\+&]?[ \t]{0,3}\r?(\n)[ \t>|\"'+]{0,8})([A-Za-z0-9+/=_-]{3,300})"
-    r"(?![^\s\"'\\,;.)])"
+    r"(?:[ \t]{1,3}|[ \t]{0,3}[\"']?[ \t]{0,3}[\\+&]?[ \t]{0,3}\r?(\n)[ \t>"
+    r"|\"'+]{0,8})([A-Za-z0-9+/=_-]{3,300})(?![^\s\"'\\,;.)])"
 )
 _MOST_PIECES = 40
 _LONE = 12  # characters of a word that is a line of its own and no word of a language
@@ -201,30 +214,27 @@ def is_random_piece(word: str) -> bool:
 _TRIM = "\"'`“”.,;!?()[]{}<>"
 _NO_PASSWORDS = frozenset(
     # what follows "the password is" in a sentence about passwords, and "password:" in a form
-    "a an the in on at to for of is was are not no never too very also again still only just now then"
-    " required wrong expired invalid incorrect correct empty weak strong stored reset changed protected"
-    " missing set same different my your his her their our manager policy field hash hashes rotation and"
-    " or but with from that this it which prompt login lost known safe secure optional case-sensitive"
-    " hint generator database file needed shared between longer shorter visible hidden public private"
-    " always usually probably already really here there where when how what who something nothing anything"
-    " none null nil true false string str text type varchar bool boolean bytes undefined redacted omitted"
-    " minimum maximum characters length must should will can min max yes ok okay unknown tbd todo n/a"
-    " due up down gone out off back at least all being fine good bad easy hard simple default kept"
-    " below above following attached underneath"
-    " nicht kein falsch abgelaufen erforderlich geändert richtlinie muss zu ein eine der die das"
-    " incorrecta obligatoria correcta incorrecto requis expiré obligatoire incorrect trop demasiado"
-    " errada obrigatória não no es un una le la el".split()
+    "a an the in on at to for of is was are not no never too very also again still only just now then req"
+    "uired wrong expired invalid incorrect correct empty weak strong stored reset changed protected missi"
+    "ng set same different my your his her their our manager policy field hash hashes rotation and or but"
+    " with from that this it which prompt login lost known safe secure optional case-sensitive hint gener"
+    "ator database file needed shared between longer shorter visible hidden public private always usually"
+    " probably already really here there where when how what who something nothing anything none null nil"
+    " true false string str text type varchar bool boolean bytes undefined redacted omitted minimum maxim"
+    "um characters length must should will can min max yes ok okay unknown tbd todo n/a due up down gone "
+    "out off back at least all being fine good bad easy hard simple default kept below above following at"
+    "tached underneath nicht kein falsch abgelaufen erforderlich geändert richtlinie muss zu ein eine der"
+    " die das incorrecta obligatoria correcta incorrecto requis expiré obligatoire incorrect trop demasia"
+    "do errada obrigatória não no es un una le la el".split()
 )
 _PARTICIPLE = re.compile(r"[a-z]{2,20}(?:ed|ing|able|ible|ably|ally|isch|iert)")
 _NOT_CHINESE_PASSWORD = re.compile(
     r"^(?:什么|多少|错|不|对|正确|必须|过期|要求|管理|需要|忘|多|由|被|否|以|在|存|加密|自动|通过|怎么|谁|啥|如何|长度|策略|至少|\d{1,3}\s?(?:位|文字|桁|个|字|자))"
 )
 _PLACEHOLDER = re.compile(
-    r"[<{\[(%]{1,2}[\w .:|/-]{1,60}[>}\])%]{1,2}|\$\{?\(?[A-Za-z_][\w.]{0,60}[})]{0,2}"
-    r"|[*x•.#_-]{3,200}|(?i:your|my|example)"
-    r"[_-](?i:[a-z_-]{2,40})|(?:process\.env|os\.environ|os\.getenv|env|secrets|vars|self|config"
-    r"|settings|ENV)"
-    r"[.\[(][^\s]{1,80}|(?i:changeme_?|placeholder|dummy)"
+    r"[<{\[(%]{1,2}[\w .:|/-]{1,60}[>}\])%]{1,2}|\$\{?\(?[A-Za-z_][\w.]{0,60}[})]{0,2}|[*x•.#_-]{3,200}"
+    r"|(?i:your|my|example)[_-](?i:[a-z_-]{2,40})|(?:process\.env|os\.environ|os\.getenv|env|secrets|vars"
+    r"|self|config|settings|ENV)[.\[(][^\s]{1,80}|(?i:changeme_?|placeholder|dummy)"
 )
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from proxy.admit.detection import Detector
+from proxy.admit.detection import Detector, detector
 
 _I = re.IGNORECASE
 
@@ -102,21 +102,17 @@ _IS = (
 )
 _CODE = r"((?-i:(?!IS[BS]N|EAN|DOI|RFC)[A-Z0-9](?:[ ./-]?[A-Z0-9]){5,20}))(?![\w-])"
 _NATIONAL = (
-    r"(?:\bnhs\b|\bssn\b|\bni number\b|\bn\.i\.|\bsocial(?=(?:'s|:"
-    r"| is) ?:? ?\d{3}[ -]?\d\d[ -]?\d{4}\b)|\bsocial (?:security|insurance)\b"
-    r"|\bnational (?:insurance|id"
-    r"|identity)(?: card)?\b|\blicen[sc]e number|\bsin(?= ?:? ?\d{3} ?\d{3} ?\d{3}\b)"
-    r"|\bdriv(?:er'?s?|ing) licen[sc]e"
+    r"(?:\bnhs\b|\bssn\b|\bni number\b|\bn\.i\.|\bsocial(?=(?:'s|:| is) ?:? ?\d{3}[ -]?\d\d[ -]?\d{4}\b)"
+    r"|\bsocial (?:security|insurance)\b|\bnational (?:insurance|id|identity)(?: card)?\b"
+    r"|\blicen[sc]e number|\bsin(?= ?:? ?\d{3} ?\d{3} ?\d{3}\b)|\bdriv(?:er'?s?|ing) licen[sc]e"
     r"|\btax(?:payer)? id(?:entification)?\b|\bitin\b|\bein\b|\btfn\b|\bsin number|\bmedicare\b"
-    r"|\bsteuer-?id(?:entifikationsnummer)?"
-    r"|\bsozialversicherungs(?:nummer|nr)|\brentenversicherungsnummer|\bahv\b|\baadhaar\b"
-    r"|\bpan card\b|\bcpf\b|\bcnpj\b|\brg\b|\bdni\b|\bnie\b"
-    r"|\bnif\b|\bnss\b|\bcurp\b|\brfc\b|\brut\b|\bcédula\b|\bcedula\b|\bnino\b"
-    r"|\bpersonalausweis\w{0,8}|\bführerschein\w{0,8}|\bcodice fiscale"
-    r"|\bsécurité sociale|\bnir\b|\bbsn\b|\bburgerservicenummer|\bpesel\b|\bpersonnummer|\bpersonnr"
-    r"|\bcpr\b|\bhetu\b|\bhenkilötunnus|\bfødselsnummer"
-    r"|\brodné číslo|\bkimlik(?: no)?|\btc kimlik|\bинн\b|\bснилс\b|\bид номер|\bppsn?\b|\bnric\b"
-    r"|\bid card\b|\bidentity card\b|\bid number\b)"
+    r"|\bsteuer-?id(?:entifikationsnummer)?|\bsozialversicherungs(?:nummer|nr)|\brentenversicherungsnummer"
+    r"|\bahv\b|\baadhaar\b|\bpan card\b|\bcpf\b|\bcnpj\b|\brg\b|\bdni\b|\bnie\b|\bnif\b|\bnss\b|\bcurp\b"
+    r"|\brfc\b|\brut\b|\bcédula\b|\bcedula\b|\bnino\b|\bpersonalausweis\w{0,8}|\bführerschein\w{0,8}"
+    r"|\bcodice fiscale|\bsécurité sociale|\bnir\b|\bbsn\b|\bburgerservicenummer|\bpesel\b|\bpersonnummer"
+    r"|\bpersonnr|\bcpr\b|\bhetu\b|\bhenkilötunnus|\bfødselsnummer|\brodné číslo|\bkimlik(?: no)?"
+    r"|\btc kimlik|\bинн\b|\bснилс\b|\bид номер|\bppsn?\b|\bnric\b|\bid card\b|\bidentity card\b"
+    r"|\bid number\b)"
 )
 _CJK_NAMES = (
     *"身份证 身分證 社保 社会保障 驾驶证 驾照 居民证 通行证 军官证 健保卡".split(),
@@ -132,12 +128,10 @@ _STREET = (
     r"|square|sq|terrace|boulevard|blvd|highway|hwy|parkway|gardens|grove|mews|row|walk|hill"
 )
 _NATIONAL_STARTS = tuple(
-    "nhs ssn ni n.i. social national licen driv tax itin ein tfn sin medicare steuer sozialvers"
-    " rentenvers ahv"
-    " aadhaar pan cpf cnpj rg dni nie"
-    " nif nss curp rfc rut cédula cedula nino personalausweis führerschein codice sécurité nir"
-    " bsn burger pesel personn cpr hetu"
-    " henkil fødsel rodné kimlik tc инн снилс ид pps nric id".split()
+    "nhs ssn ni n.i. social national licen driv tax itin ein tfn sin medicare steuer sozialvers rentenver"
+    "s ahv aadhaar pan cpf cnpj rg dni nie nif nss curp rfc rut cédula cedula nino personalausweis führer"
+    "schein codice sécurité nir bsn burger pesel personn cpr hetu henkil fødsel rodné kimlik tc инн снилс"
+    " ид pps nric id".split()
 )
 
 # What a number is called, and python-stdnum's modules that tell whether it is one.
@@ -192,243 +186,173 @@ def _hong_kong(number: str) -> bool:
 
 ROWS = (
     *(_labelled(label, modules) for label, modules in _LABELLED),
-    Detector(
+    detector(
         "national_id",
-        re.compile(
-            r"(?<![A-Za-z0-9])[A-Z]{1,2}\d{6} ?\([0-9A]\)"
-            r"|(?:\bhkid\b|\bhong kong id|香港身[份分][證证])\D{0,24}?([A-Z]{1,2}\d{6}[0-9A])(?!\w)",
-            _I,
-        ),
+        r"(?i)(?<![A-Za-z0-9])[A-Z]{1,2}\d{6} ?\([0-9A]\)"
+        r"|(?:\bhkid\b|\bhong kong id|香港身[份分][證证])\D{0,24}?([A-Z]{1,2}\d{6}[0-9A])(?!\w)",
         _hong_kong,
     ),
-    Detector(
+    detector("card", r"(?<![\d.-])(?<!\d )\d(?:[ .\u00a0\t_-]{0,2}\d){12,18}(?![\d-])", _card, numeric=True),
+    # a group on each line
+    detector("card", r"(?<![\d.-])(?:\d{4}\n){3}\d{4}(?![\d.-])", _card, numeric=True),
+    detector(
         "card",
-        re.compile(r"(?<![\d.-])(?<!\d )\d(?:[ .\u00a0\t_-]{0,2}\d){12,18}(?![\d-])"),
-        _card,
-        numeric=True,
+        r"(?i)(?:card|visa|mastercard|amex|maestro|\bpan\b|karten?|tarjeta|carte|carta|cartão|карт[аыу]|卡号"
+        r"|信用卡|银行卡|カード|카드)[^\n\d]{0,30}(\d(?:[ .\u00a0\t-]{0,2}\d){12,18})(?![\d-])",
+        starts="card|visa|mastercard|amex|maestro|pan|karte|tarjeta|carte|carta|cartão|карт|卡号|信用卡|银行卡|カード|카드",
     ),
-    Detector(  # a group on each line
-        "card",
-        re.compile(r"(?<![\d.-])(?:\d{4}\n){3}\d{4}(?![\d.-])"),
-        _card,
-        numeric=True,
-    ),
-    Detector(
-        "card",
-        re.compile(
-            r"(?:card|visa|mastercard|amex|maestro|\bpan\b|karten?|tarjeta|carte|carta|cartão"
-            r"|карт[аыу]|卡号|信用卡|银行卡|カード|카드)"
-            r"[^\n\d]{0,30}(\d(?:[ .\u00a0\t-]{0,2}\d){12,18})(?![\d-])",
-            _I,
-        ),
-        starts=tuple(
-            "card visa mastercard amex maestro pan karte tarjeta carte carta cartão карт 卡号 信用卡"
-            " 银行卡 カード 카드".split()
-        ),
-    ),
-    Detector(
+    detector(
         "bank_account",
-        re.compile(r"\b[A-Z]{2}\d{2}(?:[ .-]?[A-Z0-9]{4}){2,7}(?:[ .-]?[A-Z0-9]{1,3})?\b", _I),
+        r"(?i)\b[A-Z]{2}\d{2}(?:[ .-]?[A-Z0-9]{4}){2,7}(?:[ .-]?[A-Z0-9]{1,3})?\b",
         _iban,
         numeric=True,
     ),
-    Detector(
+    detector(
         "bank_account",
-        re.compile(rf"\biban{_NUMBER}{_IS}([A-Z]{{2}}\d{{2}}(?:[ .-]?[A-Z0-9]){{8,30}})", _I),
-        starts=("iban",),
+        rf"(?i)\biban{_NUMBER}{_IS}([A-Z]{{2}}\d{{2}}(?:[ .-]?[A-Z0-9]){{8,30}})",
+        starts="iban",
     ),
-    Detector(
+    detector(
         "bank_account",
-        re.compile(
-            r"(?:\baccount|\bacct|\ba/c|\bkonto(?:nummer|nr)|\bnúmero de cuenta"
-            r"|\bcuenta(?: bancaria)?|\bn° de compte|\bcompte(?: bancaire)?"
-            rf"|\bconto corrente|\bconta(?: corrente)?|银行账[号户]|账户|帐号|口座|계좌|\bсчет\w?|\bclabe"
-            rf"|\brouting(?: transit)? (?:number|no)|\baba (?:number|routing|no)"
-            rf"|\bbsb){_NUMBER}{_IS}(\d(?:[ -]?\d){{5,19}})(?![\d-])",
-            _I,
-        ),
+        r"(?i)(?:\baccount|\bacct|\ba/c|\bkonto(?:nummer|nr)|\bnúmero de cuenta"
+        r"|\bcuenta(?: bancaria)?|\bn° de compte|\bcompte(?: bancaire)?"
+        rf"|\bconto corrente|\bconta(?: corrente)?|银行账[号户]|账户|帐号|口座|계좌|\bсчет\w?|\bclabe"
+        rf"|\brouting(?: transit)? (?:number|no)|\baba (?:number|routing|no)"
+        rf"|\bbsb){_NUMBER}{_IS}(\d(?:[ -]?\d){{5,19}})(?![\d-])",
         _has_digits(6),
-        starts=(
-            *"account acct a/c konto número cuenta n° compte conto conta счет clabe routing aba bsb".split(),
-            *"银行账 账户 帐号 口座 계좌".split(),
-        ),
+        starts="account|acct|a/c|konto|número|cuenta|n°|compte|conto|conta|счет|clabe|routing|aba|bsb|银行账|账户|帐号|口座|계좌",
     ),
-    Detector(
-        "bank_account",
-        re.compile(rf"\bsort[ -]?code{_IS}(\d\d[ -]?\d\d[ -]?\d\d)(?!\d)", _I),
-        starts=("sort",),
-    ),
-    Detector("national_id", re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])"), numeric=True),
-    Detector(
+    detector("bank_account", rf"(?i)\bsort[ -]?code{_IS}(\d\d[ -]?\d\d[ -]?\d\d)(?!\d)", starts="sort"),
+    detector("national_id", r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])", numeric=True),
+    detector(
         "national_id",
-        re.compile(r"(?<![\dA-Za-z])[1-9]\d{5}[ -]?\d{8}[ -]?\d{3}[\dXx](?![\dA-Za-z])"),
+        r"(?<![\dA-Za-z])[1-9]\d{5}[ -]?\d{8}[ -]?\d{3}[\dXx](?![\dA-Za-z])",
         lambda v: _valid("cn.ric")(re.sub("[ -]", "", v)) or _chinese_checksum(re.sub("[ -]", "", v)),
         numeric=True,
     ),
-    Detector(
+    detector(
         "national_id",
-        re.compile(
-            r"\b(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d\d ?\d\d ?\d\d ?[A-D]\b"
-        ),
+        r"\b(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d\d ?\d\d ?\d\d ?[A-D]\b",
         numeric=True,
     ),
-    Detector(
+    detector(
         "national_id",
-        re.compile(r"(?<![\w.-])\d{8}-?[A-HJ-NP-TV-Z](?![\w-])"),
+        r"(?<![\w.-])\d{8}-?[A-HJ-NP-TV-Z](?![\w-])",
         lambda v: _valid("es.dni")(v),
         numeric=True,
     ),
-    Detector(
+    detector(
         "national_id",
-        re.compile(r"(?<![\w.-])[XYZ]-?\d{7}-?[A-HJ-NP-TV-Z](?![\w-])"),
+        r"(?<![\w.-])[XYZ]-?\d{7}-?[A-HJ-NP-TV-Z](?![\w-])",
         lambda v: _valid("es.nie")(v),
         numeric=True,
     ),
-    Detector(  # Italy's, Mexico's
+    # Italy's, Mexico's
+    detector(
         "national_id",
-        re.compile(
-            r"\b[A-Z]{4}(?:[A-Z]{2}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]|\d{6}[HM][A-Z]{5}[0-9A-Z]\d)\b"
-        ),
+        r"\b[A-Z]{4}(?:[A-Z]{2}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]|\d{6}[HM][A-Z]{5}[0-9A-Z]\d)\b",
     ),
-    Detector("national_id", re.compile(r"(?<![\d.-])\d{3}\.\d{3}\.\d{3}-\d\d(?![\d.-])"), numeric=True),
-    Detector(
+    detector("national_id", r"(?<![\d.-])\d{3}\.\d{3}\.\d{3}-\d\d(?![\d.-])", numeric=True),
+    detector(
         "national_id",
-        re.compile(r"(?<![\d.-])756\.?\d{4}\.?\d{4}\.?\d\d(?![\d.-])"),
+        r"(?<![\d.-])756\.?\d{4}\.?\d{4}\.?\d\d(?![\d.-])",
         lambda v: _valid("ch.ssn")(v),
         numeric=True,
     ),
-    Detector(
+    detector(
         "national_id",
-        re.compile(
-            r"(?<![\d-])[1278]\s?\d\d\s?(?:0[1-9]|1[0-2]|[2-9]\d)\s?\d[\dAB]\s?\d{3}\s?\d{3}\s?\d\d(?![\d-])"
-        ),
+        r"(?<![\d-])[1278]\s?\d\d\s?(?:0[1-9]|1[0-2]|[2-9]\d)\s?\d[\dAB]\s?\d{3}\s?\d{3}\s?\d\d(?![\d-])",
         lambda v: _valid("fr.nir")(v),
         numeric=True,
     ),
-    Detector(
+    detector(
         "national_id",
-        re.compile(r"(?<![\d-])\d{6}[-+A]\d{3}[0-9A-Y](?![\w-])"),
+        r"(?<![\d-])\d{6}[-+A]\d{3}[0-9A-Y](?![\w-])",
         lambda v: _valid("fi.hetu", "se.personnummer")(v),
         numeric=True,
     ),
-    Detector(
-        "national_id",
-        re.compile(r"(?<![\d-])\d{6}-[1-8]\d{6}(?![\d-])"),
-        lambda v: _valid("kr.rrn")(v),
-        numeric=True,
+    detector(
+        "national_id", r"(?<![\d-])\d{6}-[1-8]\d{6}(?![\d-])", lambda v: _valid("kr.rrn")(v), numeric=True
     ),
-    Detector(
+    detector(
         "national_id",
-        re.compile(r"(?<![\d-])\d{4}[ -]\d{4}[ -]\d{4}(?![ -]?\d)"),
+        r"(?<![\d-])\d{4}[ -]\d{4}[ -]\d{4}(?![ -]?\d)",
         lambda v: _valid("in_.aadhaar")(v),
         numeric=True,
     ),
-    Detector("national_id", re.compile(r"(?<![\w])[A-Z][12]\d{8}(?!\w)"), _taiwan, numeric=True),
-    Detector(
-        "national_id",
-        re.compile(rf"{_NATIONAL}{_NUMBER}{_IS}{_CODE}", _I),
-        _has_digits(5),
-        starts=_NATIONAL_STARTS,
+    detector("national_id", r"(?<![\w])[A-Z][12]\d{8}(?!\w)", _taiwan, numeric=True),
+    detector(
+        "national_id", rf"(?i){_NATIONAL}{_NUMBER}{_IS}{_CODE}", _has_digits(5), starts=_NATIONAL_STARTS
     ),
-    Detector(
+    detector(
         "national_id",
-        re.compile(
-            rf"{_CJK_ID}(?:号码?|號碼?|卡号|番号"
-            rf"|번호)?[^\n\w]{{0,4}}(?:尾号)?[是为為は는은]?\s{{0,3}}[:\"']?\s{{0,2}}([A-Za-z0-9](?:[ -]?[A-Z"
-            rf"a-z0-9]){{7,20}})"
-        ),
+        rf"{_CJK_ID}(?:号码?|號碼?|卡号|番号|번호)?[^\n\w]{{0,4}}(?:尾号)?[是为為は는은]?\s{{0,3}}[:\"']?\s"
+        rf"{{0,2}}([A-Za-z0-9](?:[ -]?[A-Za-z0-9]){{7,20}})",
         _has_digits(6),
         starts=_CJK_NAMES,
     ),
-    Detector(
+    detector(
         "passport",
-        re.compile(
-            rf"{_PASSPORT}{_NUMBER}{_IS}((?-i:(?:[A-Z]{{3}} )?[A-Za-z]{{0,3}}(?:[ -]?\d){{6,10}}"
-            rf"|[A-Z0-9]{{8,10}}))(?![\w-])",
-            _I,
-        ),
+        rf"(?i){_PASSPORT}{_NUMBER}{_IS}((?-i:(?:[A-Z]{{3}} )?[A-Za-z]{{0,3}}(?:[ -]?\d){{6,10}}"
+        rf"|[A-Z0-9]{{8,10}}))(?![\w-])",
         _has_digits(5),
-        starts=tuple("pass reisepass pasap paspo paszp паспорт 护照 護照 旅券 パスポート 여권".split()),
+        starts="pass|reisepass|pasap|paspo|paszp|паспорт|护照|護照|旅券|パスポート|여권",
     ),
-    Detector(
+    detector(
         "passport",
-        re.compile(r"\b[PIVAC][A-Z<][A-Z]{3}[A-Z<]{25,39}(?:\s{1,3}[A-Z0-9<]{30,44})?"),
+        r"\b[PIVAC][A-Z<][A-Z]{3}[A-Z<]{25,39}(?:\s{1,3}[A-Z0-9<]{30,44})?",
         lambda v: "<<" in v,
-        hints=("<<",),
+        hints="<<",
     ),
-    Detector(
+    detector(
         "email",
-        re.compile(
-            r"(?<![\w.+-])[\w.+%-]{1,64}(?:@|\s?[\[(](?:at"
-            r"|AT)[\])]\s?)(?:[\w-]{1,63}\.){1,5}[A-Za-z]{2,24}(?!\w)"
-        ),
-        hints=("@", "at]", "at)"),
+        r"(?<![\w.+-])[\w.+%-]{1,64}(?:@|\s?[\[(](?:at"
+        r"|AT)[\])]\s?)(?:[\w-]{1,63}\.){1,5}[A-Za-z]{2,24}(?!\w)",
+        hints="@|at]|at)",
     ),
-    Detector("phone", re.compile(r"(?<![\w.+])\+[1-9]\d{0,2}(?:[ ./()-]{0,2}\d){6,12}(?!\d)")),
-    Detector(
+    detector("phone", r"(?<![\w.+])\+[1-9]\d{0,2}(?:[ ./()-]{0,2}\d){6,12}(?!\d)"),
+    detector(
         "phone",
-        re.compile(
-            r"(?<![\w.-])(?:\(\d{2,5}\)[ -]?\d{3,4}[ -]?\d{3,4}|\d{3}[-.]\d{3}[-.]\d{4}"
-            r"|0\d{2,4}[ /-]\d{3,4}[ -]?\d{3,5}|1[3-9]\d(?:[ -]?\d{4}){2})(?![\w-])"
-        ),
+        r"(?<![\w.-])(?:\(\d{2,5}\)[ -]?\d{3,4}[ -]?\d{3,4}|\d{3}[-.]\d{3}[-.]\d{4}"
+        r"|0\d{2,4}[ /-]\d{3,4}[ -]?\d{3,5}|1[3-9]\d(?:[ -]?\d{4}){2})(?![\w-])",
     ),
-    Detector(
+    detector(
         "phone",
-        re.compile(
-            rf"(?:phone|mobile|cell|\btel\b|telephone|whatsapp|telefon|handy|móvil|teléfono"
-            rf"|téléphone|portable|celular|cellulare|电话|手机|電話|携帯|전화"
-            rf"|телефон)\w{{0,8}}{_NUMBER}{_IS}(\+?\(?\d(?:[ ./()-]{{0,2}}\d){{5,14}})(?!\d)",
-            _I,
-        ),
-        hints=tuple(
-            "phone mobile cell tel whatsapp telefon handy móvil portable celular 电话 手机 電話 携帯 전화"
-            " телефон".split()
-        ),
+        rf"(?i)(?:phone|mobile|cell|\btel\b|telephone|whatsapp|telefon|handy|móvil|teléfono"
+        rf"|téléphone|portable|celular|cellulare|电话|手机|電話|携帯|전화"
+        rf"|телефон)\w{{0,8}}{_NUMBER}{_IS}(\+?\(?\d(?:[ ./()-]{{0,2}}\d){{5,14}})(?!\d)",
+        hints="phone|mobile|cell|tel|whatsapp|telefon|handy|móvil|portable|celular|电话|手机|電話|携帯|전화|телефон",
     ),
-    Detector(
-        "ip_address", re.compile(r"(?<![\w.])(?<!version )(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)"), _address
-    ),
-    Detector(
+    detector("ip_address", r"(?<![\w.])(?<!version )(?:\d{1,3}\.){3}\d{1,3}(?![\w-]|\.\d)", _address),
+    detector(
         "ip_address",
-        re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])"),
+        r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])",
         lambda v: len(v) > 6 and _address(v),
-        hints=("::", ":"),
+        hints="::|:",
     ),
-    Detector(
+    detector(
         "address",
-        re.compile(
-            rf"\b\d{{1,5}}[A-Za-z]?,? (?:[A-Z][\w'.-]{{1,20}} ){{1,3}}(?:(?i:{_STREET})\b\.?)(?:,? "
-            rf"(?:(?i:apt|apartment|flat|unit|suite|#) ?\w{{1,6}}))?"
-            r"(?:,? [A-Z][\w' -]{2,30})?(?:,? (?:[A-Z]{2} )?\d{5}(?:-\d{4})?"
-            r"|,? [A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})?"
-        ),
+        rf"\b\d{{1,5}}[A-Za-z]?,? (?:[A-Z][\w'.-]{{1,20}} ){{1,3}}(?:(?i:{_STREET})\b\.?)(?:,? "
+        rf"(?:(?i:apt|apartment|flat|unit|suite|#) ?\w{{1,6}}))?"
+        r"(?:,? [A-Z][\w' -]{2,30})?(?:,? (?:[A-Z]{2} )?\d{5}(?:-\d{4})?"
+        r"|,? [A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})?",
     ),
-    Detector(
+    detector(
         "address",
-        re.compile(
-            r"\b[A-ZÄÖÜ][\wäöüß-]{2,30}(?:straße|strasse|str\.|weg|platz|allee|gasse|ufer|damm"
-            r"|ring) \d{1,4}[a-z]?(?:,? \d{5} [A-ZÄÖÜ][\wäöüß-]{2,30})?"
-        ),
+        r"\b[A-ZÄÖÜ][\wäöüß-]{2,30}(?:straße|strasse|str\.|weg|platz|allee|gasse|ufer|damm"
+        r"|ring) \d{1,4}[a-z]?(?:,? \d{5} [A-ZÄÖÜ][\wäöüß-]{2,30})?",
     ),
-    Detector(
+    detector(
         "address",
-        re.compile(
-            r"\b(?:\d{1,4},? (?:bis |ter )?(?:rue|avenue|boulevard|place|chemin|impasse)|(?:calle"
-            r"|avenida|avda\.|plaza|paseo|via|viale|piazza|corso|rua)) (?:d\w{1,2} |l'|la |las "
-            r"|los )?[A-ZÁÉÍÓÚÀÈ][\w'éèáíóúñç -]{2,40}?(?:,? (?:n[º°.]? ?)?\d{1,4}\b|(?=[,.\n])|$)",
-            _I,
-        ),
-        hints=tuple(
-            "rue avenue boulevard place chemin impasse calle avenida avda plaza paseo via viale"
-            " piazza corso rua".split()
-        ),
+        r"(?i)\b(?:\d{1,4},? (?:bis |ter )?(?:rue|avenue|boulevard|place|chemin|impasse)|(?:calle"
+        r"|avenida|avda\.|plaza|paseo|via|viale|piazza|corso|rua)) (?:d\w{1,2} |l'|la |las "
+        r"|los )?[A-ZÁÉÍÓÚÀÈ][\w'éèáíóúñç -]{2,40}?(?:,? (?:n[º°.]? ?)?\d{1,4}\b|(?=[,.\n])|$)",
+        hints="rue|avenue|boulevard|place|chemin|impasse|calle|avenida|avda|plaza|paseo|via|viale|piazza|corso|rua",
     ),
-    Detector(
+    # No name holds what ends it: a row of such signs can be read in one way only.
+    detector(
         "address",
-        re.compile(
-            # No name holds what ends it: a row of such signs can be read in one way only.
-            r"(?:(?:(?![省市区县區縣])[\u4e00-\u9fff]){1,8}[省市区县區縣]{1,2}){0,3}[\u4e00-\u9fff]{2,10}(?:路|街|道|巷|弄|大道"
-            r"|胡同)\d{1,5}(?:号|號|弄)(?:[\w\u4e00-\u9fff-]{0,20}(?:室|楼|栋|单元|樓))?"
-        ),
+        r"(?:(?:(?![省市区县區縣])[\u4e00-\u9fff]){1,8}[省市区县區縣]{1,2}){0,3}[\u4e00-\u9fff]{2,10}(?:路|街|道|巷|弄|大道"
+        r"|胡同)\d{1,5}(?:号|號|弄)(?:[\w\u4e00-\u9fff-]{0,20}(?:室|楼|栋|单元|樓))?",
     ),
 )

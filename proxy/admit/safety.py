@@ -72,9 +72,8 @@ REMOVED = "[removed]"
 # again at every opening.
 _STYLE = (
     r"(?:display\s{0,3}:\s{0,3}none|visibility\s{0,3}:\s{0,3}hidden|font-size\s{0,3}:\s{0,3}0"
-    r"|opacity\s{0,3}:\s{0,3}0(?!\.)"
-    r"|color\s{0,3}:\s{0,3}(?:white|#fff|transparent)|aria-hidden\s{0,3}=\s{0,3}[\"']?true"
-    r"|text-indent\s{0,3}:\s{0,3}-\d{3}|\shidden\b)"
+    r"|opacity\s{0,3}:\s{0,3}0(?!\.)|color\s{0,3}:\s{0,3}(?:white|#fff|transparent)"
+    r"|aria-hidden\s{0,3}=\s{0,3}[\"']?true|text-indent\s{0,3}:\s{0,3}-\d{3}|\shidden\b)"
 )
 _HIDDEN = re.compile(
     rf"<!--.*?(?:-->|\Z)"

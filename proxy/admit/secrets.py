@@ -178,30 +178,25 @@ _TOKEN = re.compile(r"(?<![^\s\"'`“(*,:=，：])[^\s\"'`“”()<>|，。、�
 # A token after these is the name of what the password is for, or of an account.
 _NAMES_A_THING = re.compile(
     r"(?:\b(?:for|on|in|of|at|from|via|by|with|user(?:name)?|account|login|host|server|machine|table"
-    r"|column|field|file"
-    r"|network|device|port|line|step|version|as user|per|than|für|bei|von|mit|de|del|para|por|pour|du"
-    r"|sur|per|di"
-    r"|от|для|к|на|в|с)\b(?: (?:my|our|the|an?|mein\w{0,2}|der|die|das|el|la|le|los|les))?|@)\W{0,2}$"
-    r"|\b(?:promo|discount|coupon|voucher|gift|booking|order|invoice|flight|train|tracking|part|serial|ticket"
-    r"|room|reference)(?: (?:code|number|no\.?|reference|id))?(?: is|:)?\W{0,2}$",
+    r"|column|field|file|network|device|port|line|step|version|as user|per|than|für|bei|von|mit|de|del"
+    r"|para|por|pour|du|sur|per|di|от|для|к|на|в|с)\b(?: (?:my|our|the|an?|mein\w{0,2}|der|die|das|el|la"
+    r"|le|los|les))?|@)\W{0,2}$|\b(?:promo|discount|coupon|voucher|gift|booking|order|invoice|flight|train"
+    r"|tracking|part|serial|ticket|room|reference)(?: (?:code|number|no\.?|reference|id))?(?: is"
+    r"|:)?\W{0,2}$",
     _I,
 )
 _SPEAKS_ABOUT = re.compile(
     r"\b(?:hash(?:ed|es|ing)?|bcrypt|argon\w{0,3}|scrypt|algorithm|encrypt\w{0,4}|polic(?:y|ies)|field"
-    r"|column|table"
-    r"|endpoint|method|class|function|module|migration|ticket|issue|version|build|chapter|section"
-    r"|docs?|page|guide"
-    r"|manager|vault|generator|commit|branch|standard|requires?|must|error)\b",
+    r"|column|table|endpoint|method|class|function|module|migration|ticket|issue|version|build|chapter"
+    r"|section|docs?|page|guide|manager|vault|generator|commit|branch|standard|requires?|must|error)\b",
     _I,
 )
 _NO_SPACES = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")  # scripts whose "token" may be a clause
 _STRONG = re.compile(r"[!@#$%^&*~?+=]")
 _TECHNICAL = re.compile(
-    r"sha\d{3}-[\w+/=]{8,100}|"
-    r"(?i:sha|md|bcrypt|argon|scrypt|pbkdf|utf|base|oauth|iso|rfc|nist|aes|rsa|http|windows|python"
-    r"|java|linux|ubuntu|web"
-    r"|office|version|v)[-_]?\d.{0,12}|\w[\w.+-]{0,60}@[\w-]{1,60}(?:\.[\w-]{1,30})+"
-    r"|\w{2,10}://.{0,80}|[\w./-]{1,70}\.[a-z]{2,4}"
+    r"sha\d{3}-[\w+/=]{8,100}|(?i:sha|md|bcrypt|argon|scrypt|pbkdf|utf|base|oauth|iso|rfc|nist|aes|rsa"
+    r"|http|windows|python|java|linux|ubuntu|web|office|version|v)[-_]?\d.{0,12}"
+    r"|\w[\w.+-]{0,60}@[\w-]{1,60}(?:\.[\w-]{1,30})+|\w{2,10}://.{0,80}|[\w./-]{1,70}\.[a-z]{2,4}"
     r"|[$€£¥]\d[\d.,]{0,12}(?:/\w{1,12})?|\d{1,3}%-?\w{0,8}|(?i:q[1-4][-/]?\d{4}|\d{4}[-/]?q[1-4])"
     r"|\d{1,2}(?:[:.]\d\d)?[ap]m(?:[-–]\d{1,2}(?:[:.]\d\d)?[ap]m)?|\d{1,4}(?:k?m|mi)/h|mp[34]\W?\w{0,8}"
     r"|(?:0x)?[0-9a-fA-F]{16,128}|\d[\d.,:/-]{2,30}\w{0,3}|\d{1,4}-[^\W\d]{3,20}|(?:covid|top|ps|xbox"
@@ -330,13 +325,12 @@ def _password_column(line: str) -> tuple[int, str] | None:
 # ---------------------------------------------------------------- all credentials
 # Words that make an opaque token beside them a secret, and words that say it is none.
 _SECRET_WORD = re.compile(
-    rf"{PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service"
-    rf"|deploy|ssh|wi-?fi|product|activation"
+    rf"{PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service|deploy"
+    rf"|ssh|wi-?fi|product|activation"
     r"|master|session)[ _-]?key|\bkeys?\s{0,2}(?:is|:|=|for|to)|\bsecrets?\b|\btokens?\b(?! (?:count|limit"
-    r"|usage|budget|bucket|window))|credential"
-    r"|\b(?:recovery|backup|activation|licen[sc]e|unlock|redemption|gift card) (?:codes?|keys?)"
-    r"|_(?:key|token|secret)\b"
-    r"|密钥|密鑰|令牌|秘钥|トークン|シークレット|토큰|токен|ключ|schlüssel|clave|\bclé\b|jeton|chiave|segreto|secreto|secreta",
+    r"|usage|budget|bucket|window))|credential|\b(?:recovery|backup|activation|licen[sc]e|unlock"
+    r"|redemption|gift card) (?:codes?|keys?)|_(?:key|token|secret)\b|密钥|密鑰|令牌|秘钥|トークン"
+    r"|シークレット|토큰|токен|ключ|schlüssel|clave|\bclé\b|jeton|chiave|segreto|secreto|secreta",
     re.IGNORECASE,
 )
 _HINTS = (
@@ -452,10 +446,9 @@ _RUN = b"\x01" * _SHORTEST
 _ALL_WORDS = re.compile("[a-z]+")
 _WORDS = re.compile(r"(?<![A-Za-z])(?:[a-z]{3,8}|[A-Z][a-z]{2,7}|[A-Z]{3,8})(?![A-Za-z])")
 _NAMED = re.compile(
-    r"\b(?:seed|mnemonic|recovery|wallet|monero|electrum|backup|secret)"
-    r"(?: (?:seed|recovery|backup|secret|mnemonic))?"
-    r" ?(?:phrases?|words?|seeds?|mnemonics?)?\b[^\n.]{0,40}?(?::|=|\bis\b|\bare\b)\s{0,3}\"?"
-    r"((?:[a-z]{3,12}[ \n,]{1,3}){11,24}[a-z]{3,12})"
+    r"\b(?:seed|mnemonic|recovery|wallet|monero|electrum|backup|secret)(?: (?:seed|recovery|backup|secret"
+    r"|mnemonic))? ?(?:phrases?|words?|seeds?|mnemonics?)?\b[^\n.]{0,40}?(?::|=|\bis\b"
+    r"|\bare\b)\s{0,3}\"?((?:[a-z]{3,12}[ \n,]{1,3}){11,24}[a-z]{3,12})"
 )
 _OF_SENTENCES = frozenset(
     "the and for you that with this your was are not but have has from they will can our who which should"

@@ -141,9 +141,8 @@ _ENVELOPES = (
 )
 _NOTHING = re.compile(
     r"\W*(?:none|null|nothing(?: (?:new|to (?:remember|extract|store)))?|no (?:new |relevant "
-    r"|lasting )?(?:facts?|memories)"
-    r"(?: (?:found|to extract|were found))?|n/?a|empty|无|没有|没有(?:新的)?(?:事实|记忆)|nada|nichts"
-    r"|rien)\W*",
+    r"|lasting )?(?:facts?|memories)(?: (?:found|to extract|were found))?|n/?a|empty|无|没有|没有"
+    r"|没有(?:新的)?(?:事实|记忆)|nada|nichts|rien)\W*",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
