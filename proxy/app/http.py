@@ -36,7 +36,7 @@ from proxy.http.responses.translated import TranslatedForwarding, TranslationPor
 from proxy.http.router import Application, Apps
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
-from proxy.learn.edits import Remember
+from proxy.learn.edits import MemoryEditor
 from proxy.recall.compress import Rules
 from proxy.recall.forget import forget, named
 from proxy.recall.loops import ToolLoops
@@ -171,7 +171,9 @@ def _api_tools(parts: Parts) -> ApiTools:
         quarantine=stores.quarantine,
         receipts=stores.receipts,
         recall=_recall(parts.tools),
-        by_hand=Remember(parts.written.gate, stores.quarantine, parts.clock, parts.written.rush.give_way),
+        by_hand=MemoryEditor(
+            parts.written.gate, stores.quarantine, parts.clock, parts.written.turns.give_way
+        ),
         identify=lambda request: _caller_of(request.scope),
         session_key=safe_id,
         wake=parts.written.worker.wake.set,
@@ -186,7 +188,7 @@ def _api_tools(parts: Parts) -> ApiTools:
 
 
 async def _prepared(parts: Parts, loops: ToolLoops, turn: Turn) -> Prepared:
-    with parts.written.rush.turn():
+    with parts.written.turns.turn():
         return await loops.prepared(turn, lambda: prepare(turn, parts.tools))
 
 

@@ -7,15 +7,17 @@ from proxy.admit.safety import SafetyPolicy
 from proxy.domain.core import Scope
 from proxy.domain.ports import Clock, Embedder, Stores
 from proxy.http.memory_api.wiring import Documents
-from proxy.learn.documents import Library
+from proxy.learn.documents import DocumentIngester
 from proxy.recall.documents import RankedPassage, Shelf, search
 
 SHARE_OF_DEADLINE = 0.5  # of memory's: what a search of documents may take beside that of memories
 
 
-def library_of(stores: Stores, embedder: Embedder | None, policy: SafetyPolicy, clock: Clock) -> Library:
+def library_of(
+    stores: Stores, embedder: Embedder | None, policy: SafetyPolicy, clock: Clock
+) -> DocumentIngester:
     """Return what takes documents in."""
-    return Library(stores.documents, stores.passages, embedder, clock, policy)
+    return DocumentIngester(stores.documents, stores.passages, embedder, clock, policy)
 
 
 def shelf_of(stores: Stores, embedder: Embedder | None, deadline_ms: float) -> Shelf:
@@ -25,7 +27,7 @@ def shelf_of(stores: Stores, embedder: Embedder | None, deadline_ms: float) -> S
     return Shelf(stores.passages, stores.memories, embedder, deadline_s=deadline_s)
 
 
-def documents_of(library: Library, shelf: Shelf) -> Documents:
+def documents_of(library: DocumentIngester, shelf: Shelf) -> Documents:
     """Return what the memory API works with."""
     return Documents(library.store, library.add, partial(_search, shelf))
 

@@ -11,13 +11,12 @@ from proxy.config import MemorySettings, Privacy, Settings
 from proxy.domain.judging import Judge
 from proxy.domain.limits import CallQuota
 from proxy.domain.ports import Clock, Completer, Stores
-from proxy.learn.budget import Bounds, Call, Load, Metered, Rush
-from proxy.learn.documents import Library
-from proxy.learn.recorder import ExchangeRecorder, Touches
-from proxy.learn.session_notes import Keeper
-from proxy.learn.triggers import Drift, Policy, on_completion
-from proxy.learn.worker import Pace, Report, Worker, WorkerConfig
-from proxy.learn.worker import Tools as WorkerTools
+from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter, TurnPriority
+from proxy.learn.documents import DocumentIngester
+from proxy.learn.recorder import AccessCounts, ExchangeRecorder
+from proxy.learn.session_notes import NoteWriter
+from proxy.learn.triggers import TopicDrift, TriggerPolicy, on_completion
+from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.models.embedder import OnnxEmbedder
 from proxy.recall.compress import mark
 from proxy.recall.query import readable
@@ -29,12 +28,12 @@ class WritePath:
 
     safety: SafetyPolicy
     gate: Gate
-    keeper: Keeper
+    keeper: NoteWriter
     worker: Worker
     recorder: ExchangeRecorder
-    touches: Touches
-    library: Library
-    rush: Rush  # is to be told of the turns
+    touches: AccessCounts
+    library: DocumentIngester
+    turns: TurnPriority  # entered around each turn
 
 
 def write_path(
@@ -59,11 +58,11 @@ def write_path(
         ttl_days=memory.ttl_days,
         judge=judge,
     )
-    policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
+    policy = TriggerPolicy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
     # Our own calls are metered; but the rewrite of a query is not: a request waits for it.
     load = Load(_bounds(memory), clock, calls or stores.calls)
-    metered = Metered(completer, load, lambda call: _called(metrics, load, call))
-    keeper = Keeper(
+    metered = MeteredCompleter(completer, load, lambda call: _called(metrics, load, call))
+    keeper = NoteWriter(
         stores.notes,
         metered,
         mark,
@@ -73,7 +72,7 @@ def write_path(
         idle_seconds=memory.idle_seconds,
         judge=judge,
     )
-    rush = Rush()
+    turns = TurnPriority()
     worker = Worker(
         WorkerTools(
             stores.jobs,
@@ -82,10 +81,9 @@ def write_path(
             metered,
             closing=keeper.closing,
             state=keeper.refresh,
-            drift=Drift(stores.sessions, quiet) if quiet else None,
+            drift=TopicDrift(stores.sessions, quiet) if quiet else None,
             load=load,
-            rush=rush,
-            judge=judge,
+            turns=turns,
             shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
         ),
         WorkerConfig(memory.extraction, policy, _pace(memory, _longest_call_s(settings))),
@@ -103,17 +101,17 @@ def write_path(
         default_timezone=memory.timezone,
         gist=readable if memory.conversational_forget else None,
     )
-    touches, library = Touches(stores.memories, clock), library_of(stores, quiet, safety, clock)
-    return WritePath(safety, gate, keeper, worker, recorder, touches, library, rush)
+    touches, library = AccessCounts(stores.memories, clock), library_of(stores, quiet, safety, clock)
+    return WritePath(safety, gate, keeper, worker, recorder, touches, library, turns)
 
 
-def _called(metrics: telemetry.Metrics, load: Load, call: Call) -> None:
+def _called(metrics: telemetry.Metrics, load: Load, call: CallOutcome) -> None:
     metrics.model_calls.labels(call.role, call.ended).observe(call.seconds)
     if (left := load.calls_left()) is not None:
         metrics.calls_left.set(left)
 
 
-def _count(metrics: telemetry.Metrics, report: Report) -> None:
+def _count(metrics: telemetry.Metrics, report: JobReport) -> None:
     metrics.job_outcomes.labels(str(report.lane), report.outcome).inc()
     if report.since_said_s is not None:
         metrics.said_to_stored.labels(str(report.lane)).observe(report.since_said_s)
@@ -128,8 +126,8 @@ def _safety(privacy: Privacy) -> SafetyPolicy:
     )
 
 
-def _bounds(memory: MemorySettings) -> Bounds:
-    return Bounds(
+def _bounds(memory: MemorySettings) -> CallBounds:
+    return CallBounds(
         concurrency=memory.extraction_concurrency,
         peak=memory.extraction_peak,
         calls_per_hour=memory.extraction_calls_per_hour,  # of all processes that share the stores
@@ -142,8 +140,8 @@ def _longest_call_s(settings: Settings) -> float:
     return max(settings.memory.llm_timeout_seconds, *others, 0)
 
 
-def _pace(memory: MemorySettings, longest_call_s: float) -> Pace:
-    return Pace(
+def _pace(memory: MemorySettings, longest_call_s: float) -> WorkerPace:
+    return WorkerPace(
         lease_seconds=max(180, 2 * longest_call_s + 60),
         batch_limit=memory.extraction_batch_size + 5,
         sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),

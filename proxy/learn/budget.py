@@ -8,10 +8,10 @@ call runs at a time until one succeeds. The last of an hour's calls, and one slo
 explicitly ask to be remembered. All processes that share a store share the hourly budget. While the store is
 away no call is made: the jobs are in the same store, and what a call found could not be saved.
 
-Processor (`Rush`). The users' turns come first. An extraction takes some tens of milliseconds of processor
-time, and a turn that is prepared at that moment waits for it. Mostly there is a pause in which it delays
-no turn: while a user reads, or a model answers. If none comes for PATIENCE_S, the work runs alongside the
-turns until nothing is left to do, so that deferred work cannot grow without bound.
+Processor (`TurnPriority`). Turns come first: an extraction takes some tens of milliseconds of processor
+time, for which a turn that is being prepared would wait. Mostly there is a pause without turns, while a user
+reads or a model answers. If none comes for PATIENCE_S, the work runs alongside the turns until nothing is
+left to do, so that deferred work cannot grow without bound.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from proxy.learn.extractor import ROLE
 
 # ---------------------------------------------------------------- calls
 NO_LANE = 0
-_LOOK_S = 5.0  # others may spend of the hour's calls meanwhile: who takes too many jobs has to put them back
+_LOOK_S = 5.0  # age at which the hour's count is read again: other processes spend calls, too
 _AWAY_S = 5.0
 _KEEPS_PACE, _FALLS_BEHIND = 1.5, 2.0  # times the usual seconds of a call
 _NEWEST = 0.2  # weight of the newest call in an average
@@ -44,14 +44,14 @@ _WINDOW_S = 0.5  # over which processor time is taken
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What one process may take of the upstream, and by the hour all of them together. `peak` below
-    `concurrency` counts as `concurrency`."""
+class CallBounds:
+    """Calls at once of one process, and calls an hour of all processes. `peak` below `concurrency` counts as
+    `concurrency`."""
 
     concurrency: int = 2
     peak: int = 24  # a thousand jobs in a minute, at a second a call
     calls_per_hour: int = 0  # in any 60 minutes; 0: no bound
-    reserve: float = 0.2  # share of them kept for explicit asks
+    reserve: float = 0.2  # share of them for explicit asks
     patience_s: float = 5.0
 
 
@@ -59,7 +59,7 @@ Ended = Literal["answered", "failed", "refused", "postponed", "no_credential"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallOutcome:
     """One of our own calls, for the metrics."""
 
     role: str
@@ -68,17 +68,16 @@ class Call:
 
 
 class Load:
-    """Tells the worker which lanes may be served, and hears how the calls go. Belongs to one event loop."""
+    """Limits the worker's lanes and concurrency by how its calls end. Not thread-safe."""
 
     def __init__(
         self,
-        bounds: Bounds = Bounds(),
+        bounds: CallBounds = CallBounds(),
         clock: Clock = time.time,
         calls: CallQuota | None = None,
         worked: Callable[[], float] = time.process_time,
     ) -> None:
-        """`calls`: where the hour's are counted; None: of this process alone. `worked`: processor seconds
-        that this process has used."""
+        """`calls`: where the hour's are counted; None: in this process. `worked`: its processor seconds."""
         self._bounds, self._clock, self._worked = bounds, clock, worked
         self._seen_at, self._seen_worked, self._full = clock(), worked(), False
         self._calls = calls or LocalCallQuota()
@@ -91,19 +90,19 @@ class Load:
         self._usual_s: float | None = None  # a call takes, with no more than `concurrency` at once
         self._recent_s: float | None = None
 
-    # ------------------------------------------------------------ asked by the worker
+    # ---- called by the worker
     @property
     def limit(self) -> int:
-        """How many jobs are served at once now; one explicit ask more."""
+        """The number of jobs that may run at once now, plus one explicit ask."""
         return self._limit
 
     @property
     def running(self) -> int:
-        """How many jobs are being served."""
+        """The number of running jobs."""
         return self._running
 
     def lane(self) -> int:
-        """Return the last lane of which a job may be claimed now; NO_LANE: of none."""
+        """Return the last lane from which a job may be claimed now, or NO_LANE."""
         if self._held_left_s > 0 or self._running > self._limit:
             return NO_LANE
         left = self.calls_left()
@@ -116,41 +115,41 @@ class Load:
         return BATCH if self._running < self._limit else EXPLICIT
 
     def calls_left(self) -> int | None:
-        """Return how many calls are left of the last hour's as far as is known; None: no bound."""
+        """Return how many of the hour's calls are left, as last read; None: unlimited."""
         if not self._bounds.calls_per_hour:
             return None
         return self._left or int(self._clock() >= self._free_at)
 
     async def look(self) -> None:
-        """See how many calls the others have left. Raises StoreUnavailable."""
+        """Read the hour's count again if it is old. Raises StoreUnavailable."""
         knows = self._looked_at <= self._clock() < self._look_at
         if self._bounds.calls_per_hour and not knows:
             self._note(await self._calls.look(self._bounds.calls_per_hour, self._clock()))
 
     def began(self, *, waited_s: float) -> None:
-        """A job was claimed that had been waiting for so long."""
+        """Count a claimed job as running; `waited_s`: from its creation to the claim."""
         self._running += 1
         self._backlog = waited_s > self._bounds.patience_s
 
     def ended(self) -> None:
-        """A job is no longer served."""
+        """Count a job as ended."""
         self._running -= 1
 
     def idle(self) -> None:
-        """Nothing was due."""
+        """No job is due: return to the usual concurrency."""
         self._backlog = False
         self._limit = min(self._limit, self._bounds.concurrency)
 
-    # ------------------------------------------------------------ told by the calls
+    # ---- called around each LLM call
     async def spend(self) -> float:
-        """Take one call out of the hour's; return what `refund` takes back. Raises CompletionPostponed where
-        none is left, or nobody knows."""
+        """Take one of the hour's calls; return its time, for `refund`. Raises CompletionPostponed if none is
+        left, or if the store cannot say."""
         if not self._bounds.calls_per_hour:
             return 0.0
         try:
             spent = await self._calls.spend(self._bounds.calls_per_hour, self._clock())
         except StoreUnavailable as error:
-            reason = "nobody knows how many of the hour's calls are left"
+            reason = "the store that counts the hour's calls is unavailable"
             raise CompletionPostponed(reason, retry_after_s=_AWAY_S, shared=True) from error
         self._note(spent)
         if not spent.granted:
@@ -159,14 +158,14 @@ class Load:
         return spent.at
 
     async def refund(self, at: float) -> None:
-        """Put a call back: it was not made. Where the store is away, it counts all the same."""
+        """Return a call that was not made. If the store is unavailable, it stays counted."""
         if self._bounds.calls_per_hour:
             with suppress(StoreUnavailable):
                 await self._calls.refund(at)
                 self._left += 1
 
     def answered(self, seconds: float) -> None:
-        """A call was answered: let more out, fewer, or as many."""
+        """Adjust the concurrency after an answer that took so long."""
         at_rest = self._limit <= self._bounds.concurrency
         self._recent_s = _average(self._recent_s, seconds)
         if at_rest or self._usual_s is None:
@@ -179,12 +178,12 @@ class Load:
             self._limit = max(self._limit, min(self._limit + 1, self._bounds.peak))
 
     def hold(self, seconds: float) -> None:
-        """Claim nothing for so long: the upstream wants no calls."""
+        """Claim no job for so long: the upstream refuses calls."""
         self._limit = 1
         self._held_at, self._held_s = self._clock(), max(self._held_left_s, seconds)
 
     def _is_full(self) -> bool:
-        """Return whether this process lately used all the processor time that it can."""
+        """True if this process used all its processor time in the last window."""
         now, worked = self._clock(), self._worked()
         passed = now - self._seen_at
         if not 0 <= passed < _WINDOW_S:
@@ -200,7 +199,7 @@ class Load:
 
     @property
     def _held_left_s(self) -> float:
-        """How long nothing may be claimed; 0 also where the clock was set back since."""
+        """Seconds for which no job may be claimed; 0 also if the clock was set back."""
         since_s = self._clock() - self._held_at
         return max(0.0, self._held_s - since_s) if since_s >= 0 else 0.0
 
@@ -209,29 +208,29 @@ class Load:
         return round(self._bounds.calls_per_hour * self._bounds.reserve)
 
 
-class Metered:
-    """A Completer whose calls are counted against the load."""
+class MeteredCompleter:
+    """A Completer that counts its calls against the load."""
 
     def __init__(
         self,
         completer: Completer,
         load: Load,
-        report: Callable[[Call], None] = lambda call: None,
+        report: Callable[[CallOutcome], None] = lambda call: None,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._completer, self._load, self._report, self._timer = completer, load, report, timer
 
     async def complete(self, request: CompletionRequest) -> str:
-        """Return the answer's text. Raises what the completer raises, and CompletionPostponed when the
-        hour's calls are spent."""
+        """Return the answer's text. Raises what the completer raises, and CompletionPostponed if the hour's
+        calls are spent."""
         began = self._timer()
         try:
             answer = await self._called(request, await self._load.spend())
         except CompletionFailed as error:
-            self._report(Call(request.role, _ENDED.get(type(error), "failed"), self._timer() - began))
+            self._report(CallOutcome(request.role, _ENDED.get(type(error), "failed"), self._timer() - began))
             raise
         seconds = self._timer() - began
-        self._report(Call(request.role, "answered", seconds))
+        self._report(CallOutcome(request.role, "answered", seconds))
         self._load.answered(seconds)
         return answer
 
@@ -240,7 +239,7 @@ class Metered:
             return await self._completer.complete(request)
         except CompletionPostponed as error:
             await self._load.refund(spent_at)
-            # Jobs wait for the extraction's endpoint only: another role may have one of its own.
+            # Other roles may have endpoints of their own.
             if error.shared and error.retry_after_s and request.role == ROLE:
                 self._load.hold(error.retry_after_s)
             raise
@@ -258,25 +257,25 @@ def _average(so_far: float | None, newest: float) -> float:
 
 
 # ---------------------------------------------------------------- processor time
-PAUSE_S = 0.02  # without a turn: the next of a client that asks one after the other has come by then
-SHARE = 4  # parts of the time for turns to one for background work
-PATIENCE_S = 4.0  # less than what makes more calls run at once (budget.Bounds)
+PAUSE_S = 0.02  # without a turn; a client that sends requests back to back has sent its next by then
+SHARE = 4  # time for turns : time for background work
+PATIENCE_S = 4.0  # less than CallBounds.patience_s
 
 
-class Rush:
-    """What one process's turns and its background work know of each other. Belongs to one event loop."""
+class TurnPriority:
+    """Lets background work wait for pauses between turns. Not thread-safe."""
 
     def __init__(self, steady: Clock = time.monotonic, patience_s: float = PATIENCE_S) -> None:
-        """`steady`: a clock that nobody sets."""
+        """`steady`: a monotonic clock."""
         self._steady, self._patience_s = steady, patience_s
         self._turns = 0
         self._last_ended_at = float("-inf")
-        self._put_off = 0  # pieces of work that wait here
-        self._put_off_since: float | None = None  # None: nothing had to wait since all was done
+        self._waiting = 0  # calls of `pause`
+        self._waiting_since: float | None = None  # None: no work had to wait since all was done
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """A turn is being prepared."""
+        """Enter while a turn is being prepared."""
         self._turns += 1
         try:
             yield
@@ -284,35 +283,37 @@ class Rush:
             self._turns -= 1
             self._last_ended_at = self._steady()
 
-    async def over(self) -> None:
-        """Return in a pause, or when patience is at its end."""
-        self._put_off += 1
+    async def pause(self) -> None:
+        """Return in a pause, or after `patience_s` without one."""
+        self._waiting += 1
         try:
-            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 no event tells of a pause
+            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 a pause is no event
                 await asyncio.sleep(left_s)
         finally:
-            self._put_off -= 1
+            self._waiting -= 1
 
     async def give_way(self, spent_s: float) -> None:
-        """Return in a pause, or after SHARE times what the last step took."""
+        """Return in a pause, or after SHARE times the duration of the last step."""
         ends_at = self._steady() + SHARE * spent_s
         while (now := self._steady()) < ends_at:
-            pause_in_s = PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
+            pause_in_s = self._pause_in_s(now)
             if pause_in_s <= 0:
                 return
             await asyncio.sleep(min(pause_in_s, ends_at - now))
 
     def nothing_due(self) -> None:
-        """All is done: patience begins anew."""
-        if not self._put_off:
-            self._put_off_since = None
+        """Reset the patience: all work is done."""
+        if not self._waiting:
+            self._waiting_since = None
+
+    def _pause_in_s(self, now: float) -> float:
+        return PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
 
     def _left_s(self) -> float:
-        """Return how long to wait before looking again."""
+        """Return how long to sleep before the next check, 0 in a pause."""
         now = self._steady()
-        pause_in_s = PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
-        if pause_in_s <= 0:
+        if (pause_in_s := self._pause_in_s(now)) <= 0:
             return 0.0
-        if self._put_off_since is None:
-            self._put_off_since = now
-        return min(pause_in_s, self._put_off_since + self._patience_s - now)
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return min(pause_in_s, self._waiting_since + self._patience_s - now)

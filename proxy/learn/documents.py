@@ -12,6 +12,7 @@ a crash leaves undone is found again from the stored rows.
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -27,6 +28,7 @@ from proxy.domain.documents import (
     NewDocument,
     Passage,
     PassageIndex,
+    Pending,
     searched_text,
 )
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, TooLarge
@@ -38,26 +40,26 @@ from proxy.text.sentences import pieces
 # In units: a character, three for one of a script without spaces. Some 170 tokens; the model reads 256.
 TARGET = 700
 MOST = 1_200
-LEAST = 150  # a shorter rest joins the passage before it
+LEAST = 150  # a shorter rest joins the previous passage
 PASSAGES_A_SECTION = 8  # a longer section is searched as several
 HEADING_CHARS = 120
-_LONGEST_TITLE = 1_000  # with its markup; what is longer is none, and not worth a pattern's time
+_LONGEST_TITLE = 1_000  # with its markup
 
-# Blanks are tried from their first one only: a line of blanks would be tried from each of them.
+# Blanks are matched from the first one only, or a line of blanks would take quadratic time.
 _ATX = re.compile(
     r" {0,3}(#{1,6})(?:[ \t]++(.*?))?(?:(?<![ \t])[ \t]++#++)?(?:(?<![ \t])[ \t]++|(?<=[ \t]))?$"
 )
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
-# May follow the mark of a list's item. Where backticks follow backticks, it is code within a line.
+# May follow a list marker. Backticks after backticks are code within a line.
 _FENCE = re.compile(r" {0,3}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,4})*+(?:`{3,}+(?!.*`)|~{3,}+)")
 _FENCE_END = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)\s*+$")
-# A line above a rule that is no heading: of a list, a quotation, a table, code.
+# Lines that an underline does not make a heading: of a list, a quotation, a table, code.
 _NO_TITLE = re.compile(r" {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)][ \t])")
 _UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _CLAUSE = re.compile(r"[^;；]*+[;；]\s*+|[^;；]+")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 NO_BRACKETS = str.maketrans("[]", "()")  # of headings: they are cited in brackets
-# Code, and what is escaped, stays as it is; so does an underscore within a word.
+# Code, escaped characters and underscores within words are no markup.
 _MARKUP = re.compile(
     r"(?<!`)(`++)(?P<code>.+?)(?<!`)\1(?!`)|\\(?P<escaped>[!-/:-@\[-`{-~])|<[^<>]{1,60}>|~~+"
     r"|[*`]+(?=\S)|(?<=\S)[*`]+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)"
@@ -66,7 +68,7 @@ _MARKUP = re.compile(
 
 @dataclass(slots=True)
 class _Section:
-    """Lines under one heading. `above` of them are the heading, and headings before it without any text."""
+    """Lines under one heading. The first `above` are the heading, and previous headings without text."""
 
     headings: tuple[str, ...]
     lines: list[str] = field(default_factory=list)
@@ -78,7 +80,7 @@ class _Section:
 
 
 def split(text: str, format: Format) -> tuple[Passage, ...]:
-    """Return the document's passages in order; none where it says nothing. `text` may hold any line ends."""
+    """Return the document's passages in order, none without text. `text` may have any line ends."""
     lines = text.splitlines(keepends=True)
     sections = _by_headings(lines) if format == "markdown" else [_Section((), lines)]
     passages: list[Passage] = []
@@ -86,7 +88,7 @@ def split(text: str, format: Format) -> tuple[Passage, ...]:
     for section in _joined(sections):
         head = "".join(section.lines[: section.above])
         if not section.has_text:
-            tail = head + "".join(section.lines[section.above :])  # the last one: nothing comes after it
+            tail = head + "".join(section.lines[section.above :])  # the last section
             break
         for place, tile in enumerate(_tiles(section.lines[section.above :])):
             number += place % PASSAGES_A_SECTION == 0
@@ -96,23 +98,14 @@ def split(text: str, format: Format) -> tuple[Passage, ...]:
                 Passage(headings=section.headings, section=number, tile=tile, start=start, lead=lead)
             )
             start += len(tile)
-    return _with_tail(passages, tail)
-
-
-def _with_tail(passages: list[Passage], tail: str) -> tuple[Passage, ...]:
-    """Return the passages with the headings after the last text in the last tile."""
-    if not passages or not tail:
-        return tuple(passages)
-    last = passages[-1]
-    grown = Passage(
-        headings=last.headings, section=last.section, tile=last.tile + tail, start=last.start, lead=last.lead
-    )
-    return (*passages[:-1], grown)
+    if passages and tail:  # headings after the last text
+        passages[-1] = replace(passages[-1], tile=passages[-1].tile + tail)
+    return tuple(passages)
 
 
 # ---------------------------------------------------------------- sections
 def _by_headings(lines: Sequence[str]) -> list[_Section]:
-    """Return the sections in order; the first has no heading, and holds nothing where one opens the text."""
+    """Return the sections in order; the first has no heading, and is empty if the text begins with one."""
     path: list[tuple[int, str]] = []
     sections = [_Section(())]
     at, fence = _front_matter(lines), ""
@@ -135,8 +128,7 @@ def _by_headings(lines: Sequence[str]) -> list[_Section]:
 
 
 def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
-    """Yield the sections that have text, each with the headings above it that have none; at the end, what is
-    left of these."""
+    """Yield the sections with text, each with the previous headings that have none, then the rest."""
     above: list[str] = []
     for section in sections:
         if not section.has_text:
@@ -149,7 +141,7 @@ def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
 
 
 def _heading(lines: Sequence[str], at: int) -> tuple[int, str, int] | None:
-    """Return the level and the words of a heading that begins at this line, and how many lines it takes."""
+    """Return a heading's level, words and number of lines, None if none begins at this line."""
     line = lines[at].rstrip("\r\n")
     if len(line) > _LONGEST_TITLE:
         return None
@@ -158,21 +150,21 @@ def _heading(lines: Sequence[str], at: int) -> tuple[int, str, int] | None:
     after = lines[at + 1].rstrip("\r\n") if at + 1 < len(lines) else ""
     if not _UNDERLINE.match(after) or not line.strip() or _NO_TITLE.match(line):
         return None
-    # Of a paragraph of several lines, an underlined last one is a rule below it, far more often.
+    # Below a paragraph of several lines it is mostly a rule.
     if at and lines[at - 1].strip() and not _ATX.match(lines[at - 1].rstrip("\r\n")):
         return None
     return 1 if "=" in after else 2, _plain(line), 2
 
 
 def _front_matter(lines: Sequence[str]) -> int:
-    """Return how many lines a YAML front matter takes: its last rule would underline a heading."""
+    """Return the number of lines of a YAML front matter, whose last rule would underline a heading."""
     if not lines or lines[0].rstrip() != "---":
         return 0
     return next((n + 1 for n, line in enumerate(lines) if n and line.rstrip() in ("---", "...")), 0)
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """Return the fence, with what stands before it, of the code that is open after the line; "" for none."""
+    """Return the fence of the code block that is open after the line, with what precedes it; "" for none."""
     if not fence:
         match = _FENCE.match(line)
         return match[0] if match else ""
@@ -184,7 +176,7 @@ def _fence_after(line: str, fence: str) -> str:
 
 
 def _plain(title: str) -> str:
-    """Return a heading's words without markup, on one line, able to stand in a citation."""
+    """Return a heading's words without markup, on one line, fit for a citation."""
     words = _MARKUP.sub(lambda m: m["code"] or m["escaped"] or "", _LINK.sub(r"\1", title))
     return " ".join(words.translate(NO_BRACKETS).split())[:HEADING_CHARS].strip()
 
@@ -208,7 +200,7 @@ def _tiles(lines: Sequence[str]) -> list[str]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
-    """Yield paragraphs, each with the blank lines after it, code blocks whole; what is too long in parts."""
+    """Yield paragraphs, each with the blank lines after it, and whole code blocks; long ones in parts."""
     block, fence, blank = "", "", False
     for line in lines:
         if blank and line.strip() and not fence:
@@ -222,7 +214,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _parts(block: str) -> Iterator[str]:
-    """Yield the block, or parts of it that are short enough: of lines, of sentences, of characters."""
+    """Yield the block, or short enough parts of it: lines, sentences, characters."""
     if _size(block) <= MOST:
         yield block
         return
@@ -242,15 +234,9 @@ def _pieces(block: str) -> Iterator[str]:
         if _size(line) <= TARGET:
             yield line
             continue
-        for sentence in _sentences(line):
+        for sentence in (clause for piece in pieces(line) for clause in _CLAUSE.findall(piece)):
             step = TARGET // 3 if _UNSPACED.search(sentence) else TARGET
             yield from (sentence[at : at + step] for at in range(0, len(sentence), step))
-
-
-def _sentences(line: str) -> Iterator[str]:
-    """Yield the sentences of a line, cut at their semicolons too, each with the space after it."""
-    for piece in pieces(line):
-        yield from _CLAUSE.findall(piece)
 
 
 def _size(text: str) -> int:
@@ -258,15 +244,14 @@ def _size(text: str) -> int:
 
 
 # ---------------------------------------------------------------- ingestion
-AT_ONCE = 64  # passages that are embedded before the answer: some 0.7 s
+AT_ONCE = 64  # passages embedded before the answer: some 0.7 s
 BATCH = 32  # passages embedded between two looks at the clock
-READ_AT_ONCE = 2  # texts: threads are few, and other work needs some, too
-SHORTEST = 3  # characters of a document
+READ_AT_ONCE = 2  # texts; the thread pool serves other work, too
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
-    """Takes documents in. Raises InvalidRequest, TooLarge for what it refuses, QuotaExceeded."""
+class DocumentIngester:
+    """Adds documents. Raises InvalidRequest, TooLarge, QuotaExceeded."""
 
     store: DocumentStore
     index: PassageIndex
@@ -278,7 +263,7 @@ class Library:
     seldom: Seldom = field(default_factory=Seldom)
 
     async def add(self, scope: Scope, name: str, content: str, format: Format) -> tuple[Document, Change]:
-        """Return the document as it is kept now, and whether it is new, the next version, or the same."""
+        """Return the stored document, and whether it is new, the next version, or unchanged."""
         if find(name, self.policy) or is_planted(name):
             raise InvalidRequest("`name` must not hold secrets or instructions.", param="name")
         async with self.reading:
@@ -286,35 +271,35 @@ class Library:
         same = await self.store.named(scope, name)
         if same is not None and same.digest == digest:
             return same, "unchanged"
-        try:
-            vectors = await self._vectors(passages) if len(passages) <= AT_ONCE else None
-        except EmbeddingFailed:
-            vectors = None  # they come later
+        vectors: tuple[bytes | None, ...] | None = None  # made later
+        if self.embedder is not None and len(passages) <= AT_ONCE:
+            with suppress(EmbeddingFailed):
+                vectors = tuple(await self._vectors(passages))
         new = NewDocument(
             scope=scope, name=name, digest=digest, passages=passages, at=self.clock(), vectors=vectors
         )
         return await self.store.put(new, self.limits)
 
     async def catch_up(self, seconds: float) -> int:
-        """Give vectors to passages that have none, for about so long; return how many were made."""
+        """Embed passages that have no vector, for about so long; return how many."""
         if self.embedder is None:
             return 0
         loop, made = asyncio.get_running_loop(), 0
         until = loop.time() + seconds
-        while loop.time() < until and (waiting := await self.index.pending(BATCH)):
+        while loop.time() < until and (pending := await self.index.pending(BATCH)):
             try:
-                vectors = await self._embedded([(one.headings, one.text) for one in waiting])
+                vectors = await self._vectors(pending)
             except EmbeddingFailed:
                 self.seldom.warning("documents.embedding_failed")
                 break
-            made += await self.index.fill(list(zip(waiting, vectors, strict=True)))
+            made += await self.index.fill(list(zip(pending, vectors, strict=True)))
         return made
 
     def _read(self, content: str, format: Format) -> tuple[tuple[Passage, ...], bytes]:
-        """Return the passages of the text, what must not be kept replaced by a mark, and their digest."""
+        """Return the text's passages, secrets and planted instructions replaced, and their digest."""
         if "\0" in content:
             raise InvalidRequest("`content` must not hold NUL characters.", param="content")
-        text = content.removeprefix("\ufeff")  # the byte order mark of a file would hide its first heading
+        text = content.removeprefix("\ufeff")  # a byte order mark would hide the first heading
         passages = split(cleaned(text, self.policy), format)
         if not any(any(c.isalnum() for c in p.text) for p in passages):
             raise InvalidRequest("`content` says nothing.", param="content")
@@ -327,31 +312,25 @@ class Library:
         passages = _safe_headings(passages, self.policy)
         return passages, _digest(passages)
 
-    async def _vectors(self, passages: tuple[Passage, ...]) -> tuple[bytes | None, ...] | None:
-        if self.embedder is None:
-            return None
-        return tuple(await self._embedded([(p.headings, p.text) for p in passages]))
-
-    async def _embedded(self, found: list[tuple[tuple[str, ...], str]]) -> list[bytes | None]:
-        """Return a vector a passage, None for what the model does not understand."""
-        texts = [searched_text(headings, text) for headings, text in found]
-        return await vectors_of(self.embedder, texts)
+    async def _vectors(self, passages: Sequence[Passage | Pending]) -> list[bytes | None]:
+        """Return a vector per passage, None for those that the model does not understand."""
+        return await vectors_of(self.embedder, [searched_text(p.headings, p.text) for p in passages])
 
 
 def _safe_headings(passages: Sequence[Passage], policy: SafetyPolicy) -> tuple[Passage, ...]:
-    """Return the passages with headings that are safe by themselves: taking out their markup may have put a
-    secret together ("AK**IA…**") that the text does not hold."""
+    """Return the passages with clean headings: removing markup may have joined the parts of a secret
+    ("AK**IA…**") that the text does not hold."""
     titles = dict.fromkeys(title for passage in passages for title in passage.headings)
     together = "\n\n".join(titles)
-    if cleaned(together, policy) == together:  # as ever: one look instead of hundreds
+    if cleaned(together, policy) == together:  # nearly always: one search instead of hundreds
         return tuple(passages)
     safe = {title: cleaned(title, policy).translate(NO_BRACKETS) for title in titles}
     return tuple(replace(p, headings=tuple(safe[title] for title in p.headings)) for p in passages)
 
 
 def _digest(passages: tuple[Passage, ...]) -> bytes:
-    """Return what tells one text from another: of the text as it is kept, so that a stricter policy makes a
-    new version of what is posted again."""
+    """Return the digest of the text as it is stored, so that after a change of policy a document that is
+    posted again becomes a new version."""
     digest = blake2b(digest_size=16)
     for passage in passages:
         digest.update(f"{passage.headings}\0{passage.tile}\0".encode("utf-8", "surrogatepass"))

@@ -1,9 +1,9 @@
 """Grounding: find the user's own words that a candidate rests on.
 
-Evidence is looked for in what the user typed (see wire/authorship): the quoted passage, else the candidate
-itself, else the sentence that shares most terms or is nearest in meaning. What only the assistant said is
-no evidence. A short reply is read together with the question that it answers, so that "yes, book that" can
-confirm something. The statement head then reads the window around the evidence (see verdicts).
+Evidence is searched in the user's own text: the quoted passage, else the candidate itself, else the sentence
+that shares most terms or is nearest in meaning. What only the assistant said is no evidence. A short reply is
+read together with the question that it answers, so that "yes, book that" can confirm something. The statement
+head then reads the window around the evidence (see extractor).
 """
 
 import asyncio
@@ -41,8 +41,8 @@ _DATE_LIKE = re.compile(r"[\d./:-]+|\d+(?:st|nd|rd|th|h|am|pm)?")
 
 @dataclass(frozen=True, slots=True)
 class Grounded:
-    """A candidate with its origin. `window`: the user's words around its evidence. `literal`: the evidence,
-    or the candidate, is in them word for word, and shares a term with the candidate."""
+    """A candidate with its origin. `window`: the user's words around its evidence. `literal`: they hold the
+    evidence or the candidate word for word, and share a term with the candidate."""
 
     candidate: Candidate
     window: str
@@ -73,7 +73,7 @@ def flat(text: str) -> str:
 def sources(
     exchanges: Sequence[Exchange], policy: SafetyPolicy, before: Exchange | None = None
 ) -> list[Source]:
-    """Return the exchanges as sources, in order. `before`: the exchange before the first one."""
+    """Return a source per exchange. `before`: the exchange before the first one."""
     found: list[Source] = []
     for exchange in exchanges:
         said = user_text(exchange, policy)
@@ -90,30 +90,30 @@ async def ground(
     known: Sequence[Memory],
     embedder: Embedder | None = None,
 ) -> list[Grounded]:
-    """Return the candidates that have some evidence, each once, with its origin; the others are left out.
+    """Return the candidates that have evidence, each once, with its origin.
 
     The last exchange with the evidence counts: facts are restated as they are settled."""
-    places = await asyncio.to_thread(lambda: [_quoted(c, sources) or _alike(c, sources) for c in found])
+    spans = await asyncio.to_thread(lambda: [_quoted(c, sources) or _alike(c, sources) for c in found])
     for number, candidate in enumerate(found):
-        if places[number] is None:
-            places[number] = await _nearest(candidate, sources, embedder)
-    return await asyncio.to_thread(_all_placed, found, places, known)
+        if spans[number] is None:
+            spans[number] = await _nearest(candidate, sources, embedder)
+    return await asyncio.to_thread(_with_origins, found, spans, known)
 
 
-def _all_placed(
-    found: Sequence[Candidate], places: Sequence["Place | None"], known: Sequence[Memory]
+def _with_origins(
+    found: Sequence[Candidate], spans: Sequence["EvidenceSpan | None"], known: Sequence[Memory]
 ) -> list[Grounded]:
     grounded: dict[str, Grounded] = {}
-    for candidate, place in zip(found, places, strict=True):
-        fact = _placed(candidate, place, known) if place is not None else None
+    for candidate, span in zip(found, spans, strict=True):
+        fact = _grounded(candidate, span, known) if span is not None else None
         if fact is not None:
             grounded.setdefault(normalise(fact.candidate.content), fact)
     return list(grounded.values())
 
 
-# ---------------------------------------------------------------- where it was said
+# ---------------------------------------------------------------- finding the evidence
 @dataclass(frozen=True, slots=True)
-class Place:
+class EvidenceSpan:
     """Sentences `first` to `last` of a source."""
 
     source: Source
@@ -126,9 +126,9 @@ class Place:
         return " ".join(self.source.sentences[self.first : self.last + 1])
 
 
-def _quoted(candidate: Candidate, sources: Sequence[Source]) -> Place | None:
-    """Return where the evidence, or the content itself, occurs word for word; or a whole sentence of the
-    user's that ends the content."""
+def _quoted(candidate: Candidate, sources: Sequence[Source]) -> EvidenceSpan | None:
+    """Return where the evidence, or the content itself, occurs word for word; else a whole sentence that the
+    content ends with."""
     content = flat(candidate.content)
     for span in (flat(candidate.evidence), content):
         for source in reversed(sources) if len(span) >= _MIN_SPAN else ():
@@ -136,11 +136,11 @@ def _quoted(candidate: Candidate, sources: Sequence[Source]) -> Place | None:
             at = "".join(source.flat).find(span)
             if at >= 0:
                 last = bisect_left(ends, at + len(span))
-                return Place(source, bisect_right(ends, at), last, literal=True)
+                return EvidenceSpan(source, bisect_right(ends, at), last, literal=True)
     for source in reversed(sources):
         for number, sentence in enumerate(source.flat):
             if _copies(content, sentence):
-                return Place(source, number, number, literal=True)
+                return EvidenceSpan(source, number, number, literal=True)
     return None
 
 
@@ -153,54 +153,54 @@ def _copies(content: str, sentence: str) -> bool:
     )
 
 
-def _alike(candidate: Candidate, sources: Sequence[Source]) -> Place | None:
-    """Return the sentence that shares most terms with the candidate; None where none shares any."""
+def _alike(candidate: Candidate, sources: Sequence[Source]) -> EvidenceSpan | None:
+    """Return the sentence that shares most terms with the candidate, None if none shares any."""
     words = frozenset(terms(f"{candidate.content} {candidate.evidence}"))
-    best, place = 0, None
+    best, span = 0, None
     for source in sources:
         for number, theirs in enumerate(source.terms):
             shared = len(words & theirs)
             if shared and shared >= best:
-                best, place = shared, Place(source, number, number)
-    return place
+                best, span = shared, EvidenceSpan(source, number, number)
+    return span
 
 
 async def _nearest(
     candidate: Candidate, sources: Sequence[Source], embedder: Embedder | None
-) -> Place | None:
+) -> EvidenceSpan | None:
     """Return the sentence nearest in meaning: the candidate may be in another language."""
-    places = [Place(s, n, n) for s in sources for n in range(len(s.sentences))][-_MOST_COMPARED:]
-    if len(places) <= 1 or embedder is None:
-        return places[0] if places else None
+    spans = [EvidenceSpan(s, n, n) for s in sources for n in range(len(s.sentences))][-_MOST_COMPARED:]
+    if len(spans) <= 1 or embedder is None:
+        return spans[0] if spans else None
     try:
-        own, *others = await vectors_of(embedder, [candidate.content, *(p.text for p in places)])
+        own, *others = await vectors_of(embedder, [candidate.content, *(p.text for p in spans)])
     except EmbeddingFailed:
         return None
     if own is None:
         return None
     vector = np.frombuffer(own, np.float32)
     near = [float(vector @ np.frombuffer(v, np.float32)) if v else -1.0 for v in others]
-    return places[int(np.argmax(near))]
+    return spans[int(np.argmax(near))]
 
 
-# ---------------------------------------------------------------- what comes of it
-def _placed(candidate: Candidate, place: Place, known: Sequence[Memory]) -> Grounded | None:
+# ---------------------------------------------------------------- the grounded candidate
+def _grounded(candidate: Candidate, span: EvidenceSpan, known: Sequence[Memory]) -> Grounded | None:
     """Return the candidate with its origin, dates and window; None for a question, and for one with a code
     that the user did not give."""
-    exchange, sentence = place.source.exchange, place.text
-    if place.first == place.last and _copies(flat(candidate.content), flat(sentence)):
-        candidate = replace(candidate, content=sentence)  # "The user said: …" put before it
-    if is_question(candidate.content) or _invents(candidate.content, place.source):
+    exchange, sentence = span.source.exchange, span.text
+    if span.first == span.last and _copies(flat(candidate.content), flat(sentence)):
+        candidate = replace(candidate, content=sentence)  # "The user said: …" prefixed
+    if is_question(candidate.content) or _invents(candidate.content, span.source):
         return None
-    evidence = candidate.evidence if place.literal and candidate.evidence else sentence
+    evidence = candidate.evidence if span.literal and candidate.evidence else sentence
     evidence = evidence[:500].replace(REMOVED, "")
-    window = window_of(place.source.sentences, place.first, place.last, candidate.content)
+    window = window_of(span.source.sentences, span.first, span.last, candidate.content)
     placed = replace(
         candidate,
         content=anchored(candidate.content, candidate.type, exchange.local),
         evidence=evidence,
         importance=0.6 if candidate.type == "preference" else candidate.importance,
-        source="assistant" if place.source.replies else candidate.source,
+        source="assistant" if span.source.replies else candidate.source,
         observed_at=exchange.said_at,
         timezone=exchange.timezone,
         expires_at=candidate.expires_at or expiry(candidate.content, candidate.type, exchange.timezone),
@@ -208,12 +208,12 @@ def _placed(candidate: Candidate, place: Place, known: Sequence[Memory]) -> Grou
         replaces=_shown(candidate.replaces, known),
     )
     shares = not frozenset(terms(candidate.content)).isdisjoint(terms(sentence))
-    return Grounded(placed, window, place.literal and shares and not place.source.replies)
+    return Grounded(placed, window, span.literal and shares and not span.source.replies)
 
 
 def window_of(parts: Sequence[str], first: int, last: int, candidate: str) -> str:
-    """Return the sentences from `first` to `last` with those around them, as many as the statement head reads
-    together with the candidate. The sentences before it come first: they say how the words are meant."""
+    """Return the sentences from `first` to `last` with as many neighbours as the statement head reads
+    together with the candidate. Preceding sentences come first: they say how the words are meant."""
     budget = min(_WINDOW_TOKENS, max(_LEAST_WINDOW_TOKENS, _PAIR_TOKENS - tokens(candidate)))
     budget -= sum(map(tokens, parts[first : last + 1]))
     grown = True
@@ -227,7 +227,7 @@ def window_of(parts: Sequence[str], first: int, last: int, candidate: str) -> st
 
 
 def tokens(text: str) -> int:
-    """Return about how many tokens of the encoder the text has."""
+    """Estimate the text's tokens of the encoder."""
     unspaced = len(_UNSPACED.findall(text))
     return 1 + unspaced + (len(text) - unspaced) // 4
 
@@ -239,8 +239,8 @@ def _question(before: Exchange | None, policy: SafetyPolicy) -> str:
 
 
 def _invents(content: str, source: Source) -> bool:
-    """True if the fact holds a code or a long number that was not given. Where something was redacted, it may
-    be that: the gate knows a secret when it sees one."""
+    """True if the fact holds a code or a long number that the user did not give. If something was redacted,
+    it may be that; the gate detects secrets."""
     if any(REDACTED[:-1] in s for s in source.sentences):
         return False
     said = "".join(source.flat)
@@ -249,7 +249,7 @@ def _invents(content: str, source: Source) -> bool:
 
 
 def _shown(given: str | None, known: Sequence[Memory]) -> str | None:
-    """Return the id that the model means: one that it was shown, whole or shortened; None otherwise."""
+    """Return the id that the model was shown and gives, whole or shortened; None otherwise."""
     if given is None or len(given) < 6:
         return None
     bare = given.removeprefix("mem_")

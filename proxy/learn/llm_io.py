@@ -31,24 +31,24 @@ _SECTION = re.compile(
     re.I,
 )
 
-# A job looks at each of its texts four times: for the model, as the source of what is quoted, and twice for
-# the session's state. As many as a few jobs have.
+# A job cleans each text four times: for the model, for grounding, and twice for the session's state.
 _cleaned = lru_cache(maxsize=64)(clean)
 
 
 def user_text(exchange: Exchange, policy: SafetyPolicy) -> str:
-    """Return the user's text, cleaned before it is cut: half an instruction has no shape to know it by."""
+    """Return the user's text, cleaned, then cut: half an instruction could not be detected."""
     return _cut(_cleaned(exchange.said, policy), _MAX_SAID)
 
 
 def assistant_text(exchange: Exchange, policy: SafetyPolicy) -> str:
-    """Return the assistant's text, cleaned and then cut, without what a tool printed."""
-    return _cut(_cleaned(_without_code(exchange.answer), policy), _MAX_ASSISTANT)
+    """Return the assistant's text without fenced blocks (code is no fact about the user), cleaned and cut."""
+    parts = exchange.answer.split("```")
+    return _cut(_cleaned("[code]".join(parts[::2]), policy), _MAX_ASSISTANT)
 
 
 def conversation(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
-    """Return the exchanges to extract from; when they are long together, the middle of each gives way."""
-    parts = [_exchange(e, policy) for e in exchanges]
+    """Return the exchanges to extract from; if they are too long together, the middle of each is cut."""
+    parts = [_framed(e, user_text(e, policy), assistant_text(e, policy)) for e in exchanges]
     total = sum(map(len, parts))
     if total > _MAX_TOTAL:
         parts = [_cut(p, max(400, len(p) * _MAX_TOTAL // total)) for p in parts]
@@ -56,12 +56,12 @@ def conversation(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
 
 
 def earlier(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
-    """Return exchanges that were dealt with and are shown for context only."""
+    """Return exchanges that were extracted before, shown for context only."""
     return "\n".join(_earlier(e, policy) for e in exchanges)
 
 
 def memory_line(memory: Memory, policy: SafetyPolicy, timezone: str = DEFAULT_TIMEZONE) -> str:
-    """Return a known memory in one line: its id, its type, the day from which it holds, its content."""
+    """Return a known memory in one line: its id, type, first day and content."""
     since = timezones.local(memory.valid_from, timezone).date().isoformat()
     content = " ".join(defused(clean(memory.content, policy)).split())
     return f"[{memory.id}] ({memory.type}, {since}) {content}"
@@ -76,10 +76,6 @@ def in_full(exchange: Exchange, policy: SafetyPolicy, *, most_answer: int) -> st
 def defused(text: str) -> str:
     """Return the text unable to open or close our sections."""
     return _SECTION.sub("‹", text)
-
-
-def _exchange(exchange: Exchange, policy: SafetyPolicy) -> str:
-    return _framed(exchange, user_text(exchange, policy), assistant_text(exchange, policy))
 
 
 def _framed(exchange: Exchange, user: str, assistant: str) -> str:
@@ -101,20 +97,14 @@ def _date(exchange: Exchange) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Keep beginning and end: people put what they want before or after a paste."""
+    """Return the text's beginning and end: people write what they want before or after a paste."""
     if len(text) <= limit:
         return text
     return f"{text[: limit * 2 // 3]}\n[… cut …]\n{text[-limit // 3 :]}"
 
 
-def _without_code(text: str) -> str:
-    """Return an answer without fenced blocks: code and tool output are no facts about the user."""
-    parts = text.split("```")
-    return "[code]".join(parts[::2]) if len(parts) > 1 else text
-
-
 # ---------------------------------------------------------------- the model's answer
-MAX_READ = 200  # facts: a model that copies every sentence is sorted out later
+MAX_READ = 200  # facts
 TAGS = frozenset(
     "identity family people pets health food work project tools travel home money dates education leisure"
     " style rules plans events".split()
@@ -124,20 +114,10 @@ _TYPE_KEYS = ("type", "category", "memory_type", "kind", "fact_type", "memoryTyp
 _CONFIDENCE_KEYS = ("confidence", "score", "certainty", "probability", "confidence_score")
 _EVIDENCE_KEYS = ("evidence", "quote", "span", "source", "evidence_span", "source_text")
 _LIST_KEYS = ("facts", "memories", "memory", "results", "result", "items", "data", "extracted_facts")
-# Around the facts: an envelope of some protocol. Their values may be JSON in a string.
-_ENVELOPES = (
-    *(
-        "arguments",
-        "parameters",
-        "input",
-        "function",
-        "tool_calls",
-        "tool_call",
-        "response",
-        "answer",
-        "output",
-    ),
-    *("json", "choices", "message", "content", "payload", "object", "value", "extraction"),
+# A protocol's envelope around the facts; a value may be JSON in a string.
+_ENVELOPES = tuple(
+    "arguments parameters input function tool_calls tool_call response answer output"
+    " json choices message content payload object value extraction".split()
 )
 _NOTHING = re.compile(
     r"\W*(?:none|null|nothing(?: (?:new|to (?:remember|extract|store)))?|no (?:new |relevant "
@@ -151,7 +131,7 @@ _LABEL = re.compile(
     re.MULTILINE,
 )
 _ELEMENT = re.compile(r"<(\w{3,16})>([^<>]*)</\1>")
-# Leftovers of a notation, or of half a character: no fact reads like that.
+# Remains of a notation, or half a character.
 _GARBLED = re.compile(
     r"[\ud800-\udfff\ufffd\x00-\x08\x0e-\x1f]|\"\s*[:,]\s*\"|[\"']\s*:\s*[\[{\"']|\\u[0-9a-fA-F]{4}|```"
     r"|<\|\w+\|>"
@@ -167,11 +147,11 @@ _WORDS = {
     **{"hedged": 0.5, "low": 0.3, "very low": 0.1},
 }
 _MAX_ANSWER_CHARS = 100_000
-_LONGEST = 8_000  # characters of a fact: more than is shown of what was said, so a longer one is no copy
+_LONGEST = 8_000  # characters of a fact; more than is shown of an exchange
 
 
 class Unreadable(Exception):
-    """The answer holds no facts that could be read. Its message holds no content."""
+    """The answer holds no readable facts. The message holds no content."""
 
 
 def read_facts(answer: str) -> list[Candidate]:
@@ -188,7 +168,7 @@ def read_facts(answer: str) -> list[Candidate]:
 
 
 def _elements(text: str) -> list[Mapping[str, Any]]:
-    """Return the objects that look like facts, of all JSON values in the text; else labelled lines."""
+    """Return the objects that look like facts in any JSON value of the text; else labelled lines."""
     found: list[Mapping[str, Any]] = []
     readable = bool(_NOTHING.fullmatch(text))
     for value in _values(text):
@@ -203,7 +183,7 @@ def _elements(text: str) -> list[Mapping[str, Any]]:
 
 
 def objects(answer: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of the answer, the outermost first; none of an answer that was cut off."""
+    """Yield the answer's objects, outermost first; none if it was cut off."""
     level: list[Any] = list(_values(without_thoughts(answer[:_MAX_ANSWER_CHARS]), may_be_cut=False))
     for _ in range(_DEPTH):
         yield from (value for value in level if isinstance(value, dict))
@@ -212,8 +192,7 @@ def objects(answer: str) -> Iterator[dict[str, Any]]:
 
 
 def _values(text: str, *, may_be_cut: bool = True) -> Iterator[Any]:
-    """Yield the JSON values of the text, outermost first, one after the other. A broken one takes all that
-    follows it."""
+    """Yield the top-level JSON values of the text. A broken one includes all that follows it."""
     whole = _decoded(text.strip())
     if whole is not None:
         yield whole
@@ -234,7 +213,7 @@ def _values(text: str, *, may_be_cut: bool = True) -> Iterator[Any]:
 
 
 def _repaired(text: str) -> Iterator[Any]:
-    """Yield the value that a broken text holds up to its last closing bracket."""
+    """Yield the value of a broken text up to its last closing bracket."""
     end = max(text.rfind("}"), text.rfind("]"))
     try:
         yield json_repair.loads(text[: end + 1], skip_json_loads=True)
@@ -243,7 +222,7 @@ def _repaired(text: str) -> Iterator[Any]:
 
 
 def _decoded(text: str) -> Any:
-    """Return the value of a text that is JSON, once or twice encoded; None if it is none."""
+    """Return the value of JSON that is encoded up to three times; None if the text is not JSON."""
     for _ in range(3):
         try:
             value = json.loads(text, strict=False)
@@ -279,7 +258,7 @@ def _facts_in(value: Any, depth: int = 0) -> list[Mapping[str, Any]]:
 
 
 def _grouped(value: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
-    """Return facts that stand under their type ({"semantic": ["…"]}) or a number ({"fact1": {…}})."""
+    """Return facts grouped by type ({"semantic": ["…"]}) or numbered ({"fact1": {…}})."""
     found: list[Mapping[str, Any]] = []
     for key, inner in value.items():
         type_ = _type_named(key)
@@ -300,9 +279,8 @@ def _is_empty_answer(value: Any) -> bool:
 
 
 def _labelled(text: str) -> list[Mapping[str, Any]]:
-    """Return facts written as "type: …" and "content: …" lines, or as XML elements, with both.
-
-    A line that does not end may be cut off: it counts for nothing, unless in quotes."""
+    """Return facts with "type: …" and "content: …" lines or XML elements. A last line without an end may be
+    cut off, so it counts only in quotes."""
     lines = _ELEMENT.sub(r"\n\1: \2\n", text)
     found: list[dict[str, str]] = [{}]
     for match in _LABEL.finditer(lines):
@@ -330,7 +308,7 @@ def _candidate(element: Mapping[str, Any]) -> Candidate | None:
 
 
 def _type_named(name: str) -> str | None:
-    """Return the type of the closed list that is named, in any case, plural or as "semantic memory"."""
+    """Return the known type that is named, in any case, plural or as "semantic memory"."""
     bare = re.sub(r"[\s_-]?(?:memory|memories|facts?|type)\Z", "", name.strip().lower()).removesuffix("s")
     return bare if bare in KINDS else None
 

@@ -18,51 +18,51 @@ from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, MemoryStore, SessionStore, Trigger
 from proxy.domain.session import Anchor, Begun, NewExchange, NoteStore, Outcome
 from proxy.learn.session_notes import anchors_of
-from proxy.learn.triggers import Heard, heard
+from proxy.learn.triggers import MessageIntent, intent_of
 
 # ---------------------------------------------------------------- exchanges
 T = TypeVar("T")
 
-IN_THREAD_CHARS = 1_200  # some 2 ms
+IN_THREAD_CHARS = 1_200  # redacting them takes some 2 ms
 MAX_CHARS = 24_000  # of one side of an exchange: extraction reads less
 MOST_LATE = 1_000
-MOST_MADE = 2_000
-_LOOKS = 24  # one each upkeep, every few seconds: longer than a commit can hang
+MOST_PENDING_RESPONSES = 2_000
+_CHECKS = 24  # one per upkeep, every few seconds: longer than a commit can hang
 _MARGIN = 4_096  # characters: longer than most keys
 _CUT = "\n[…]\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Unsure:
-    """An exchange of which the store did not say whether it was committed, or will be."""
+class _Unacknowledged:
+    """An exchange that may have been committed, or may be yet."""
 
     exchange: NewExchange
-    looks: int = 0
+    checks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRecorder:
-    """Commits exchanges and wakes the worker. Raises StoreUnavailable; holds nothing back."""
+    """Commits exchanges and wakes the worker. Raises StoreUnavailable."""
 
     sessions: SessionStore
     trigger: Trigger
     wake: asyncio.Event
     redact: Callable[[str], str]  # applied before anything is written to disk
-    judge: Judge | None = None  # None: nothing is known to be asked for
-    notes: NoteStore | None = None  # the anchors in force, which a new one may change
+    judge: Judge | None = None
+    notes: NoteStore | None = None  # for the anchors in force, which a new one may change
     default_timezone: str = DEFAULT_TIMEZONE
-    gist: Callable[[str], str] | None = None  # what the judge reads of a long message; None: all is stored
+    gist: Callable[[str], str] | None = None  # what the judge reads of a long message; None: store everything
     late: deque[tuple[Begun, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
-    # A commit that came too late, or was not acknowledged, leaves an exchange that no request will end.
-    unsure: deque[_Unsure] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
-    # Of which exchange a response is, known before it is on disk: its client may go on at once.
-    made: TTLCache[str, str] = field(default_factory=partial(TTLCache, MOST_MADE))
+    # No request will finish these exchanges.
+    unacknowledged: deque[_Unacknowledged] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
+    # Response id to exchange id, before it is on disk: the client may continue at once.
+    pending_responses: TTLCache[str, str] = field(default_factory=partial(TTLCache, MOST_PENDING_RESPONSES))
 
     async def begin(self, turn: Turn, key: str) -> Begun | None:
-        """Commit what the user said, durable on return. None, and nothing stored, for a message that asks to
-        forget something, or that is off the record."""
+        """Commit the user's message, durable on return. None, and nothing stored, if it asks to forget
+        something or is off the record."""
         stored = await _aside(turn.said, self._storable)
-        meant = await heard(self.judge, turn.said)
+        meant = await intent_of(self.judge, turn.said)
         if self.gist is not None and await self._is_unrecorded(turn, meant, self.gist(turn.query)):
             return None
         new = NewExchange(
@@ -86,38 +86,35 @@ class ExchangeRecorder:
         try:
             return await self.sessions.begin(new)
         except (StoreError, asyncio.CancelledError):
-            self.unsure.append(_Unsure(new))
+            self.unacknowledged.append(_Unacknowledged(new))
             raise
 
     async def resume(self, turn: Turn, key: str | None) -> Begun | None:
-        """Return the exchange whose answer goes on in the turn, None if it is not known."""
+        """Return the exchange that the turn continues, None if it is unknown."""
         session = safe_id(turn.session_id)
-        if key is None and (made := self.made.get(turn.continues or "")) is not None:
+        if key is None and (made := self.pending_responses.get(turn.continues or "")):
             last = await self.sessions.resume(turn.scope, session, None)
             if last is not None and last.id == made:
                 return last
-            # Two users' upstreams may count their responses alike: what is stored tells whose it is.
+            # Response ids of two users' upstreams may collide: the store knows the owner.
         return await self.sessions.resume(turn.scope, session, key, turn.continues)
 
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due. Idempotent."""
         if outcome.response_id is not None:
-            self.made.put(outcome.response_id, begun.id)
+            self.pending_responses.put(outcome.response_id, begun.id)
         answer = replace(outcome, answer=await _aside(outcome.answer, self._storable))
         await self._complete(begun, answer)
-        if outcome.response_id is not None and self.made.get(outcome.response_id) == begun.id:
-            self.made.pop(outcome.response_id)  # the store knows it now
+        if outcome.response_id is not None and self.pending_responses.get(outcome.response_id) == begun.id:
+            self.pending_responses.pop(outcome.response_id)  # the store knows it now
 
     def keep(self, begun: Begun, outcome: Outcome) -> None:
-        """Commit the answer later: it could not be committed in its time."""
+        """Commit the answer later: it could not be committed in time."""
         self.late.append((begun, outcome))
 
     async def catch_up(self) -> None:
-        """Commit the buffered exchanges, and end those that were committed after their deadline. Raises
-        StoreUnavailable while the store is away.
-
-        What a crash takes from `late` is not lost: its exchange is on disk, and is adopted unanswered.
-        """
+        """Commit late answers, and end exchanges that were committed after their deadline. Raises
+        StoreUnavailable. After a crash, the exchanges of late answers are on disk, unanswered."""
         while self.late:
             begun, outcome = self.late.popleft()
             try:
@@ -125,10 +122,10 @@ class ExchangeRecorder:
             except (StoreError, asyncio.CancelledError):
                 self.late.appendleft((begun, outcome))
                 raise
-        for _ in range(len(self.unsure)):
-            unsure = self.unsure.popleft()
-            if not await self._ended(unsure.exchange) and unsure.looks < _LOOKS:
-                self.unsure.append(_Unsure(unsure.exchange, unsure.looks + 1))
+        for _ in range(len(self.unacknowledged)):
+            one = self.unacknowledged.popleft()
+            if not await self._ended(one.exchange) and one.checks < _CHECKS:
+                self.unacknowledged.append(_Unacknowledged(one.exchange, one.checks + 1))
 
     async def _ended(self, new: NewExchange) -> bool:
         """End the exchange if it was committed after all; False if it is not there yet."""
@@ -142,14 +139,14 @@ class ExchangeRecorder:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
 
-    async def _is_unrecorded(self, turn: Turn, meant: Heard, gist: str) -> bool:
-        """True if the message asks that nothing of it is stored. `gist`: what the read path reads of it."""
+    async def _is_unrecorded(self, turn: Turn, meant: MessageIntent, gist: str) -> bool:
+        """True if the message asks that nothing of it is stored. `gist`: what the read path reads."""
         if meant.is_unrecorded or gist in ("", turn.said):
             return meant.is_unrecorded
-        return (await heard(self.judge, gist)).is_unrecorded
+        return (await intent_of(self.judge, gist)).is_unrecorded
 
-    async def _anchors(self, turn: Turn, stored: str, meant: Heard) -> tuple[Anchor, ...]:
-        """Return the standing instructions that the words set."""
+    async def _anchors(self, turn: Turn, stored: str, meant: MessageIntent) -> tuple[Anchor, ...]:
+        """Return the standing instructions that the message sets."""
         if self.judge is None or not meant.is_rule:
             return ()
         held: tuple[Anchor, ...] = ()
@@ -161,10 +158,8 @@ class ExchangeRecorder:
             return ()
 
     def _storable(self, text: str) -> str:
-        """Return the text as it may be written to disk: of bounded length, without secrets.
-
-        Redacted before it is cut, with some text beyond the cut: half a secret has no shape to know it by.
-        """
+        """Return the text bounded and without secrets. It is redacted before it is cut, with some text beyond
+        the cut, since half a secret could not be detected."""
         return shortened(self.redact(shortened(text, MAX_CHARS + 2 * _MARGIN)), MAX_CHARS)
 
     async def abandon(self, begun: Begun) -> None:
@@ -173,15 +168,13 @@ class ExchangeRecorder:
 
 
 async def _aside(text: str, work: Callable[[str], T]) -> T:
-    """Do work on a text, of a long one in a thread: some 60 ms for the longest."""
+    """Run `work` on a text, of a long one in a thread: some 60 ms for the longest."""
     return work(text) if len(text) < IN_THREAD_CHARS else await asyncio.to_thread(work, text)
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return the text's beginning and end where it is longer than `limit` characters.
-
-    Cut between words, so that no half of a secret is left that no detector would know.
-    """
+    """Return the beginning and end of a text longer than `limit`, cut between words, so that no half of a
+    secret is left, which could not be detected."""
     if len(text) <= limit:
         return text
     head, tail = text[: limit // 2], text[-(limit // 2) :]
@@ -189,17 +182,17 @@ def shortened(text: str, limit: int) -> str:
 
 
 def _last_space(text: str) -> int:
-    """Return the place of the last white space, 0 without any."""
     return max((place for place, char in enumerate(text) if char.isspace()), default=0)
 
 
 # ---------------------------------------------------------------- access counts
 AT_ONCE = 64
-MOST_SCOPES = 10_000  # while the store is away; of more nothing is noted
+MOST_SCOPES = 10_000  # noted while the store is unavailable
 
 
-class Touches:
-    """What was accessed and is not written yet."""
+class AccessCounts:
+    """Batches the access counts of memories shown in answers that are not stored: not worth a commit within
+    a request. Written every few seconds and at an orderly end; a crash loses the last seconds."""
 
     def __init__(self, memories: MemoryStore, clock: Clock) -> None:
         self._memories, self._clock = memories, clock
@@ -211,11 +204,11 @@ class Touches:
             self._noted.setdefault(scope, Counter()).update(ids)
 
     async def write(self) -> None:
-        """Write what was noted. Raises StoreUnavailable; what is not written stays noted."""
+        """Write the counts. Raises StoreUnavailable; unwritten counts stay noted."""
         while self._noted:
             some = [self._noted.popitem() for _ in range(min(AT_ONCE, len(self._noted)))]
             at = self._clock()
-            # Side by side: a store that commits in groups makes one commit of them.
+            # Concurrently: a store that commits in groups makes one commit of them.
             touched = (self._memories.touch(scope, [*ids.elements()], at) for scope, ids in some)
             results = await asyncio.gather(*touched, return_exceptions=True)
             failed = [(one, result) for one, result in zip(some, results, strict=True) if result]

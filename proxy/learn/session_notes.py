@@ -42,11 +42,11 @@ from proxy.text.sentences import sentences, without_inner_stops
 from proxy.text.terms import fold, terms
 
 # ---------------------------------------------------------------- anchors
-_MOST_SENTENCES, _MOST_CHARS = 12, 400  # of a message; longer sentences tell something
+_MOST_SENTENCES, _MOST_CHARS = 12, 400  # of a message, of a sentence: longer ones are statements
 
 
 async def anchors_of(judge: Judge, said: str, in_force: Sequence[Anchor] = ()) -> tuple[Anchor, ...]:
-    """Return the standing instructions of a message that sets some (see asks.Heard.is_rule), at most ten.
+    """Return the standing instructions of a message that sets some (MessageIntent.is_rule), at most ten.
 
     `said` is redacted. A sentence that held a secret or a planted instruction gives none. Raises
     EmbeddingFailed."""
@@ -62,7 +62,7 @@ async def anchors_of(judge: Judge, said: str, in_force: Sequence[Anchor] = ()) -
 
 
 async def _rules(judge: Judge, said: str) -> list[str]:
-    """Return the sentences that set a rule; if none does by itself, the one that is most likely to."""
+    """Return the sentences that set a rule; if none does by itself, the most likely one."""
     parts = sentences(said)
     safe = [n for n, s in enumerate(parts) if _is_safe(s)][-_MOST_SENTENCES:]
     if len(safe) <= 1:
@@ -75,12 +75,12 @@ async def _rules(judge: Judge, said: str) -> list[str]:
 
 
 def slot_of(rule: str) -> str:
-    """Return the slot of an instruction that is about nothing that an older one is about."""
+    """Return a slot for an instruction that changes no older one."""
     return f"rule-{blake2b(rule.encode(), digest_size=8).hexdigest()}"
 
 
 def bounded(text: str) -> str:
-    """Return the text, cut at a blank where it is too long for an anchor."""
+    """Return the text, cut at a space if it is too long for an anchor."""
     if len(text) <= MOST_ANCHOR_CHARS:
         return text
     cut = text[: MOST_ANCHOR_CHARS - 1]
@@ -88,13 +88,13 @@ def bounded(text: str) -> str:
 
 
 def _is_safe(sentence: str) -> bool:
-    foreign = REDACTED in sentence or REMOVED in sentence or is_planted(sentence)
-    return len(sentence) <= _MOST_CHARS and any(map(str.isalpha, sentence)) and not foreign
+    unsafe = REDACTED in sentence or REMOVED in sentence or is_planted(sentence)
+    return len(sentence) <= _MOST_CHARS and any(map(str.isalpha, sentence)) and not unsafe
 
 
 # ---------------------------------------------------------------- state
 STATE_ROLE = "memory_state"
-# In the order in which they are shown, and in which they find room where the answer is too long.
+# In the order in which they are shown, and in which they are cut if the answer is too long.
 TOPIC = "topic"
 LISTS = (
     "goals",
@@ -107,7 +107,7 @@ LISTS = (
 )
 State = dict[str, str | list[str]]
 
-MAX_SAID = 6_000  # characters; more is a paste that no state can stand for
+MAX_SAID = 6_000  # characters; more is a paste that no state can replace
 _MAX_ANSWER, _MAX_TOTAL = 6_000, 40_000
 _MAX_STATE_ITEMS, _MAX_STATE_ITEM, _MAX_BYTES = (
     8,
@@ -123,7 +123,7 @@ _GARBLED = re.compile("[\ud800-\udfff\ufffd]")  # half of an emoji cannot be sto
 def state_request(
     previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT
 ) -> CompletionRequest:
-    """Return the LLM call that makes the state after the exchanges, which are a `portion` of them."""
+    """Return the LLM call that updates the state with the exchanges, of which `first_portion` fit."""
     last = exchanges[-1]
     state = json.dumps(previous, ensure_ascii=False) if previous else "(none yet)"
     user = Template(prompt("state_input.v1")).substitute(
@@ -140,7 +140,7 @@ def state_request(
 
 
 def first_portion(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
-    """Return as many of the first exchanges as one call may hold, at least one; ask again for the rest."""
+    """Return as many of the first exchanges as fit one call, at least one."""
     total = 0
     for count, exchange in enumerate(exchanges):
         total += min(len(exchange.said), MAX_SAID) + min(len(exchange.answer), _MAX_ANSWER)
@@ -150,13 +150,10 @@ def first_portion(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
 
 
 def state_covers(exchange: Exchange, *, is_rule: bool) -> bool:
-    """True if a state that was made from the exchange may stand for it. `is_rule`: it sets a standing rule.
-
-    The user's words were then read to the last one, and the exchange had an end. Not so a long paste, nor
-    words that had a secret or a planted instruction taken out, nor a question whose answer nobody saw. And
-    a rule for the rest of the conversation ("from now on …") has the user's authority only in the user's
-    own message: such a turn stays. Of a long answer the state has read the beginning and the end.
-    """
+    """True if a state made from the exchange may replace it: the user's words were read completely, and the
+    exchange was answered. Not so a long paste, or words from which a secret or a planted instruction was
+    removed. A rule for the rest of the conversation (`is_rule`) has the user's authority only in the user's
+    own message, so its turn is shown. Of a long answer the state has read the beginning and the end."""
     said = exchange.said
     if not exchange.answer.strip() or len(said) > MAX_SAID or REDACTED in said:
         return False
@@ -164,10 +161,8 @@ def state_covers(exchange: Exchange, *, is_rule: bool) -> bool:
 
 
 def read_state(answer: str, policy: SafetyPolicy = DEFAULT) -> State | None:
-    """Return the state that the answer holds, however it is wrapped; None where it holds none.
-
-    Of known keys only, items that may not be stored left out, at most some 300 tokens.
-    """
+    """Return the answer's state, None if it holds none: known keys only, items that may be stored, at most
+    some 300 tokens."""
     return next((state for found in objects(answer) if (state := _bounded(found, policy))), None)
 
 
@@ -177,13 +172,13 @@ def grounded_state(
     exchanges: Sequence[Exchange],
     policy: SafetyPolicy = DEFAULT,
 ) -> State | None:
-    """Return the state without what neither the previous one nor the exchanges say, None where nothing is
-    left: it would stand in the place of turns that it does not know."""
+    """Return the state without items that neither the previous one nor the exchanges say, None if nothing is
+    left: it would replace turns that it does not know."""
     known = json.dumps(previous or {}, ensure_ascii=False)
     said = frozenset(terms(known + "\n" + _shown(exchanges, policy)))
     given = {key: [value] if isinstance(value, str) else value for key, value in state.items()}
-    kept = {key: [item for item in items if _is_said(item, said)] for key, items in given.items()}
-    return {key: items[0] if key == TOPIC else items for key, items in kept.items() if items} or None
+    found = {key: [item for item in items if _is_said(item, said)] for key, items in given.items()}
+    return {key: items[0] if key == TOPIC else items for key, items in found.items() if items} or None
 
 
 def _shown(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
@@ -195,9 +190,8 @@ def _is_said(item: str, said: frozenset[str]) -> bool:
     return len(words & said) >= _STATE_SUPPORT * len(words)
 
 
-# ---------------------------------------------------------------- the answer
 def _bounded(value: Mapping[str, Any], policy: SafetyPolicy) -> State:
-    """Return what of the object is state, {} where nothing is; fields take turns while there is room."""
+    """Return the object's known fields, {} without any; fields take turns while there is room."""
     topic = next(iter(_state_items(value.get(TOPIC), policy)), "")
     wanted = {key: _state_items(value.get(key), policy) for key in LISTS}
     left = _MAX_BYTES - len(topic.encode())
@@ -212,7 +206,7 @@ def _bounded(value: Mapping[str, Any], policy: SafetyPolicy) -> State:
 
 
 def _state_items(value: Any, policy: SafetyPolicy) -> list[str]:
-    """Return the texts of a field, written as a list, one text or, by sloppy models, an object."""
+    """Return the texts of a field, given as a list, one text or an object."""
     if isinstance(value, dict):
         value = [f"{key}: {item}" for key, item in value.items() if _is_plain(item)]
     given = value if isinstance(value, list) else [value]
@@ -236,23 +230,22 @@ MAX_SUMMARY = 600  # characters
 _MAX_CONTENT = 780  # with actions and outcomes: what a memory may hold
 _MOST_TOPICS, _MOST_ITEMS, _MAX_SUMMARY_ITEM = 5, 4, 120
 _SUMMARY_SUPPORT = 0.5  # share of the summary's terms that must be in the session: the rest is narration
-_SAYS, _SUBSTANCE = 2, 6  # terms of an exchange that says something ("My budget is $3,000"), and of them all
-_TELLING = 4  # terms of the session that it must tell
+_SAYS, _SUBSTANCE = 2, 6  # terms of an exchange that says something ("My budget is $3,000"), of all exchanges
+_FEWEST_SHARED = 4  # terms of the session that a summary must hold
 _CONFIDENCE = 0.8
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"(?<![.!?:;\"“(]\s)(?<=[\w,]\s)[A-Z][\w'’-]+")
 
 
 def has_substance(exchanges: Sequence[Exchange]) -> bool:
-    """True if at least two exchanges say something, and all of them enough to be summed up. Whether a summary
-    tells anything is judged when it is there."""
+    """True if at least two exchanges say something, and all of them enough to be summarised."""
     said = [frozenset(terms(e.said)) for e in exchanges if e.answer.strip()]
     saying = [found for found in said if len(found) >= _SAYS]
     return len(saying) >= 2 and len(frozenset().union(*saying)) >= _SUBSTANCE
 
 
 def summary_request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
-    """Return the LLM call for the session's exchanges, of which the last ones matter most."""
+    """Return the LLM call that summarises the session's exchanges."""
     last = exchanges[-1]
     return CompletionRequest(
         role=SUMMARY_ROLE,
@@ -267,28 +260,30 @@ def summary_request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAUL
 def read_summary(
     answer: str, exchanges: Sequence[Exchange], before: str | None, policy: SafetyPolicy = DEFAULT
 ) -> Candidate | None:
-    """Return the summary that the answer holds, in place of the one `before`; None for a poor one: with
-    nothing to say, too long, or telling of names, numbers and things that the session does not hold."""
-    told = next((found for found in objects(answer) if isinstance(found.get("summary"), str)), None)
-    if told is None:
+    """Return the answer's summary, which replaces the one with the id `before`; None for a poor one: without
+    content, too long, or with names, numbers and things that are not in the session."""
+    fields = next((found for found in objects(answer) if isinstance(found.get("summary"), str)), None)
+    if fields is None:
         return None
-    summary = " ".join(told["summary"].split())
-    source = _Source(exchanges, policy)
-    if len(summary) > MAX_SUMMARY or not source.holds(summary):
+    summary = " ".join(fields["summary"].split())
+    session = _SessionTerms(exchanges, policy)
+    if len(summary) > MAX_SUMMARY or not session.supports(summary):
         return None
-    candidate = _summary_candidate(summary, told, source, exchanges[-1], before)
+    candidate = _summary_candidate(summary, fields, session, exchanges[-1], before)
     return None if reject(candidate, policy) else candidate
 
 
 def _summary_candidate(
-    summary: str, told: Mapping[str, Any], source: "_Source", last: Exchange, before: str | None
+    summary: str, fields: Mapping[str, Any], session: "_SessionTerms", last: Exchange, before: str | None
 ) -> Candidate:
     content = summary
     for label, key in (("Done", "actions"), ("Outcome", "outcomes")):
-        items = [item for item in _summary_items(told.get(key), _MOST_ITEMS) if source.knows(item)]
+        items = [item for item in _summary_items(fields.get(key), _MOST_ITEMS) if session.mentions(item)]
         addition = f" {label}: {'; '.join(items)}." if items else ""
         content += addition if len(content) + len(addition) <= _MAX_CONTENT else ""
-    topics = tuple(topic for topic in _summary_items(told.get("topics"), _MOST_TOPICS) if source.knows(topic))
+    topics = tuple(
+        topic for topic in _summary_items(fields.get("topics"), _MOST_TOPICS) if session.mentions(topic)
+    )
     return Candidate(
         type="episodic",
         content=content,
@@ -296,7 +291,7 @@ def _summary_candidate(
         tags=tuple(topic[:40] for topic in topics),
         replaces=before,
         source="summary",
-        importance=_importance(told.get("importance")),
+        importance=_importance(fields.get("importance")),
         observed_at=last.said_at,
         timezone=last.timezone,
         origin=Evidence(last.session_id, last.id),
@@ -315,48 +310,40 @@ def _importance(value: Any) -> float:
     return min(1.0, max(0.0, float(value)))
 
 
-class _Source:
-    """What the session holds, to compare a summary with."""
+class _SessionTerms:
+    """The session's words, to compare a summary with."""
 
     def __init__(self, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> None:
         text = "\n".join(part for e in exchanges for part in _seen(e, policy))
-        self._text, self._terms = fold(text), frozenset(terms(text))
+        self._text, self._terms = fold(text).replace(",", ""), frozenset(terms(text))
 
-    def holds(self, text: str) -> bool:
-        """True if the text tells something, and nothing that was not said."""
+    def supports(self, text: str) -> bool:
+        """True if the text has enough of the session's terms, and mostly those."""
+        return len(frozenset(terms(text)) & self._terms) >= _FEWEST_SHARED and self.mentions(text)
+
+    def mentions(self, text: str) -> bool:
+        """True if most terms of the text are in the session, and all its names and numbers."""
         words = frozenset(terms(text))
-        told = words & self._terms
-        return len(told) >= _TELLING and len(told) >= _SUMMARY_SUPPORT * len(words) and self._names(text)
-
-    def knows(self, text: str) -> bool:
-        """True if most words of a short phrase were said, and all its names and numbers."""
-        words = frozenset(terms(text))
-        return bool(words) and len(words & self._terms) >= _SUMMARY_SUPPORT * len(words) and self._names(text)
-
-    def _names(self, text: str) -> bool:
+        if not words or len(words & self._terms) < _SUMMARY_SUPPORT * len(words):
+            return False
         given = (*_NUMBER.findall(text), *_NAME.findall(without_inner_stops(text)))
-        return all(fold(name).replace(",", "") in self._plain for name in given)
-
-    @property
-    def _plain(self) -> str:
-        return self._text.replace(",", "")
+        return all(fold(name).replace(",", "") in self._text for name in given)
 
 
 def _seen(exchange: Exchange, policy: SafetyPolicy) -> Iterator[str]:
     yield user_text(exchange, policy)
     yield assistant_text(exchange, policy)
-    # "Tomorrow" becomes a date.
-    yield f"{exchange.local:%Y-%m-%d %Y %B %d %A}"
+    yield f"{exchange.local:%Y-%m-%d %Y %B %d %A}"  # "tomorrow" becomes a date in a summary
 
 
 # ---------------------------------------------------------------- the worker's hooks
-_MOST = 60  # exchanges of a session that are summed up: the last ones
+_MOST = 60  # exchanges that are summarised: the last ones of a session
 _READ_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
-    """The hooks. `mark`: pipeline.compress.mark."""
+class NoteWriter:
+    """The worker's hooks for whole sessions. `mark`: recall.compress.mark."""
 
     notes: NoteStore
     completer: Completer
@@ -366,23 +353,22 @@ class Keeper:
     summaries: bool = True
     idle_seconds: float = 600
     judge: Judge | None = None  # None: a state replaces no turn, since each may set a rule
-    left_seconds: float = 60  # of silence after which a session is over whose user has begun another
+    left_seconds: float = 60  # of silence after which a session is over if its user has begun another
 
     async def close(self, now: float) -> int:
-        """Queue the summing up of sessions that have ended; return how many."""
+        """Queue summaries of sessions that have ended; return how many."""
         if not self.summaries:
             return 0
-        return await self.notes.close(
-            idle_since=now - self.idle_seconds, left_since=now - self.left_seconds, now=now
-        )
+        idle_since, left_since = now - self.idle_seconds, now - self.left_seconds
+        return await self.notes.close(idle_since=idle_since, left_since=left_since, now=now)
 
     async def close_all(self, now: float) -> int:
-        """The same for every session: the process ends. One that goes on is summed up anew."""
+        """Queue summaries of all sessions, as the process ends. One that goes on is summarised again."""
         return await self.notes.close(idle_since=now, left_since=now, now=now) if self.summaries else 0
 
     async def closing(self, job: Job, batch: Batch) -> Sequence[Candidate]:
-        """Return the summary of the session, () where it has not ended or says too little, or where the model
-        fails twice to tell what happened. Raises CompletionFailed, StoreUnavailable."""
+        """Return the session's summary; () if it has not ended or says too little, or if the model's answers
+        are poor twice. Raises CompletionFailed, StoreUnavailable."""
         if not (job.closing and self.summaries):
             return ()
         episode = await self.notes.episode(job, limit=_MOST)
@@ -400,8 +386,8 @@ class Keeper:
         return ()
 
     async def refresh(self, job: Job, batch: Batch) -> None:
-        """Bring the session's state up to date, if anybody wants it and enough was said since. Raises
-        CompletionFailed, StoreUnavailable; the old state stays then."""
+        """Update the session's state if it is used and enough was said since. Raises CompletionFailed,
+        StoreUnavailable; the old state stays then."""
         while True:
             unread = await self.notes.unread(job.scope, job.session_id, limit=_READ_AT_ONCE)
             if unread is None or len(unread.exchanges) < self.step_turns:
@@ -409,8 +395,9 @@ class Keeper:
             now = first_portion(unread.exchanges)
             request = await asyncio.to_thread(state_request, unread.state, now, self.policy)
             answer = await self.completer.complete(request)
-            new = await asyncio.to_thread(_state_of, answer, unread.state, now, self.policy)
-            if new is None:
+            found = await asyncio.to_thread(read_state, answer, self.policy)
+            new = found and await asyncio.to_thread(grounded_state, found, unread.state, now, self.policy)
+            if not new:
                 log.info("memory.poor_state")
                 return
             marks = [
@@ -424,7 +411,7 @@ class Keeper:
                 return
 
     async def _covers(self, exchange: Exchange) -> bool:
-        """True if the new state stands for the exchange."""
+        """True if the new state replaces the exchange."""
         if self.judge is None or not exchange.whole:
             return False
         try:
@@ -432,10 +419,3 @@ class Keeper:
         except EmbeddingFailed:
             return False
         return state_covers(exchange, is_rule=reading.asks.rule >= YES)
-
-
-def _state_of(
-    answer: str, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy
-) -> State | None:
-    found = read_state(answer, policy)
-    return None if found is None else grounded_state(found, previous, exchanges, policy)

@@ -4,11 +4,11 @@ Triggers are pure functions, called by the session store. What a message asks fo
 encoder.
 
 Topic drift. A text's distance alone says little: people wander, some more than others. So a text is compared
-with how near to their past the session's earlier texts came: its own running spread. Looked for in the
-background, for sessions that wait for more exchanges; a request never waits for it. Measured with MiniLM on
-eight personas (690 turns behind another persona's session, 82 in their own): finds .35 of the changes, sees
-.04 where there are none; at -0.08 it would be .40 and .10. What is missed is extracted later, by the number
-of turns or when the session rests.
+with how near to their past the session's earlier texts came: its own running spread. Measured in the
+background, for sessions that wait for more exchanges; a request never waits for it. With MiniLM on eight
+personas (690 turns behind another persona's session, 82 in their own) it finds .35 of the changes, and .04
+where there are none; at -0.08 it would be .40 and .10. What is missed is extracted later, by the number of
+turns or when the session rests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,15 +26,15 @@ from proxy.telemetry import Seldom
 from proxy.text.sentences import is_question, sentences
 from proxy.text.terms import terms
 
-# ---------------------------------------------------------------- what a message asks for
 YES = 0.5
 NOTHING = Asks(remember=0.0, forget=0.0, off_record=0.0, rule=0.0)
 _SELDOM = Seldom()
 
 
+# ---------------------------------------------------------------- what a message asks for
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What decides how soon a message is extracted. `personal`: it may state something that other
+class MessageIntent:
+    """Decides whether and how soon a message is extracted. `personal`: it may state something that other
     conversations need."""
 
     asks: Asks
@@ -56,31 +56,26 @@ class Heard:
         return self.is_rule or self.asks.remember >= YES
 
 
-async def asks_of(judge: Judge | None, text: str) -> Asks:
-    """Return what the message asks for; nothing if there is no judge, or if it fails."""
-    return (await heard(judge, text)).asks
-
-
-async def heard(judge: Judge | None, text: str) -> Heard:
-    """Return how the message is meant. The read path has mostly read it already, and the judge keeps its last
-    readings. Without a judge, whatever is more than questions may be personal."""
+async def intent_of(judge: Judge | None, text: str) -> MessageIntent:
+    """Return the message's intent; the judge has mostly read it already for the read path, and caches its
+    readings. Without a judge, or if it fails, nothing is asked, and all but questions may be personal."""
     states = any(not is_question(s) for s in sentences(text[:2_000]))
     if judge is None or not text.strip():
-        return Heard(NOTHING, states)
+        return MessageIntent(NOTHING, states)
     try:
         reading = await judge.read(text, closely=True)
     except EmbeddingFailed:
         _SELDOM.warning("asks.unread")
-        return Heard(NOTHING, states)
-    return Heard(reading.asks, states and reading.needs.memory >= YES)
+        return MessageIntent(NOTHING, states)
+    return MessageIntent(reading.asks, states and reading.needs.memory >= YES)
 
 
 # ---------------------------------------------------------------- triggers
-TOOLS_S = 120.0  # that tools may take, from the question on, before the exchange is read without its end
+TOOLS_S = 120.0  # for tools to run, from the question on; then the exchange is read without its end
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class TriggerPolicy:
     """How long exchanges may wait. One LLM call a batch: larger batches cost less and come later."""
 
     batch_size: int = 5
@@ -88,7 +83,7 @@ class Policy:
     personal_idle_seconds: float = 15
 
 
-def on_completion(policy: Policy) -> Trigger:
+def on_completion(policy: TriggerPolicy) -> Trigger:
     """Return the trigger for a completed exchange: an explicit ask, or a full batch."""
 
     def trigger(state: SessionState) -> NewJob | None:
@@ -101,9 +96,9 @@ def on_completion(policy: Policy) -> Trigger:
     return trigger
 
 
-def on_sweep(policy: Policy, now: float) -> Trigger:
-    """Return the trigger for idle sessions. One that says something about the user is due sooner, so
-    that a user who opens a new conversation right away is known in it."""
+def on_sweep(policy: TriggerPolicy, now: float) -> Trigger:
+    """Return the trigger for idle sessions. One that says something about the user is due sooner, so that a
+    user who opens a new conversation right away is known in it."""
     completed = on_completion(policy)
 
     def trigger(state: SessionState) -> NewJob | None:
@@ -125,23 +120,23 @@ def on_end(state: SessionState) -> NewJob | None:
     return rest_of(state) if state.pending else None
 
 
-def unless_due(trigger: Trigger, others: list[SessionState]) -> Trigger:
-    """Return the trigger, which also notes the sessions that have something pending and not due."""
+def noting_undue(trigger: Trigger, undue: list[SessionState]) -> Trigger:
+    """Return the trigger, which also adds the sessions that are pending and not due to `undue`."""
 
     def noting(state: SessionState) -> NewJob | None:
-        wanted = trigger(state)
-        if wanted is None and state.pending:
-            others.append(state)
-        return wanted
+        job = trigger(state)
+        if job is None and state.pending:
+            undue.append(state)
+        return job
 
     return noting
 
 
-def up_to(left: Mapping[tuple[Scope, str], int]) -> Trigger:
+def up_to(last_due: Mapping[tuple[Scope, str], int]) -> Trigger:
     """Return the trigger for these sessions: (scope, session id) to the last exchange that is due."""
 
     def trigger(state: SessionState) -> NewJob | None:
-        seq = left.get((state.scope, state.session_id))
+        seq = last_due.get(_key(state))
         return None if seq is None else NewJob(session_id=state.session_id, upto=seq, lane=ORDINARY)
 
     return trigger
@@ -151,15 +146,16 @@ def _job(state: SessionState, lane: int) -> NewJob:
     return NewJob(session_id=state.session_id, upto=state.last_seq, lane=lane)
 
 
+def _key(state: SessionState) -> tuple[Scope, str]:
+    return state.scope, state.session_id
+
+
 # ---------------------------------------------------------------- topic drift
-SHIFT = -0.12  # below what the session itself lets expect
-MIN_TERMS = 5  # of the new words: "thanks, and the other one?" has no topic
-_AT_FIRST, _WORTH = (
-    0.4,
-    3,
-)  # the nearness expected of a session's texts before it has shown any, and its weight
-_OF_TOPIC, _OF_WORDS = 0.5, 0.6  # weights beside the nearest text: the topic's mean, the shared words
-_TEXT = 600  # characters; what matters stands at the end
+SHIFT = -0.12  # relative to the session's own expectation
+MIN_TERMS = 5  # new words: "thanks, and the other one?" has no topic
+_PRIOR, _PRIOR_WEIGHT = 0.4, 3  # nearness expected of texts before the session has shown any
+_TOPIC_WEIGHT, _WORDS_WEIGHT = 0.5, 0.6  # of the topic's mean and of shared words; the nearest text weighs 1
+_TEXT = 600  # characters; the end of a text matters most
 _LOOK_BACK = 8  # exchanges
 _SESSIONS_A_SWEEP = 20
 
@@ -167,46 +163,45 @@ Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One exchange as far as its topic goes: the user's own words, and the vectors of both sides."""
+class TopicSample:
+    """One exchange: the words and vectors of both sides, and the user's own."""
 
-    words: frozenset[str]  # of both sides
-    own: frozenset[str]  # of the user's
+    words: frozenset[str]
+    own: frozenset[str]
     vector: Vector | None  # of the user's words; None: not understood
-    vectors: tuple[Vector, ...]  # of both sides
+    vectors: tuple[Vector, ...]
 
 
-def shifts(said: Sequence[Said]) -> list[int]:
-    """Return the places at which the topic changes: the first exchange of each new one. At least two
-    exchanges tell what a session is about."""
+def shifts(samples: Sequence[TopicSample]) -> list[int]:
+    """Return the index of the first exchange of each new topic. A topic needs at least two exchanges."""
     found, start = [], 0
-    for place in range(2, len(said)):
-        if place - start >= 2 and _leaves(said[start:place], said[place]):
-            found.append(place)
-            start = place
+    for index in range(2, len(samples)):
+        if index - start >= 2 and _leaves(samples[start:index], samples[index]):
+            found.append(index)
+            start = index
     return found
 
 
-def _leaves(before: Sequence[Said], new: Said) -> bool:
+def _leaves(before: Sequence[TopicSample], new: TopicSample) -> bool:
     if new.vector is None or len(new.own) < MIN_TERMS or not any(s.vectors for s in before):
         return False
     shown = [_nearest(before[:i], v) for i, s in enumerate(before) if i and (v := s.vector) is not None]
-    expected = (_AT_FIRST * _WORTH + sum(shown)) / (_WORTH + len(shown))
+    expected = (_PRIOR * _PRIOR_WEIGHT + sum(shown)) / (_PRIOR_WEIGHT + len(shown))
     words = frozenset[str]().union(*(s.words for s in before))
     score = (
         _nearest(before, new.vector)
-        + _OF_TOPIC * float(new.vector @ _topic(before))
-        + _OF_WORDS * len(new.own & words) / len(new.own)
+        + _TOPIC_WEIGHT * float(new.vector @ _topic(before))
+        + _WORDS_WEIGHT * len(new.own & words) / len(new.own)
     )
     return score - expected < SHIFT
 
 
-def _nearest(before: Sequence[Said], vector: Vector) -> float:
+def _nearest(before: Sequence[TopicSample], vector: Vector) -> float:
     return max((float(vector @ v) for s in before for v in s.vectors), default=1.0)
 
 
-def _topic(before: Sequence[Said]) -> Vector:
-    """Return the direction of what was said, every exchange counting alike."""
+def _topic(before: Sequence[TopicSample]) -> Vector:
+    """Return the mean direction, every exchange counting alike."""
     return _unit(np.sum([_unit(np.sum(s.vectors, axis=0)) for s in before if s.vectors], axis=0))
 
 
@@ -215,50 +210,46 @@ def _unit(vector: Vector) -> Vector:
     return vector / length if length else vector
 
 
-class Drift:
-    """Looks at the sessions that wait, each once for every exchange that came."""
+class TopicDrift:
+    """Finds topic changes in waiting sessions; measures each once per new exchange."""
 
     def __init__(self, sessions: SessionStore, embedder: Embedder) -> None:
         self._sessions, self._embedder = sessions, embedder
-        self._looked_at: dict[tuple[Scope, str], int] = {}  # of what waits: the last exchange
+        self._measured_at: dict[tuple[Scope, str], int] = {}  # waiting sessions: their last exchange then
 
     async def left_behind(self, waiting: Sequence[SessionState]) -> Mapping[tuple[Scope, str], int]:
-        """Return the sessions whose topic changed, with the last exchange that waits from before.
+        """Return the sessions whose topic changed, each with the last exchange before the change.
 
-        `waiting`: all that wait, or none where another replica swept. What waits no longer has another last
-        exchange when it waits again, so that there is nothing to remember of it.
+        `waiting`: all waiting sessions, or none if another replica swept. A session that waits again has
+        another last exchange, so the others may be dropped from memory.
         """
         if waiting:
             keys = (_key(s) for s in waiting)
-            self._looked_at = {key: self._looked_at[key] for key in keys if key in self._looked_at}
-        fresh = [s for s in waiting if s.pending >= 2 and self._looked_at.get(_key(s)) != s.last_seq]
+            self._measured_at = {key: self._measured_at[key] for key in keys if key in self._measured_at}
+        fresh = [s for s in waiting if s.pending >= 2 and self._measured_at.get(_key(s)) != s.last_seq]
         found: dict[tuple[Scope, str], int] = {}
         for state in fresh[:_SESSIONS_A_SWEEP]:
             try:
-                upto = await self._upto(state)
+                upto = await self._last_before_change(state)
             except EmbeddingFailed:
                 return found  # the others at the next sweep
-            self._looked_at[_key(state)] = state.last_seq
+            self._measured_at[_key(state)] = state.last_seq
             if upto is not None:
                 found[_key(state)] = upto
         return found
 
-    async def _upto(self, state: SessionState) -> int | None:
+    async def _last_before_change(self, state: SessionState) -> int | None:
         exchanges = await self._sessions.recent(state.scope, state.session_id, _LOOK_BACK)
         waiting_from = len(exchanges) - state.pending
-        places = shifts([await self._said(e) for e in exchanges])
-        if not places or places[-1] <= max(0, waiting_from):
+        changes = shifts([await self._sample(e) for e in exchanges])
+        if not changes or changes[-1] <= max(0, waiting_from):
             return None  # nothing waits from before the change
-        return exchanges[places[-1] - 1].seq
+        return exchanges[changes[-1] - 1].seq
 
-    async def _said(self, exchange: Exchange) -> Said:
+    async def _sample(self, exchange: Exchange) -> TopicSample:
         own, answer = exchange.said[-_TEXT:].strip(), exchange.answer[-_TEXT:].strip()
         texts = [t for t in (own, answer) if t and self._embedder.understands(t)]
         vectors = [np.frombuffer(v, np.float32) for v in await self._embedder.embed(texts)]
         words = frozenset(terms(own))
         vector = vectors[0] if texts and texts[0] == own else None
-        return Said(words | frozenset(terms(answer)), words, vector, tuple(vectors))
-
-
-def _key(state: SessionState) -> tuple[Scope, str]:
-    return state.scope, state.session_id
+        return TopicSample(words | frozenset(terms(answer)), words, vector, tuple(vectors))

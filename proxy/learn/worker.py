@@ -29,14 +29,13 @@ from proxy.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
-from proxy.domain.judging import Judge
 from proxy.domain.ports import Clock, Completer, JobQueue, SessionStore
 from proxy.domain.session import BATCH, EXPLICIT, Batch, Job, SessionState
 from proxy.learn import extractor
-from proxy.learn.budget import NO_LANE, Bounds, Load, Rush
+from proxy.learn.budget import NO_LANE, Load, TurnPriority
 from proxy.learn.extractor import Judged, related
 from proxy.learn.llm_io import Unreadable
-from proxy.learn.triggers import Drift, Policy, on_end, on_sweep, unless_due, up_to
+from proxy.learn.triggers import TopicDrift, TriggerPolicy, noting_undue, on_end, on_sweep, up_to
 from proxy.telemetry import Seldom, log
 
 # ---------------------------------------------------------------- one job
@@ -44,24 +43,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Mode = Literal["llm", "verbatim", "off"]
-
+Closing = Callable[[Job, Batch], Awaitable[Sequence[Candidate]]]
+"""Returns the summary of a session once its last exchanges are extracted; () if it has not ended."""
+Refresh = Callable[[Job, Batch], Awaitable[None]]
+"""Updates the session's state, after the job's memories are stored."""
 
 HAND_ON_S, HAND_ON_EVERY_S = 20.0, 2.0  # for a job whose credential another process may have
 
-Closing = Callable[[Job, Batch], Awaitable[Sequence[Candidate]]]
-"""Returns what is to be remembered of a session as a whole, once its last exchanges are extracted; () where
-it has not ended."""
-
-Refresh = Callable[[Job, Batch], Awaitable[None]]
-"""Brings the session's state up to date, after the job's memories are stored."""
-
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How the worker works. `lease_seconds` must outlast two LLM calls."""
+class WorkerPace:
+    """Intervals and limits. `lease_seconds` must outlast two LLM calls."""
 
-    concurrency: int = 2
-    poll_seconds: float = 1  # another process may have queued
+    poll_seconds: float = 1  # for jobs queued by other processes
     sweep_seconds: float = 5
     lease_seconds: float = 180
     max_attempts: int = 100  # some eight hours of an upstream that is down
@@ -73,28 +67,25 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What the worker works with. `completer` None: verbatim in place of an LLM. `drift` None: nobody looks
-    for changes of topic. `load`: what the completer's calls are metered by; None: `Pace.concurrency` jobs
-    at once. `rush`: what says when the users' turns leave room."""
+class WorkerTools:
+    """The worker's ports and parts; those with a default are optional."""
 
     jobs: JobQueue
     sessions: SessionStore
     gate: Gate
-    completer: Completer | None
+    completer: Completer
     closing: Closing | None = None
     state: Refresh | None = None
-    drift: Drift | None = None
-    load: Load | None = None
-    rush: Rush = field(default_factory=Rush)
-    judge: Judge | None = None  # the trained heads; None: the models could not be loaded
-    shared: bool = False  # with processes that may know credentials which this one does not
+    drift: TopicDrift | None = None
+    load: Load = field(default_factory=Load)  # the one that meters the completer's calls
+    turns: TurnPriority = field(default_factory=TurnPriority)
+    shared: bool = False  # other processes may know credentials that this one does not
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What became of one job: counts only. `outcome`: extracted | unreadable | empty | handed_on |
-    waiting | postponed | retried | dead | lost."""
+class JobReport:
+    """The outcome of one job, in counts. `outcome`: extracted | unreadable | empty | handed_on | waiting |
+    postponed | retried | dead | lost."""
 
     outcome: str
     created: int = 0
@@ -102,34 +93,32 @@ class Report:
     confirmed: int = 0
     held: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
     lane: int = 0
-    since_said_s: float | None = None  # from the oldest exchange that was read to its memories stored
+    since_said_s: float | None = None  # from the oldest exchange to its memories stored
 
 
 @dataclass(frozen=True, slots=True)
-class OneJob:
-    """What is done with a claimed job."""
+class JobRunner:
+    """Processes claimed jobs."""
 
-    tools: Tools
+    tools: WorkerTools
     mode: Mode
-    pace: Pace
+    pace: WorkerPace
     clock: Clock
     jitter: Callable[[], float] = random.random
     _computing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def serve(self, job: Job) -> tuple[Report, Batch | None]:
-        """Do the job, or give it back; return what became of it, and what was read where it is done.
-        Raises StoreError if not even the giving back can be stored."""
-        started = time.perf_counter()
+    async def run(self, job: Job) -> tuple[JobReport, Batch | None]:
+        """Finish the job, or give it back; return the outcome, and the batch if it is finished. Raises
+        StoreError if it cannot be given back."""
         try:
             report, batch = await self._work(job)
-        except Exception as e:  # noqa: BLE001 whatever fails in here costs one job, not the worker
+        except Exception as e:  # noqa: BLE001 any failure costs one job, not the worker
             report, batch = await self._give_back(job, e), None
-        return replace(report, seconds=time.perf_counter() - started, lane=job.lane), batch
+        return replace(report, lane=job.lane), batch
 
     async def refresh(self, job: Job, batch: Batch) -> None:
-        """Bring the session's state up to date. The job is done: a failure costs nothing but the state."""
+        """Update the session's state. The job is finished: if this fails, the old state stays."""
         if self.tools.state is None or not batch.pending:
             return
         try:
@@ -137,14 +126,14 @@ class OneJob:
         except Exception as e:  # noqa: BLE001 see above
             log.warning("memory.state_failed", error=type(e).__name__)
 
-    async def _work(self, job: Job) -> tuple[Report, Batch]:
-        """Extract, admit and finish the job. When the user forgets something meanwhile, what was
-        extracted is thrown away and the batch read again, without what is gone."""
+    async def _work(self, job: Job) -> tuple[JobReport, Batch]:
+        """Extract, admit and finish the job. If the user forgets something in the meantime, the facts are
+        discarded and the batch is read again, without what was forgotten."""
         for _ in range(3):
             await self._give_way(job)
             batch = await self.tools.jobs.batch(job, limit=self.pace.batch_limit, context=self.pace.context)
             facts, outcome = await self._extract(job, batch)
-            # No fact waits for the summary of its session: that has a job of its own, once they are stored.
+            # The session's summary has a job of its own, once the facts are stored.
             done = replace(job, closing=False) if batch.pending else job
             try:
                 decision = await self._admit(done, batch, facts)
@@ -156,34 +145,35 @@ class OneJob:
         raise Conflict("overtaken three times")
 
     async def _extract(self, job: Job, batch: Batch) -> tuple[Judged, str]:
-        """Return what the batch states, judged, and how it was read."""
-        completer, gate, judge = self.tools.completer, self.tools.gate, self.tools.judge
+        """Return the batch's facts, judged, and the outcome."""
+        gate = self.tools.gate
         if not batch.pending:
-            return Judged(tuple(await self._closing(job, batch))), "empty"
-        if self.mode == "verbatim" or completer is None:
-            return await extractor.from_sentences(judge, batch.pending, gate.policy), "extracted"
+            closing = self.tools.closing if self.mode != "verbatim" else None
+            return Judged(tuple(await closing(job, batch)) if closing else ()), "empty"
+        if self.mode == "verbatim":
+            return await extractor.from_sentences(gate.judge, batch.pending, gate.policy), "extracted"
         known = await related(gate.memories, gate.embedder, batch, self.clock())
         request = await self._aside(extractor.request, batch, known, gate.policy)
         for attempt in (1, 2):
             try:
-                answer = await completer.complete(request)
+                answer = await self.tools.completer.complete(request)
                 await self._give_way(job)
                 return await self._facts(job, batch, answer, known), "extracted"
             except Unreadable as e:
                 log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
             except CompletionFailed:
                 if job.lane == EXPLICIT:
-                    await self._keep_meanwhile(job, batch)
+                    await self._store_as_said(job, batch)
                 raise
-        # An explicit wish to remember must not fail with the extraction: store the words as they were said.
-        return await extractor.asked_for(judge, batch.pending, gate.policy), "unreadable"
+        # An explicit ask must not fail with the extraction: store the user's own words.
+        return await extractor.asked_for(gate.judge, batch.pending, gate.policy), "unreadable"
 
-    async def _keep_meanwhile(self, job: Job, batch: Batch) -> None:
-        """Store what the user asked to be remembered in the user's own words, until the model answers: what
-        it extracts then is compared with them. If this fails, it waits for the model, too."""
+    async def _store_as_said(self, job: Job, batch: Batch) -> None:
+        """Store what the user asked to be remembered in the user's own words until the model answers; its
+        facts are compared with them then. If this fails, all of it waits for the model."""
         gate = self.tools.gate
         with suppress(StoreError, EmbeddingFailed):
-            said = await extractor.asked_for(self.tools.judge, batch.pending, gate.policy)
+            said = await extractor.asked_for(gate.judge, batch.pending, gate.policy)
             if not said.stored:
                 return
             basis = Basis(batch.stamp, self.clock(), seed=job.id)
@@ -191,33 +181,25 @@ class OneJob:
             log.info("memory.kept_as_said", stored=decision.count(Create), attempt=job.attempts)
 
     async def _facts(self, job: Job, batch: Batch, answer: str, known: Sequence[Memory]) -> Judged:
-        """Return the facts of the model's answer, judged. If the heads fail again and again, literal evidence
-        has to do."""
+        """Return the facts of the model's answer, judged; by literal evidence if the heads keep failing."""
         gate = self.tools.gate
         read = partial(extractor.facts, answer, batch, known, gate.policy, embedder=gate.embedder)
         try:
-            return await read(judge=self.tools.judge)
+            return await read(judge=gate.judge)
         except EmbeddingFailed:
             if job.attempts < self.pace.embedding_attempts:
                 raise
         return await read(judge=None)
 
     async def _give_way(self, job: Job) -> None:
-        """Let the users' turns go first, unless a user asked for it to be remembered."""
+        """Let turns go first, unless a user asked to remember something."""
         if job.lane > EXPLICIT:
-            await self.tools.rush.over()
+            await self.tools.turns.pause()
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do work of many milliseconds in a thread, for one job at a time: every thread that computes
-        makes the event loop wait for its turn."""
+        """Run long computations in a thread, one at a time: each competes with the event loop for the GIL."""
         async with self._computing:
             return await asyncio.to_thread(work, *args, **kwargs)
-
-    async def _closing(self, job: Job, batch: Batch) -> Sequence[Candidate]:
-        """Return what the session's end gives. Raises what its LLM call raises."""
-        if self.tools.closing is None or self.mode == "verbatim":
-            return ()
-        return await self.tools.closing(job, batch)
 
     async def _admit(self, job: Job, batch: Batch, facts: Judged) -> Decision:
         gate = self.tools.gate
@@ -233,12 +215,12 @@ class OneJob:
         except EmbeddingFailed:
             if job.attempts < self.pace.embedding_attempts:
                 raise
-        return await run(replace(gate, embedder=None))  # better found by its words alone than lost
+        return await run(replace(gate, embedder=None))  # without vectors rather than lost
 
-    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Judged, outcome: str) -> Report:
+    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Judged, outcome: str) -> JobReport:
         dropped = dict(decision.dropped + facts.dropped)
         said_at = min((e.at for e in batch.pending), default=None)
-        report = Report(
+        report = JobReport(
             outcome,
             created=decision.count(Create),
             superseded=decision.count(Supersede),
@@ -261,40 +243,40 @@ class OneJob:
         )
         return report
 
-    async def _give_back(self, job: Job, error: Exception) -> Report:
+    async def _give_back(self, job: Job, error: Exception) -> JobReport:
         """Park, postpone or bury a job that failed. Raises StoreError if not even that can be stored."""
         name = type(error).__name__
         if isinstance(error, LeaseLost):
             log.info("memory.lease_lost", attempt=job.attempts)
-            return Report("lost")
+            return JobReport("lost")
         if isinstance(error, CredentialNeeded):
             return await self._without_credential(job)
         at = self.clock() + self._pause(job, error)
         if isinstance(error, CompletionPostponed):
             await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
             log.info("memory.extraction_postponed", seconds=round(at - self.clock(), 1))
-            return Report("postponed")
+            return JobReport("postponed")
         why = {"reason": str(error)} if isinstance(error, CompletionFailed) and str(error) else {}
         dead = isinstance(error, CompletionRefused) or job.attempts >= self.pace.max_attempts
         await self.tools.jobs.retry(job, at=at, reason=name, dead=dead)
         log.warning("memory.extraction_failed", error=name, **why, attempt=job.attempts, dead=dead)
-        return Report("dead" if dead else "retried")
+        return JobReport("dead" if dead else "retried")
 
-    async def _without_credential(self, job: Job) -> Report:
-        """Leave a young job to the process that served the user, which has a credential; park any other."""
+    async def _without_credential(self, job: Job) -> JobReport:
+        """Leave a new job to the process that served the user and has a credential; park an older one."""
         now = self.clock()
         if self.tools.shared and now - job.created_at < HAND_ON_S:
             at = now + HAND_ON_EVERY_S
             await self.tools.jobs.retry(job, at=at, reason="CredentialNeeded", counted=False)
             log.info("memory.extraction_handed_on")
-            return Report("handed_on")
+            return JobReport("handed_on")
         await self.tools.jobs.wait_for_credential(job)
         log.info("memory.extraction_waits", error="CredentialNeeded")
-        return Report("waiting")
+        return JobReport("waiting")
 
     def _pause(self, job: Job, error: Exception) -> float:
-        """Return the pause before the next attempt: what the upstream asks for and a little more, so that
-        not all come back at once; else doubling, bounded. Half of it is random."""
+        """Return the pause before the next attempt: as the upstream asks, plus jitter; else doubling and
+        bounded, half of it random."""
         asked = error.retry_after_s if isinstance(error, CompletionFailed) else None
         doubled = self.pace.backoff_seconds * 2.0 ** (job.attempts - 1)
         if isinstance(error, CompletionPostponed):
@@ -304,42 +286,37 @@ class OneJob:
 
 
 # ---------------------------------------------------------------- the worker
-__all__ = ["Closing", "Mode", "Pace", "Refresh", "Report", "Tools", "Worker", "WorkerConfig"]
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """How a worker works: who extracts, when exchanges become a job, and how often and how long it tries."""
+    """Who extracts, when exchanges become a job, and the worker's pace."""
 
     mode: Mode = "llm"
-    policy: Policy = field(default_factory=Policy)
-    pace: Pace = field(default_factory=Pace)
+    policy: TriggerPolicy = field(default_factory=TriggerPolicy)
+    pace: WorkerPace = field(default_factory=WorkerPace)
 
 
 class Worker:
-    """Works until cancelled. `wake` is set by whoever queues; `report` is told of every job."""
+    """Runs jobs until cancelled. Set `wake` after queueing a job; `report` is called after each."""
 
     def __init__(
         self,
-        tools: Tools,
+        tools: WorkerTools,
         config: WorkerConfig = WorkerConfig(),
         *,
         clock: Clock = time.time,
-        report: Callable[[Report], None] = lambda report: None,
+        report: Callable[[JobReport], None] = lambda report: None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        at_once = config.pace.concurrency
         self._tools, self._mode, self._policy, self._pace = tools, config.mode, config.policy, config.pace
-        self._load = tools.load or Load(Bounds(at_once, peak=at_once), clock)
-        self._clock, self._report = clock, report
-        self._one = OneJob(tools, config.mode, config.pace, clock, jitter)
+        self._load, self._clock, self._report = tools.load, clock, report
+        self._runner = JobRunner(tools, config.mode, config.pace, clock, jitter)
         self._seldom = Seldom(clock)
-        self._stranded = deque[Job]()  # ours no longer, and not given back yet: the store was away
+        self._stranded = deque[Job]()  # to be given back once the store is available
         self.wake = asyncio.Event()
 
     # ------------------------------------------------------------ loops
     async def run(self) -> None:
-        """Serve jobs and sweep sessions until cancelled."""
+        """Run jobs and sweep sessions until cancelled."""
         if self._mode == "off":
             return
         async with asyncio.TaskGroup() as group:
@@ -350,14 +327,14 @@ class Worker:
                     await self._wait()
 
     async def _wait(self) -> None:
-        """Wait until somebody wakes us, or it is time to look for what other processes have queued."""
+        """Wait for `wake`, or until it is time to look for jobs of other processes."""
         with suppress(TimeoutError):
             # Not wait_for: in Python 3.11 it drops a cancellation that comes with the wake.
             async with asyncio.timeout(self._pace.poll_seconds):
                 await self.wake.wait()
 
     async def drain(self, timeout_s: float) -> None:
-        """Queue what every session holds and work until nothing is due or the time is up."""
+        """Queue all pending exchanges and work until no job is due or the time is up."""
         if self._mode == "off":
             return
         try:
@@ -378,13 +355,12 @@ class Worker:
             await self.wake.wait()  # a job that ends sets it
 
     async def sweep(self) -> int:
-        """Offer idle sessions, and those that changed their topic, to the triggers; return the number of
-        jobs made."""
-        now, others = self._clock(), list[SessionState]()
-        made = await self._tools.sessions.sweep(now, unless_due(on_sweep(self._policy, now), others))
+        """Queue jobs for idle sessions and for those that changed their topic; return how many."""
+        now, undue = self._clock(), list[SessionState]()
+        made = await self._tools.sessions.sweep(now, noting_undue(on_sweep(self._policy, now), undue))
         if self._tools.drift is not None:
-            await self._tools.rush.over()
-            left = await self._tools.drift.left_behind(others)
+            await self._tools.turns.pause()
+            left = await self._tools.drift.left_behind(undue)
             made += await self._tools.sessions.sweep(now, up_to(left)) if left else 0
         if made:
             self.wake.set()
@@ -396,17 +372,17 @@ class Worker:
             await asyncio.sleep(self._pace.sweep_seconds)
 
     async def _round(self, work: Callable[[], Awaitable[int | bool]]) -> bool:
-        """Return whether there was work. The loops have to outlive whatever one round does."""
+        """Return whether there was work. A failed round must not end its loop."""
         try:
             return bool(await work())
         except Exception as e:  # noqa: BLE001
-            if type(e) is not StoreUnavailable:  # of that the store's own lines tell, with place and cause
+            if type(e) is not StoreUnavailable:  # which the store logs itself
                 self._seldom.error("worker.round_failed", error=type(e).__name__)
             return False
 
     # ------------------------------------------------------------ jobs
     async def work_one(self) -> bool:
-        """Claim and serve one job; False if none is due. Raises StoreError."""
+        """Claim and run one job; False if none is due. Raises StoreError."""
         job = await self._claim()
         if job is not None:
             await self._serve(job)
@@ -419,7 +395,7 @@ class Worker:
         return job is not None
 
     async def _claim(self) -> Job | None:
-        """Claim the next job that the load allows, and count it as served."""
+        """Claim the next job that the load allows, and count it as running."""
         await self._return_stranded()
         await self._load.look()
         if (lane := self._load.lane()) == NO_LANE:
@@ -430,24 +406,24 @@ class Worker:
             self._load.began(waited_s=now - job.created_at)
         elif lane == BATCH:
             self._load.idle()
-            self._tools.rush.nothing_due()
+            self._tools.turns.nothing_due()
         return job
 
     async def _claimed(self, now: float, lane: int) -> Job | None:
-        """Claim a job. A store goes on with a claim whose caller is cancelled: what it claimed goes back."""
+        """Claim a job. The store completes a claim whose caller is cancelled, so that job is given back."""
         claiming = asyncio.ensure_future(
             self._tools.jobs.claim(now, self._pace.lease_seconds, upto_lane=lane)
         )
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            with suppress(Exception):  # none of which may stand in the place of the cancellation
+            with suppress(Exception):  # the cancellation must be raised
                 if (job := await claiming) is not None:
                     await self._tools.jobs.retry(job, at=now, reason="cancelled", counted=False)
             raise
 
     async def _return_stranded(self) -> None:
-        """Give back what could not be given back: until its lease ends, the user's other jobs wait for it."""
+        """Give stranded jobs back: until their leases end, the users' other jobs wait for them."""
         while self._stranded:
             await self._tools.jobs.retry(
                 self._stranded[0], at=self._clock(), reason="store_unavailable", counted=False
@@ -459,10 +435,10 @@ class Worker:
 
     async def _serve(self, job: Job) -> bool:
         try:
-            report, batch = await self._one.serve(job)
+            report, batch = await self._runner.run(job)
             self._report(report)
             if batch is not None:
-                await self._one.refresh(job, batch)
+                await self._runner.refresh(job, batch)
         except StoreError:
             self._stranded.append(job)
             raise

@@ -33,8 +33,8 @@ from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.wiring import Documents, Tools
-from proxy.learn.documents import Library
-from proxy.learn.edits import Remember
+from proxy.learn.documents import DocumentIngester
+from proxy.learn.edits import MemoryEditor
 from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
 
@@ -214,11 +214,11 @@ def _tools(stores: SqliteStores, gate: Gate) -> Tools:
     async def recall(*_: Any, **__: Any) -> Sequence[Any]:
         return ()
 
-    library = Library(stores.documents, stores.passages, None, time.time)
+    library = DocumentIngester(stores.documents, stores.passages, None, time.time)
     return Tools(
         memories=stores.memories, sessions=stores.sessions, jobs=stores.jobs, quarantine=stores.quarantine,
         receipts=stores.receipts, documents=Documents(stores.documents, library.add, recall),
-        recall=recall, by_hand=Remember(gate, stores.quarantine, time.time),
+        recall=recall, by_hand=MemoryEditor(gate, stores.quarantine, time.time),
         identify=lambda request: Caller("default"), wake=lambda: None, clock=time.time, mode="open",
         version="0",
     )  # fmt: skip

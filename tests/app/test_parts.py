@@ -138,7 +138,7 @@ async def test_the_worker_gives_way_to_a_turn_that_is_prepared(
         parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
         turn = asyncio.create_task(http._interception(parts).recall(NOBODYS))
         await begun.wait()
-        job = asyncio.create_task(parts.written.worker._tools.rush.over())
+        job = asyncio.create_task(parts.written.worker._tools.turns.pause())
         await asyncio.sleep(5 * PAUSE_S)
         assert not job.done()
         go_on.set()

@@ -14,9 +14,9 @@ from proxy.domain.core import Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.judging import Asks, Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
 from proxy.domain.session import Batch, Begun, Exchange, NewExchange, Outcome
-from proxy.learn.budget import Rush
-from proxy.learn.triggers import Policy, heard, on_completion
-from proxy.learn.worker import Mode, Pace, Report, Tools, Worker, WorkerConfig
+from proxy.learn.budget import TurnPriority
+from proxy.learn.triggers import TriggerPolicy, intent_of, on_completion
+from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge, stated
 
@@ -128,23 +128,22 @@ class House:
     embedder: Embedder | None = None
     mode: Mode = "llm"
     now: float = NOON
-    policy: Policy = field(default_factory=lambda: Policy(batch_size=1))
-    pace: Pace = field(default_factory=Pace)
-    reports: list[Report] = field(default_factory=list)
+    policy: TriggerPolicy = field(default_factory=lambda: TriggerPolicy(batch_size=1))
+    pace: WorkerPace = field(default_factory=WorkerPace)
+    reports: list[JobReport] = field(default_factory=list)
     count: int = 0
     shared: bool = False
     judge: Judge | None = field(default_factory=lambda: ScriptedJudge(asks=asked, statement=stated_or_asked))
 
-    def worker(self, *, rush: Rush | None = None) -> Worker:
+    def worker(self, *, turns: TurnPriority | None = None) -> Worker:
         """Return a new worker, as after a restart."""
-        tools = Tools(
+        tools = WorkerTools(
             self.stores.jobs,
             self.stores.sessions,
             Gate(self.stores.memories, self.embedder, judge=self.judge),
             self.completer,
             shared=self.shared,
-            judge=self.judge,
-            rush=rush or Rush(),
+            turns=turns or TurnPriority(),
         )
         return Worker(
             tools,
@@ -159,7 +158,7 @@ class House:
     ) -> Begun:
         """Commit an exchange as the proxy does."""
         self.count += 1
-        meant = await heard(self.judge, said)
+        meant = await intent_of(self.judge, said)
         begun = await self.stores.sessions.begin(
             NewExchange(
                 id=f"ex_{self.count}",

@@ -12,7 +12,7 @@ from proxy.domain.errors import (
 from proxy.domain.limits import HOUR_S, LocalCallQuota, QuotaDecision
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import BATCH, EXPLICIT
-from proxy.learn.budget import NO_LANE, Bounds, Call, Load, Metered
+from proxy.learn.budget import NO_LANE, CallBounds, CallOutcome, Load, MeteredCompleter
 from tests.learn.support import ANA, NOON, ScriptedCompleter
 
 
@@ -34,7 +34,7 @@ def question(role: str = "memory_extraction") -> CompletionRequest:
 
 
 def test_when_all_are_busy_only_an_explicit_ask_is_served_and_only_one(clock: Clock) -> None:
-    load = Load(Bounds(concurrency=2), clock)
+    load = Load(CallBounds(concurrency=2), clock)
     assert load.lane() == BATCH
     load.began(waited_s=0)
     load.began(waited_s=0)
@@ -46,7 +46,7 @@ def test_when_all_are_busy_only_an_explicit_ask_is_served_and_only_one(clock: Cl
 
 
 def test_calls_under_way_count_against_the_hour(clock: Clock) -> None:
-    load = Load(Bounds(concurrency=9, calls_per_hour=10, reserve=0.2), clock)
+    load = Load(CallBounds(concurrency=9, calls_per_hour=10, reserve=0.2), clock)
     for _ in range(8):
         assert load.lane() == BATCH
         load.began(waited_s=0)
@@ -57,7 +57,7 @@ def test_calls_under_way_count_against_the_hour(clock: Clock) -> None:
 
 
 async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
-    load = Load(Bounds(calls_per_hour=2), clock)
+    load = Load(CallBounds(calls_per_hour=2), clock)
     await load.spend()
     clock.now += 1800
     await load.spend()
@@ -67,11 +67,11 @@ async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
     clock.now += 1800
     await load.look()
     assert load.calls_left() == 1
-    assert Load(Bounds(), clock).calls_left() is None
+    assert Load(CallBounds(), clock).calls_left() is None
 
 
 async def test_what_one_process_spends_another_no_longer_has(clock: Clock) -> None:
-    calls, bounds = LocalCallQuota(), Bounds(concurrency=9, calls_per_hour=10, reserve=0.2)
+    calls, bounds = LocalCallQuota(), CallBounds(concurrency=9, calls_per_hour=10, reserve=0.2)
     ours, theirs = Load(bounds, clock, calls), Load(bounds, clock, calls)
     await theirs.look()
     for _ in range(8):
@@ -109,7 +109,7 @@ class Watched(LocalCallQuota):
 
 async def test_nobody_asks_all_the_time_how_many_calls_are_left(clock: Clock) -> None:
     calls = Watched()
-    load = Load(Bounds(calls_per_hour=10), clock, calls)
+    load = Load(CallBounds(calls_per_hour=10), clock, calls)
     for _ in range(100):
         await load.look()
         clock.now += 0.1
@@ -117,24 +117,24 @@ async def test_nobody_asks_all_the_time_how_many_calls_are_left(clock: Clock) ->
     clock.now -= 1e6  # set back
     await load.look()
     assert calls.looks == 3
-    await Load(Bounds(), clock, calls).look()
+    await Load(CallBounds(), clock, calls).look()
     assert calls.looks == 3  # no bound, no question
 
 
 async def test_while_nobody_knows_how_many_calls_are_left_none_is_made(clock: Clock) -> None:
     calls, made = Watched(), ScriptedCompleter("{}")
-    load = Load(Bounds(calls_per_hour=10), clock, calls)
+    load = Load(CallBounds(calls_per_hour=10), clock, calls)
     calls.is_away = True
     with pytest.raises(CompletionPostponed) as postponed:
-        await Metered(made, load).complete(question())
+        await MeteredCompleter(made, load).complete(question())
     assert postponed.value.retry_after_s
     calls.is_away = False
-    assert await Metered(made, load).complete(question()) == "{}"
+    assert await MeteredCompleter(made, load).complete(question()) == "{}"
 
 
 async def test_a_call_that_cannot_be_given_back_counts(clock: Clock) -> None:
     calls = Watched()
-    load = Load(Bounds(calls_per_hour=10), clock, calls)
+    load = Load(CallBounds(calls_per_hour=10), clock, calls)
     at = await load.spend()
     calls.is_away = True
     await load.refund(at)
@@ -142,7 +142,7 @@ async def test_a_call_that_cannot_be_given_back_counts(clock: Clock) -> None:
 
 
 def test_after_a_stop_it_is_one_at_a_time_and_one_more_with_every_answer(clock: Clock) -> None:
-    load = Load(Bounds(concurrency=3), clock)
+    load = Load(CallBounds(concurrency=3), clock)
     load.hold(20)
     clock.now += 19
     assert load.lane() == NO_LANE
@@ -154,7 +154,7 @@ def test_after_a_stop_it_is_one_at_a_time_and_one_more_with_every_answer(clock: 
 
 
 def test_a_later_stop_makes_none_shorter(clock: Clock) -> None:
-    load = Load(Bounds(), clock)
+    load = Load(CallBounds(), clock)
     load.hold(20)
     clock.now += 5
     load.hold(2)
@@ -165,7 +165,7 @@ def test_a_later_stop_makes_none_shorter(clock: Clock) -> None:
 
 
 def test_a_stop_does_not_last_until_an_hour_that_was_wrong(clock: Clock) -> None:
-    load = Load(Bounds(), clock)
+    load = Load(CallBounds(), clock)
     load.hold(20)
     clock.now -= 86_400  # set back
     assert load.lane() == BATCH
@@ -174,7 +174,7 @@ def test_a_stop_does_not_last_until_an_hour_that_was_wrong(clock: Clock) -> None
 
 
 def test_an_upstream_that_gets_slower_is_asked_less_again(clock: Clock) -> None:
-    load = Load(Bounds(concurrency=1, peak=5), clock)
+    load = Load(CallBounds(concurrency=1, peak=5), clock)
     load.began(waited_s=60)
     for _ in range(6):
         load.answered(1.0)
@@ -186,7 +186,7 @@ def test_an_upstream_that_gets_slower_is_asked_less_again(clock: Clock) -> None:
 
 def test_a_process_without_processor_time_left_asks_for_no_more_and_goes_back(clock: Clock) -> None:
     worked = 0.0
-    load = Load(Bounds(concurrency=1, peak=5), clock, worked=lambda: worked)
+    load = Load(CallBounds(concurrency=1, peak=5), clock, worked=lambda: worked)
     load.began(waited_s=60)
 
     def answered_in_a_second(used_s: float) -> int:
@@ -202,7 +202,7 @@ def test_a_process_without_processor_time_left_asks_for_no_more_and_goes_back(cl
 
 def test_a_clock_that_is_put_back_stops_nothing(clock: Clock) -> None:
     worked = 0.0
-    load = Load(Bounds(concurrency=1, peak=5), clock, worked=lambda: worked)
+    load = Load(CallBounds(concurrency=1, peak=5), clock, worked=lambda: worked)
     load.began(waited_s=60)
     clock.now, worked = clock.now - 3600, 0.9
     load.answered(1.0)
@@ -210,14 +210,14 @@ def test_a_clock_that_is_put_back_stops_nothing(clock: Clock) -> None:
 
 
 def test_a_peak_below_the_concurrency_means_never_more(clock: Clock) -> None:
-    load = Load(Bounds(concurrency=2, peak=1), clock)
+    load = Load(CallBounds(concurrency=2, peak=1), clock)
     load.began(waited_s=60)
     load.answered(1.0)
     assert load.limit == 2
 
 
 async def test_every_call_is_told_with_its_end(clock: Clock) -> None:
-    told: list[Call] = []
+    told: list[CallOutcome] = []
     completer = ScriptedCompleter(
         "{}",
         CompletionFailed("500"),
@@ -225,7 +225,7 @@ async def test_every_call_is_told_with_its_end(clock: Clock) -> None:
         CredentialNeeded("401"),
         CompletionPostponed("429", retry_after_s=1, shared=False),
     )
-    metered = Metered(completer, Load(Bounds(), clock), told.append)
+    metered = MeteredCompleter(completer, Load(CallBounds(), clock), told.append)
     await metered.complete(question())
     for _ in range(4):
         with pytest.raises(CompletionFailed):
@@ -235,8 +235,8 @@ async def test_every_call_is_told_with_its_end(clock: Clock) -> None:
 
 
 async def test_a_call_that_was_not_made_is_none_of_the_hours(clock: Clock) -> None:
-    load = Load(Bounds(calls_per_hour=2), clock)
-    metered = Metered(
+    load = Load(CallBounds(calls_per_hour=2), clock)
+    metered = MeteredCompleter(
         ScriptedCompleter(CompletionPostponed("429", retry_after_s=1, shared=False), "{}", "{}"), load
     )
     with pytest.raises(CompletionPostponed):
@@ -251,8 +251,8 @@ async def test_a_call_that_was_not_made_is_none_of_the_hours(clock: Clock) -> No
 
 async def test_a_429_to_another_role_does_not_hold_the_jobs(clock: Clock) -> None:
     refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
-    load = Load(Bounds(), clock)
-    metered = Metered(ScriptedCompleter(refusal, refusal), load)
+    load = Load(CallBounds(), clock)
+    metered = MeteredCompleter(ScriptedCompleter(refusal, refusal), load)
     with pytest.raises(CompletionPostponed):
         await metered.complete(question("memory_summary"))
     assert load.lane() == BATCH

@@ -14,8 +14,8 @@ from proxy.domain.judging import Asks
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Anchor, NewExchange, Outcome
 from proxy.learn import session_notes
-from proxy.learn.session_notes import Keeper
-from proxy.learn.worker import Tools, Worker, WorkerConfig
+from proxy.learn.session_notes import NoteWriter
+from proxy.learn.worker import Worker, WorkerConfig, WorkerTools
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.learn.support import ANA, House, ScriptedCompleter
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge
@@ -64,15 +64,15 @@ def asks(text: str) -> Asks:
 JUDGE = ScriptedJudge(asks=asks)
 
 
-def keeper(h: House, **changes: object) -> Keeper:
-    made = Keeper(h.stores.notes, h.completer, lambda key, answer: f"{key}/{answer}", judge=JUDGE)
+def keeper(h: House, **changes: object) -> NoteWriter:
+    made = NoteWriter(h.stores.notes, h.completer, lambda key, answer: f"{key}/{answer}", judge=JUDGE)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def worker(h: House, keep: Keeper) -> Worker:
+def worker(h: House, keep: NoteWriter) -> Worker:
     """The house's worker with the hooks."""
     made = h.worker()
-    tools = Tools(
+    tools = WorkerTools(
         h.stores.jobs, h.stores.sessions, made._tools.gate, h.completer,
         closing=keep.closing, state=keep.refresh,
     )  # fmt: skip
@@ -80,7 +80,7 @@ def worker(h: House, keep: Keeper) -> Worker:
     return Worker(tools, config, clock=lambda: h.now, report=h.reports.append, jitter=lambda: 1.0)
 
 
-async def work(h: House, keep: Keeper) -> None:
+async def work(h: House, keep: NoteWriter) -> None:
     """Do what is due, and what the sessions that have ended want then."""
     serving = worker(h, keep)
     while await serving.work_one() or await keep.close(h.now):

@@ -9,8 +9,8 @@ import pytest
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder
 from proxy.domain.session import ORDINARY, SessionState
-from proxy.learn.budget import Bounds, Load
-from proxy.learn.triggers import Drift, Policy, Said, shifts, unless_due
+from proxy.learn.budget import CallBounds, Load
+from proxy.learn.triggers import TopicDrift, TopicSample, TriggerPolicy, noting_undue, shifts
 from proxy.learn.worker import Worker, WorkerConfig
 from tests.learn.support import House
 
@@ -22,13 +22,13 @@ TRIP = (
 CODE = "My Postgres query over the orders table got slow since the index was dropped by a migration."
 
 
-def said(*directions: float, words: Sequence[str] = ("a", "b", "c", "d", "e")) -> list[Said]:
+def said(*directions: float, words: Sequence[str] = ("a", "b", "c", "d", "e")) -> list[TopicSample]:
     """Return exchanges whose vectors point in these directions, in degrees."""
     found = []
     for n, degrees in enumerate(directions):
         vector = np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], np.float32)
         own = frozenset(f"{w}{n}" for w in words)
-        found.append(Said(own, own, vector, (vector,)))
+        found.append(TopicSample(own, own, vector, (vector,)))
     return found
 
 
@@ -49,13 +49,13 @@ def test_two_exchanges_are_needed_to_know_a_topic() -> None:
 def test_a_few_words_and_words_of_the_topic_change_nothing() -> None:
     assert shifts([*said(0, 10), *said(150, words=("thanks",))]) == []
     near = said(0, 10, 100)
-    known = Said(near[2].words, near[0].own, near[2].vector, near[2].vectors)
+    known = TopicSample(near[2].words, near[0].own, near[2].vector, near[2].vectors)
     assert shifts(near) == [2]
     assert shifts([near[0], near[1], known]) == []
 
 
 def test_without_a_vector_nothing_is_seen() -> None:
-    mute = Said(frozenset("abcde"), frozenset("abcde"), None, ())
+    mute = TopicSample(frozenset("abcde"), frozenset("abcde"), None, ())
     assert shifts([mute, mute, mute]) == []
     assert shifts([mute, mute, *said(100)]) == []
 
@@ -63,15 +63,15 @@ def test_without_a_vector_nothing_is_seen() -> None:
 @pytest.fixture
 def patient(house: House) -> House:
     """A house in which only a topic's end makes anything due."""
-    house.policy = Policy(batch_size=50, idle_seconds=9999, personal_idle_seconds=9999)
+    house.policy = TriggerPolicy(batch_size=50, idle_seconds=9999, personal_idle_seconds=9999)
     return house
 
 
 def worker(house: House, embedder: Embedder) -> Worker:
     tools = replace(
         house.worker()._tools,
-        drift=Drift(house.stores.sessions, embedder),
-        load=Load(Bounds(), lambda: house.now),
+        drift=TopicDrift(house.stores.sessions, embedder),
+        load=Load(CallBounds(), lambda: house.now),
     )
     return Worker(tools, WorkerConfig(policy=house.policy), clock=lambda: house.now)
 
@@ -92,7 +92,7 @@ async def test_what_was_said_before_a_new_topic_is_due_and_the_new_one_is_not(
     assert [e.said for e in batch.pending] == [text for text, _ in TRIP]
 
 
-async def test_a_session_is_looked_at_once_for_every_exchange(patient: House, embedder: Embedder) -> None:
+async def test_a_session_is_measured_at_once_for_every_exchange(patient: House, embedder: Embedder) -> None:
     watched = _Counting(embedder)
     ours = worker(patient, watched)
     for text, answer in TRIP[:2]:
@@ -108,16 +108,16 @@ async def test_a_session_is_looked_at_once_for_every_exchange(patient: House, em
 
 
 async def test_a_session_that_waits_no_longer_is_known_no_longer(patient: House, embedder: Embedder) -> None:
-    drift, told = Drift(patient.stores.sessions, embedder), list[SessionState]()
+    drift, told = TopicDrift(patient.stores.sessions, embedder), list[SessionState]()
     for text, answer in TRIP[:2]:
         await patient.say(text, answer)
-    await patient.stores.sessions.sweep(patient.now, unless_due(lambda state: None, told))
+    await patient.stores.sessions.sweep(patient.now, noting_undue(lambda state: None, told))
     await drift.left_behind(told)
-    assert len(drift._looked_at) == len(told) == 1
+    assert len(drift._measured_at) == len(told) == 1
     await drift.left_behind([])  # another replica swept
-    assert len(drift._looked_at) == 1
+    assert len(drift._measured_at) == 1
     await drift.left_behind([replace(told[0], session_id="s-2", pending=1)])
-    assert not drift._looked_at
+    assert not drift._measured_at
 
 
 async def test_a_lone_exchange_and_a_broken_model_cost_nothing(patient: House, embedder: Embedder) -> None:

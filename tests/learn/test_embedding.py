@@ -12,7 +12,7 @@ from proxy.admit.gate import REMIND_S, Basis, Gate, Languages, admit, vectors_of
 from proxy.domain.core import Candidate, Confirm, Create, Edit, Memory
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder, EmbeddingModel
-from proxy.learn.documents import Library
+from proxy.learn.documents import DocumentIngester
 from proxy.learn.extractor import related
 from tests.learn.support import ANA, NOON, House, batch, exchange
 from tests.storage.recording import recorded
@@ -71,7 +71,7 @@ async def _related(house: House, embedder: Embedder) -> None:
 
 
 async def _library(house: House, embedder: Embedder) -> None:
-    library = Library(house.stores.documents, house.stores.passages, embedder, lambda: NOON)
+    library = DocumentIngester(house.stores.documents, house.stores.passages, embedder, lambda: NOON)
     await library.add(ANA, "Guide", "# Guide\n\nHello.\n\n## 猫\n\n我养了一只猫。\n", "markdown")
 
 

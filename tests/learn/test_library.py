@@ -11,7 +11,7 @@ from proxy.domain.core import Scope
 from proxy.domain.documents import INDEXING, READY, Limits, Look
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge
 from proxy.domain.ports import EmbeddingModel
-from proxy.learn.documents import AT_ONCE, READ_AT_ONCE, Library
+from proxy.learn.documents import AT_ONCE, READ_AT_ONCE, DocumentIngester
 from proxy.telemetry import REMIND_S, Seldom
 from proxy.text.terms import terms
 from tests.storage.recording import recorded
@@ -62,10 +62,10 @@ def embedder():
 
 @pytest.fixture
 def library(stores, embedder):
-    return Library(stores.documents, stores.passages, embedder, lambda: 1_000.0)
+    return DocumentIngester(stores.documents, stores.passages, embedder, lambda: 1_000.0)
 
 
-async def texts(library: Library, document) -> list[str]:
+async def texts(library: DocumentIngester, document) -> list[str]:
     return [p.text for p in await library.store.passages(document)]
 
 
@@ -128,7 +128,7 @@ async def test_a_document_that_says_nothing_is_refused(library, content):
 
 
 async def test_documents_beyond_a_limit_are_refused(stores, embedder):
-    library = Library(
+    library = DocumentIngester(
         stores.documents, stores.passages, embedder, lambda: 1.0,
         limits=Limits(passages=3, documents=2, passages_of_user=4),
     )  # fmt: skip
@@ -162,7 +162,7 @@ async def test_a_long_document_is_found_by_its_words_at_once_and_embedded_later(
 
 async def test_a_broken_embedder_is_logged_once_a_minute(stores, monkeypatch):
     lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
-    library = Library(
+    library = DocumentIngester(
         stores.documents,
         stores.passages,
         Embedder(failing=True),
@@ -179,13 +179,15 @@ async def test_a_broken_embedder_is_logged_once_a_minute(stores, monkeypatch):
 async def test_what_a_process_left_without_vectors_is_embedded_by_the_next(place, embedder):
     async with place.stores() as first:
         await first.memories.stamp_model(MODEL)
-        failing = Library(first.documents, first.passages, Embedder(failing=True), lambda: 1.0)
+        failing = DocumentIngester(first.documents, first.passages, Embedder(failing=True), lambda: 1.0)
         document, _ = await failing.add(ANNA, "Guide", GUIDE, "markdown")
         assert document.status == INDEXING
         assert await failing.catch_up(30) == 0
     async with place.stores() as second:
         await second.memories.stamp_model(MODEL)
-        assert await Library(second.documents, second.passages, embedder, lambda: 1.0).catch_up(30) == 2
+        assert (
+            await DocumentIngester(second.documents, second.passages, embedder, lambda: 1.0).catch_up(30) == 2
+        )
         assert (await second.documents.named(ANNA, "Guide")).status == READY
 
 

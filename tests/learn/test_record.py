@@ -12,7 +12,7 @@ from proxy.domain.judging import Reading
 from proxy.domain.ports import Trigger
 from proxy.domain.session import EXPLICIT, Begun, NewExchange, Outcome
 from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
-from proxy.learn.triggers import Policy, on_completion
+from proxy.learn.triggers import TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House
 from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge
@@ -34,7 +34,7 @@ class Readers:
 def recorder(house: House, readers: Readers) -> ExchangeRecorder:
     return ExchangeRecorder(
         sessions=house.stores.sessions,
-        trigger=on_completion(Policy(batch_size=1)),
+        trigger=on_completion(TriggerPolicy(batch_size=1)),
         wake=asyncio.Event(),
         redact=readers.redact,
     )
@@ -116,12 +116,12 @@ async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_once_it_is
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(recording.begin(turn("I like tea."), "k-1"), 0.05)
     await recording.catch_up()
-    assert recording.unsure
+    assert recording.unacknowledged
     may_commit.set()
     await commits[0]
     assert await house.stores.jobs.claim(NOON + 1, 60.0) is None  # it is open
     await recording.catch_up()
-    assert not recording.unsure
+    assert not recording.unacknowledged
     assert await house.stores.jobs.claim(NOON + 1, 60.0) is not None
 
 
@@ -159,7 +159,7 @@ async def test_of_a_response_nothing_is_kept_once_it_is_on_disk(
     assert await recording.resume(step, None) == begun  # not on disk: known all the same
     monkeypatch.setattr(house.stores.sessions, "complete", complete)
     await recording.finish(begun, outcome)
-    assert not recording.made
+    assert not recording.pending_responses
     assert await recording.resume(step, None) == begun
 
 
@@ -196,7 +196,7 @@ async def test_what_is_asked_for_is_extracted_at_once(house: House) -> None:
     patient = replace(
         recorder(house, Readers()),
         judge=ScriptedJudge(asks=lambda _: asks),
-        trigger=on_completion(Policy(batch_size=9)),
+        trigger=on_completion(TriggerPolicy(batch_size=9)),
     )
     begun = await patient.begin(turn("My locker is 4471, keep that in mind."), "k-1")
     await patient.finish(begun, Outcome("Noted.", True))

@@ -1,7 +1,7 @@
 """Over a real store: what of the memory is shown to the extraction model."""
 
 from proxy.domain.core import Create, Scope, Search
-from proxy.learn.extractor import LIMIT, related
+from proxy.learn.extractor import MOST_RELATED, related
 from tests.learn.support import ANA, NOON, House, batch, exchange, memory
 
 
@@ -30,7 +30,7 @@ async def test_no_more_are_shown_than_a_prompt_should_hold_the_nearest_of_each_s
     things = ("tennis", "tea", "boats", "bees", "chess", "maps")
     await store(house, *(f"User has {thing} number {n}" for thing in things for n in range(8)))
     found = await shown(house, *(f"I like {thing}{' a lot' * n}" for n, thing in enumerate(things)))
-    assert len(found) == LIMIT
+    assert len(found) == MOST_RELATED
     assert {content.split()[2] for content in found[:6]} == set(things)
 
 

@@ -13,13 +13,13 @@ from proxy.admit.gate import Gate
 from proxy.admit.safety import DEFAULT, SafetyPolicy
 from proxy.domain.core import Applied, Candidate, Hold, Memory, MemoryFilter, Quota, Scope
 from proxy.domain.errors import InvalidRequest, NotFound, QuotaExceeded
-from proxy.learn.edits import Remember
+from proxy.learn.edits import MemoryEditor
 from proxy.storage.sqlite.stores import UNLIMITED, SqliteStores
 
 ALICE = Scope("default", "alice")
 WHERE = MemoryFilter(tenant="default", user="alice", include_inactive=True)
 
-Opened = Callable[..., Awaitable[tuple[Remember, SqliteStores]]]
+Opened = Callable[..., Awaitable[tuple[MemoryEditor, SqliteStores]]]
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ async def opened(tmp_path: Path) -> AsyncIterator[Opened]:
 
     async def open_(
         *, quota: Quota = UNLIMITED, policy: SafetyPolicy = DEFAULT, ttl_days: float | None = None
-    ) -> tuple[Remember, SqliteStores]:
+    ) -> tuple[MemoryEditor, SqliteStores]:
         stores = SqliteStores(tmp_path, quota=quota)
         made.append(stores)
         await stores.open()
         ttl = {} if ttl_days is None else {"semantic": ttl_days}
         gate = Gate(stores.memories, None, policy=policy, ttl_days=ttl)
-        return Remember(gate, stores.quarantine, time.time), stores
+        return MemoryEditor(gate, stores.quarantine, time.time), stores
 
     yield open_
     for stores in made:

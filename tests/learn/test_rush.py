@@ -7,29 +7,29 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from proxy.domain.core import MemoryFilter
-from proxy.learn.budget import PATIENCE_S, PAUSE_S, SHARE, Bounds, Rush
+from proxy.learn.budget import PATIENCE_S, PAUSE_S, SHARE, CallBounds, TurnPriority
 from proxy.learn.worker import Worker
 from tests.learn.support import House, facts
 
 AT_ONCE_S, NEVER_S = 10 * PAUSE_S, 3600.0
 
 
-async def _waits(rush: Rush, seconds: float = 3 * PAUSE_S) -> bool:
+async def _waits(rush: TurnPriority, seconds: float = 3 * PAUSE_S) -> bool:
     """True if work is still put off after so long."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await rush.over()
+            await rush.pause()
             return False
     return True
 
 
 async def test_without_turns_nothing_waits() -> None:
-    assert not await _waits(Rush(), AT_ONCE_S)
+    assert not await _waits(TurnPriority(), AT_ONCE_S)
 
 
 async def test_work_waits_for_a_turn_and_for_the_pause_behind_it() -> None:
     now = 100.0
-    rush = Rush(lambda: now, NEVER_S)
+    rush = TurnPriority(lambda: now, NEVER_S)
     with rush.turn():
         assert await _waits(rush)
     assert await _waits(rush)  # the next may be about to come
@@ -39,7 +39,7 @@ async def test_work_waits_for_a_turn_and_for_the_pause_behind_it() -> None:
 
 async def test_the_end_of_one_turn_is_no_pause_while_another_is_prepared() -> None:
     now = 100.0
-    rush = Rush(lambda: now, NEVER_S)
+    rush = TurnPriority(lambda: now, NEVER_S)
     with rush.turn():
         with rush.turn():
             pass
@@ -49,7 +49,7 @@ async def test_the_end_of_one_turn_is_no_pause_while_another_is_prepared() -> No
 
 async def test_patience_ends_and_then_nothing_waits_until_all_is_done() -> None:
     now = 100.0
-    rush = Rush(lambda: now, 10.0)
+    rush = TurnPriority(lambda: now, 10.0)
     with rush.turn():
         assert await _waits(rush)
         now += 9
@@ -64,9 +64,9 @@ async def test_patience_ends_and_then_nothing_waits_until_all_is_done() -> None:
 
 async def test_what_is_claimed_and_put_off_is_not_done() -> None:
     now = 100.0
-    rush = Rush(lambda: now, 10.0)
+    rush = TurnPriority(lambda: now, 10.0)
     with rush.turn():
-        put_off = asyncio.create_task(rush.over())
+        put_off = asyncio.create_task(rush.pause())
         await asyncio.sleep(0)
         now += 9
         rush.nothing_due()  # the queue is empty, since all of it is waiting here
@@ -76,14 +76,14 @@ async def test_what_is_claimed_and_put_off_is_not_done() -> None:
 
 
 async def test_a_turn_that_fails_or_is_cancelled_is_over() -> None:
-    rush = Rush(patience_s=NEVER_S)
+    rush = TurnPriority(patience_s=NEVER_S)
     with suppress(ZeroDivisionError), rush.turn():
         raise ZeroDivisionError
     assert not await _waits(rush, 60)
 
 
 def test_giving_way_alone_is_no_backlog() -> None:
-    assert Bounds().patience_s > PATIENCE_S  # or every rush would be followed by a burst of calls
+    assert CallBounds().patience_s > PATIENCE_S  # or every rush would be followed by a burst of calls
 
 
 # ---------------------------------------------------------------- the worker
@@ -149,8 +149,8 @@ async def test_what_a_user_asks_to_be_remembered_waits_for_nobody(house: House) 
 
 async def test_an_empty_queue_gives_new_patience(house: House) -> None:
     now = 100.0
-    rush = Rush(lambda: now, 10.0)
-    worker = house.worker(rush=rush)
+    rush = TurnPriority(lambda: now, 10.0)
+    worker = house.worker(turns=rush)
     with rush.turn():
         assert await _waits(rush)
         now += 10
@@ -159,12 +159,12 @@ async def test_an_empty_queue_gives_new_patience(house: House) -> None:
         assert await _waits(rush)
 
 
-def _rushed(house: House) -> tuple[Worker, Rush]:
-    rush = Rush(patience_s=NEVER_S)
-    return house.worker(rush=rush), rush
+def _rushed(house: House) -> tuple[Worker, TurnPriority]:
+    rush = TurnPriority(patience_s=NEVER_S)
+    return house.worker(turns=rush), rush
 
 
-async def _asking_the_model(house: House) -> tuple[Rush, "asyncio.Task[bool]"]:
+async def _asking_the_model(house: House) -> tuple[TurnPriority, "asyncio.Task[bool]"]:
     """Return the rush, and the worker at the moment at which it waits for a model's answer."""
     worker, rush = _rushed(house)
     house.completer.answers = [facts("User's house has seven rooms")] * 3
@@ -177,7 +177,7 @@ async def _asking_the_model(house: House) -> tuple[Rush, "asyncio.Task[bool]"]:
 
 
 async def test_long_work_gets_a_share_of_the_time_beside_turns_and_all_of_it_in_a_pause() -> None:
-    rush = Rush()
+    rush = TurnPriority()
     began = time.monotonic()
     await rush.give_way(10.0)
     assert time.monotonic() - began < 1.0  # no turn has come

@@ -3,14 +3,14 @@ from dataclasses import replace
 from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
 from proxy.learn.triggers import (
     TOOLS_S,
-    Policy,
+    TriggerPolicy,
     on_completion,
     on_end,
     on_sweep,
 )
 from tests.learn.support import ANA, NOON
 
-POLICY = Policy(batch_size=5, idle_seconds=600, personal_idle_seconds=15)
+POLICY = TriggerPolicy(batch_size=5, idle_seconds=600, personal_idle_seconds=15)
 
 
 def state(

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
-from proxy.learn.recorder import MOST_SCOPES, Touches
+from proxy.learn.recorder import MOST_SCOPES, AccessCounts
 
 ANNA, BEN = Scope("t", "anna"), Scope("t", "ben")
 NOW = 1_000.0
@@ -34,8 +34,8 @@ def memories() -> Memories:
 
 
 @pytest.fixture
-def touches(memories: Memories) -> Touches:
-    return Touches(memories, lambda: NOW)  # type: ignore[arg-type]
+def touches(memories: Memories) -> AccessCounts:
+    return AccessCounts(memories, lambda: NOW)  # type: ignore[arg-type]
 
 
 async def test_accesses_of_a_user_are_one_write_and_each_is_counted(touches, memories):

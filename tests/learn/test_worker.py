@@ -18,8 +18,8 @@ from proxy.domain.errors import (
 from proxy.domain.judging import Relation
 from proxy.domain.ports import Embedder
 from proxy.domain.session import Job
-from proxy.learn.triggers import Policy
-from proxy.learn.worker import HAND_ON_EVERY_S, Pace
+from proxy.learn.triggers import TriggerPolicy
+from proxy.learn.worker import HAND_ON_EVERY_S, WorkerPace
 from proxy.storage.sql.memories import SqlMemories
 from tests.learn.support import ANA, NOON, House, asked, facts, stated_or_asked
 from tests.support.judge import SAME, ScriptedJudge, one_value
@@ -40,7 +40,7 @@ async def test_what_was_said_is_remembered_and_counted(house: House) -> None:
 
 
 async def test_a_batch_costs_one_call(house: House) -> None:
-    house.policy = Policy(batch_size=4)
+    house.policy = TriggerPolicy(batch_size=4)
     for n in range(4):
         await house.say(f"I own boat number {n}.")
     while await house.worker().work_one():
@@ -213,7 +213,7 @@ async def test_users_do_not_meet(house: House) -> None:
 
 
 async def test_a_failing_model_is_asked_again_later_and_at_last_no_more(house: House) -> None:
-    house.pace = Pace(max_attempts=5)
+    house.pace = WorkerPace(max_attempts=5)
     house.completer.answers = [CompletionFailed("429")] * 5
     await house.say("$10,000 for the Hawaii trip")
     pauses = []
@@ -364,7 +364,7 @@ async def test_a_hedged_guess_is_not_stored(house: House) -> None:
 
 
 async def test_shutdown_extracts_what_no_trigger_had_asked_for(house: House) -> None:
-    house.policy = Policy(batch_size=10)
+    house.policy = TriggerPolicy(batch_size=10)
     house.completer.answers = [facts(HAWAII)]
     await house.say("$10,000 for the Hawaii trip")
     assert not await house.worker().work_one()
@@ -428,7 +428,7 @@ async def _cancelled_in_a_claim(house: House, reached: asyncio.Event, go_on: asy
 
 
 async def test_the_running_worker_serves_a_job_as_soon_as_it_is_woken(house: House) -> None:
-    house.pace = Pace(poll_seconds=3600, sweep_seconds=3600)
+    house.pace = WorkerPace(poll_seconds=3600, sweep_seconds=3600)
     stored = asyncio.Event()
     house.reports = _Signalling(stored)
     worker = house.worker()
@@ -444,7 +444,7 @@ async def test_the_running_worker_serves_a_job_as_soon_as_it_is_woken(house: Hou
 
 
 async def test_the_sweep_queues_a_personal_statement_after_its_pause(house: House) -> None:
-    house.policy = Policy(batch_size=10, personal_idle_seconds=15)
+    house.policy = TriggerPolicy(batch_size=10, personal_idle_seconds=15)
     await house.say("I live in Ghent.")
     house.now = NOON + 14
     assert await house.worker().sweep() == 0

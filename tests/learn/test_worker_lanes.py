@@ -11,9 +11,9 @@ from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionPostponed
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Job, NewExchange, Outcome
-from proxy.learn.budget import NO_LANE, Bounds, Load, Metered
-from proxy.learn.triggers import Policy, on_completion
-from proxy.learn.worker import Pace, Report, Tools, Worker, WorkerConfig
+from proxy.learn.budget import NO_LANE, CallBounds, Load, MeteredCompleter
+from proxy.learn.triggers import TriggerPolicy, on_completion
+from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.learn.support import NOON
@@ -27,24 +27,24 @@ class Town:
     Time stands still until everybody waits for the upstream.
     """
 
-    def __init__(self, stores: SqliteStores, bounds: Bounds) -> None:
+    def __init__(self, stores: SqliteStores, bounds: CallBounds) -> None:
         self.now, self.call_s, self.one_at_a_time = NOON, 1.0, False
         self.most_at_once, self.calls = 0, list[str]()
         self.refusal: CompletionPostponed | None = None
         self._under_way: list[tuple[float, asyncio.Future[str]]] = []
         self._stores, self._count = stores, 0
         self._in_vain: tuple[int, int] | None = None  # (jobs served, lanes asked for) when none was due
-        self.reports: list[Report] = []
+        self.reports: list[JobReport] = []
         self.load = Load(bounds, lambda: self.now)
         self.worker = Worker(
-            Tools(
+            WorkerTools(
                 self._watched(stores.jobs),
                 stores.sessions,
                 Gate(stores.memories, None),
-                Metered(self, self.load, timer=lambda: self.now),
+                MeteredCompleter(self, self.load, timer=lambda: self.now),
                 load=self.load,
             ),
-            WorkerConfig(pace=Pace(poll_seconds=3600, sweep_seconds=3600)),
+            WorkerConfig(pace=WorkerPace(poll_seconds=3600, sweep_seconds=3600)),
             clock=lambda: self.now,
             report=self.reports.append,
             jitter=lambda: 0.0,
@@ -71,7 +71,9 @@ class Town:
                 model="m", said=said, at=self.now, explicit=explicit,
             )
         )  # fmt: skip
-        await self._stores.sessions.complete(begun, Outcome("ok", True), on_completion(Policy(batch_size=1)))
+        await self._stores.sessions.complete(
+            begun, Outcome("ok", True), on_completion(TriggerPolicy(batch_size=1))
+        )
         self._in_vain = None
         self.worker.wake.set()
 
@@ -138,7 +140,7 @@ async def leave(working: asyncio.Task[None]) -> None:
 async def test_with_a_thousand_jobs_ahead_an_ask_is_stored_in_5_s_and_the_rest_in_60(
     stores: SqliteStores,
 ) -> None:
-    town = Town(stores, Bounds())
+    town = Town(stores, CallBounds())
     await crowd(town, 1000)
     await town.say("I live in Ghent.", user="ben")
     working = await at_work(town)
@@ -155,7 +157,7 @@ async def test_with_a_thousand_jobs_ahead_an_ask_is_stored_in_5_s_and_the_rest_i
 
 
 async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores: SqliteStores) -> None:
-    town = Town(stores, Bounds(concurrency=2))
+    town = Town(stores, CallBounds(concurrency=2))
     town.call_s = 30
     await crowd(town, 5)
     working = await at_work(town)
@@ -172,7 +174,7 @@ async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores: Sq
 async def test_one_users_many_sessions_do_not_delay_anybody_else(
     stores: SqliteStores, explicit: bool
 ) -> None:
-    town = Town(stores, Bounds(concurrency=1, peak=1))
+    town = Town(stores, CallBounds(concurrency=1, peak=1))
     await crowd(town, 300, sessions_of_one_user=True, explicit=explicit)
     working = await at_work(town)
     await town.pass_seconds(2)
@@ -186,7 +188,7 @@ async def test_one_users_many_sessions_do_not_delay_anybody_else(
 async def test_more_calls_are_let_out_only_while_jobs_wait_and_the_upstream_keeps_its_pace(
     stores: SqliteStores,
 ) -> None:
-    town = Town(stores, Bounds(concurrency=2, peak=8))
+    town = Town(stores, CallBounds(concurrency=2, peak=8))
     await crowd(town, 60)
     working = await at_work(town)
     await town.pass_seconds(5)
@@ -201,7 +203,7 @@ async def test_more_calls_are_let_out_only_while_jobs_wait_and_the_upstream_keep
 async def test_a_model_that_answers_one_at_a_time_is_not_asked_ever_more_at_once(
     stores: SqliteStores,
 ) -> None:
-    town = Town(stores, Bounds(concurrency=1, peak=16))
+    town = Town(stores, CallBounds(concurrency=1, peak=16))
     town.one_at_a_time = True
     await crowd(town, 60)
     working = await at_work(town)
@@ -212,7 +214,7 @@ async def test_a_model_that_answers_one_at_a_time_is_not_asked_ever_more_at_once
 
 
 async def test_a_429_stops_all_and_one_call_finds_out_when_it_is_over(stores: SqliteStores) -> None:
-    town = Town(stores, Bounds(concurrency=4))
+    town = Town(stores, CallBounds(concurrency=4))
     await crowd(town, 20)
     town.refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
     working = await at_work(town)
@@ -231,7 +233,7 @@ async def test_a_429_stops_all_and_one_call_finds_out_when_it_is_over(stores: Sq
 
 
 async def test_a_postponed_job_has_used_up_no_attempt(stores: SqliteStores) -> None:
-    town = Town(stores, Bounds())
+    town = Town(stores, CallBounds())
     await crowd(town, 1)
     town.refusal = CompletionPostponed("429", retry_after_s=1, shared=True)
     for _ in range(150):  # more than a job may fail
@@ -245,7 +247,7 @@ async def test_a_postponed_job_has_used_up_no_attempt(stores: SqliteStores) -> N
 
 
 async def test_a_users_own_429_does_not_stop_the_others(stores: SqliteStores) -> None:
-    town = Town(stores, Bounds(concurrency=1))
+    town = Town(stores, CallBounds(concurrency=1))
     await crowd(town, 2)
     town.refusal = CompletionPostponed("429", retry_after_s=30, shared=False)
     await town.worker.work_one()
@@ -258,7 +260,7 @@ async def test_a_users_own_429_does_not_stop_the_others(stores: SqliteStores) ->
 
 
 async def test_the_last_of_the_hours_calls_are_kept_for_what_users_ask_for(stores: SqliteStores) -> None:
-    town = Town(stores, Bounds(calls_per_hour=10, reserve=0.2))
+    town = Town(stores, CallBounds(calls_per_hour=10, reserve=0.2))
     await crowd(town, 20)
     working = await at_work(town)
     await town.pass_seconds(30)

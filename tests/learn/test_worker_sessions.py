@@ -9,8 +9,8 @@ from proxy.admit.gate import Gate
 from proxy.domain.core import Candidate
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.session import Batch, Job
-from proxy.learn.triggers import Policy
-from proxy.learn.worker import Pace, Tools, Worker, WorkerConfig
+from proxy.learn.triggers import TriggerPolicy
+from proxy.learn.worker import Worker, WorkerConfig, WorkerPace, WorkerTools
 from tests.learn.support import House, facts
 
 HAWAII = "User's budget for the Hawaii trip is $10,000"
@@ -20,12 +20,11 @@ SUMMARY = Candidate(type="episodic", content="User planned the Hawaii trip with 
 def keeping(house: House, **hooks: Any) -> Worker:
     """Return a worker with these hooks."""
     completer = house.completer
-    tools = Tools(
+    tools = WorkerTools(
         house.stores.jobs,
         house.stores.sessions,
-        Gate(house.stores.memories, None),
+        Gate(house.stores.memories, None, judge=house.judge),
         completer,
-        judge=house.judge,
         **hooks,
     )
     config = WorkerConfig(house.mode, pace=house.pace)
@@ -64,7 +63,7 @@ async def test_a_session_is_not_summed_up_before_its_last_exchanges_are_read(hou
         read.append(len(house.completer.requests))
         return ()
 
-    house.policy, house.pace = Policy(batch_size=9), Pace(batch_limit=2)
+    house.policy, house.pace = TriggerPolicy(batch_size=9), WorkerPace(batch_limit=2)
     for n in range(3):
         await house.say(f"I own boat number {n}.")
     worker = keeping(house, closing=closing)

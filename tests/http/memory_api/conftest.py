@@ -16,8 +16,8 @@ from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.wiring import Documents, Recalled, Tools
 from proxy.http.turns import Zones
-from proxy.learn.documents import Library
-from proxy.learn.edits import Remember
+from proxy.learn.documents import DocumentIngester
+from proxy.learn.edits import MemoryEditor
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
@@ -127,7 +127,7 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
             await search(scope, query, searching, **asked), await unshown(scope, query, searching, **asked)
         )
 
-    library = Library(stores.documents, stores.passages, embedder, time.time)
+    library = DocumentIngester(stores.documents, stores.passages, embedder, time.time)
 
     async def look_up(
         scope: Scope, query: str, *, limit: int, threshold: float | None
@@ -145,7 +145,7 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
         quarantine=stores.quarantine,
         receipts=stores.receipts,
         recall=recall,
-        by_hand=Remember(gate, stores.quarantine, time.time),
+        by_hand=MemoryEditor(gate, stores.quarantine, time.time),
         identify=lambda request: replace(
             callers[0],
             named=request.headers.get("x-memory-user-id"),
