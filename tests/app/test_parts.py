@@ -180,7 +180,7 @@ async def test_the_judge_is_handed_to_all_who_ask_it(
         assert parts.judge is not None
         assert parts.tools.searcher.judge is parts.judge
         assert parts.written.gate.judge is parts.judge
-        assert parts.written.worker._tools.judge is parts.judge
+        assert parts.written.worker._tools.gate.judge is parts.judge
         assert vitals(parts).level is Level.FULL
 
 
