@@ -21,8 +21,8 @@ from evals import baselines, data, documents, everyday, extraction, report, retr
 from evals.house import DidNotStart, opened
 from evals.judge import Judge
 from evals.model import Model
-from proxy.models.catalog import OURS
 from proxy.models.load import load_embedder
+from proxy.models.weights import ENCODER_NAME
 
 SETS = ("unseen", "blind", "extra", "languages")
 QUICK_PARTS = ("everyday", "changes", "statements", "forgetting")
@@ -96,7 +96,7 @@ class Run:
         self.misses += score.misses(long, standing)
         systems = {report.OURS: score.tally(long, standing, *short)}
         if not self.options.quick:
-            model = str(self.settings.get("embedding.model", OURS))
+            model = str(self.settings.get("embedding.model", ENCODER_NAME))
             others = await baselines.measure(personas, self.directory / "models", model, (600, 400))
             for one in baselines.NAMES if others else ():
                 systems[one] = score.tally(others[f"{one}-600"], score.Standing(), others[f"{one}-400"])

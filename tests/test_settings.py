@@ -9,7 +9,7 @@ import yaml
 
 from proxy.config import PREFIX, ExternalModel, Settings, load, overlooked
 from proxy.domain.errors import ConfigError
-from proxy.models.catalog import ROWS
+from proxy.models.load import KNOWN_MODELS
 from proxy.storage.redis_cache import RedisCache
 from proxy.upstream.client import Upstream
 
@@ -45,7 +45,7 @@ def test_every_setting_has_its_default_and_a_comment_in_the_file() -> None:
 def test_what_the_file_says_of_the_models_own_weights_is_so() -> None:
     comment = DEFAULTS.read_text("utf-8").partition("dense_weight:")[2].partition("recency_depth:")[0]
     said = {name: float(weight) for weight, name in re.findall(r"(\.\d+) of ((?:\w+-){2,}\w+)", comment)}
-    assert said == {name: ROWS[name].model.dense_weight for name in said}
+    assert said == {name: KNOWN_MODELS[name].model.dense_weight for name in said}
     assert len(said) == 2
 
 

@@ -110,9 +110,9 @@ def packed(state: dict[str, Tensor]) -> dict[str, np.ndarray]:
 
 def published_words(blob: Path) -> Tensor:
     """Return the published word embeddings (float16), as scripts/fetch-models takes them out of a wheel."""
-    from proxy.models import e5
+    from proxy.models import vocabulary
 
-    return torch.tensor(e5.Blob(blob).words().astype(np.float16))
+    return torch.tensor(vocabulary.Blob(blob).words().astype(np.float16))
 
 
 # ---------------------------------------------------------------- heads

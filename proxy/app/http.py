@@ -37,10 +37,8 @@ from proxy.http.router import Application, Apps
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
 from proxy.learn.edits import MemoryEditor
-from proxy.recall.compress import Rules
-from proxy.recall.forget import forget, named
-from proxy.recall.loops import ToolLoops
-from proxy.recall.prepare import Tools, prepare, search, unshown
+from proxy.recall.history import CompressionRules, ToolLoops
+from proxy.recall.prepare import Tools, forget_memories, memories_to_forget, prepare, search, unshown
 from proxy.upstream.relay import Passthrough
 from proxy.wire.body import BodyLimits
 from proxy.wire.dialect import CHAT, RESPONSES, Dialect
@@ -197,8 +195,8 @@ async def _forgotten(parts: Parts, turn: Turn, ids: Sequence[str] | None) -> tup
     if not tools.forgets:
         return ()
     if ids is None:
-        ids = await named(turn, tools.searcher, tools.profiles)
-    return await forget(turn, ids, tools.searcher)
+        ids = await memories_to_forget(turn, tools.searcher, tools.profiles)
+    return await forget_memories(turn, ids, tools.searcher)
 
 
 def _interception(parts: Parts) -> Interception:
@@ -228,7 +226,7 @@ def _interception(parts: Parts) -> Interception:
         metrics=parts.metrics,
         notes=parts.stores.notes,
         zones=parts.zones,
-        rules=Rules(
+        rules=CompressionRules(
             threshold_tokens=memory.compress_threshold_tokens,
             keep_turns=memory.compress_keep_turns,
             step_turns=memory.compress_step_turns,

@@ -25,11 +25,10 @@ from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import OnnxJudge, load_judge
 from proxy.models.load import LoadedEmbedder, load_embedder
 from proxy.models.tokens import Tokens
-from proxy.recall.inject import Budget
+from proxy.recall.pack import Budget
 from proxy.recall.prepare import Tools, prepare
-from proxy.recall.profile import Profiles
 from proxy.recall.rank import Ranking
-from proxy.recall.search import Searcher
+from proxy.recall.search import Profiles, Searcher
 from proxy.recall.triage import Restraint
 from proxy.system import give_back
 from proxy.upstream.client import Upstream

@@ -13,11 +13,10 @@ from proxy.admit.safety import redact as redacted
 from proxy.config import Settings
 from proxy.domain.ports import Completer
 from proxy.models.reranker import load_reranker
-from proxy.recall import plan, wording
-from proxy.recall.plan import Planner
+from proxy.recall import rewrite
 from proxy.recall.prepare import Tools
-from proxy.recall.rerank import Reranking
-from proxy.recall.wording import Wording
+from proxy.recall.rank import Reranking
+from proxy.recall.rewrite import QueryRewriter, SearchPlanner
 
 
 async def with_query_models(
@@ -29,10 +28,10 @@ async def with_query_models(
     redact = partial(redacted, policy=safety)
     roles = {model.model_role for model in settings.external_models}
     worded = planned = None
-    if wording.ROLE in roles:
-        worded = Wording(completer, deadline_s=deadline_s, hyde=settings.retrieval.hyde, redact=redact)
-    if plan.ROLE in roles:
-        planned = Planner(completer, deadline_s=deadline_s, redact=redact)
+    if rewrite.REWRITE_ROLE in roles:
+        worded = QueryRewriter(completer, deadline_s=deadline_s, hyde=settings.retrieval.hyde, redact=redact)
+    if rewrite.PLAN_ROLE in roles:
+        planned = SearchPlanner(completer, deadline_s=deadline_s, redact=redact)
     reranking = await _reranking(settings, deadline_s, stack)
     searcher = replace(tools.searcher, reranking=reranking)
     return replace(tools, searcher=searcher, wording=worded, planner=planned)

@@ -18,7 +18,7 @@ from proxy.learn.session_notes import NoteWriter
 from proxy.learn.triggers import TopicDrift, TriggerPolicy, on_completion
 from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.models.embedder import OnnxEmbedder
-from proxy.recall.compress import mark
+from proxy.recall.history import mark
 from proxy.recall.query import readable
 
 

@@ -27,7 +27,7 @@ from proxy.cli.shared import add_place, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.core import Forgotten, Receipt
 from proxy.domain.errors import ConfigError, StoreError
-from proxy.models.catalog import short_name
+from proxy.models.load import short_name
 
 if TYPE_CHECKING:
     from proxy.storage.sql.database import Database

@@ -22,10 +22,9 @@ from proxy.domain.endpoint import Endpoint, endpoint
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.domain.ports import Stores
 from proxy.http.auth.jwt import parse_key_set
-from proxy.models import memory_e5
-from proxy.models.catalog import short_name
+from proxy.models import weights
 from proxy.models.judge import load_judge
-from proxy.models.load import load_embedder
+from proxy.models.load import load_embedder, short_name
 from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
 from proxy.storage.sql.external_index import IndexUnavailable
@@ -150,7 +149,7 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
         yield Finding(NOTE, "embeddings", note)
     if judge.judge is not None:
         judge.judge.close()
-        yield Finding(GOOD, "judge", f"the heads of {memory_e5.NAME}")
+        yield Finding(GOOD, "judge", f"the heads of {weights.ENCODER_NAME}")
     else:
         yield Finding(BAD, "judge", f"{judge.note}; memories are chosen by vectors and words alone")
     if loaded.embedder is None:

@@ -1,4 +1,4 @@
-"""What the heads of the encoder judge, as values and a port. `stores/models` implements it.
+"""What the heads of the encoder judge, as values and a port. `models` implements it.
 
 Every score is a probability. Heads are calibrated on held-out users: 0.5 is the operating point, so callers
 compare with 0.5 unless they have a reason.

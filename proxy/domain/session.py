@@ -57,7 +57,7 @@ NO_NOTES = SessionNotes()
 
 @dataclass(frozen=True, slots=True)
 class CoveredState:
-    """A session's state, and the marks of the exchanges that it stands for (see pipeline.compress)."""
+    """A session's state, and the marks of the exchanges that it stands for (see recall.history)."""
 
     state: State
     covered: frozenset[str]

@@ -16,7 +16,7 @@ from proxy.domain.ports import Recorder
 from proxy.domain.session import Begun, Outcome
 from proxy.http.asgi import Header
 from proxy.http.failopen import Failed, FailOpen
-from proxy.recall.session import exchange_key, opening
+from proxy.recall.history import exchange_key, opening
 from proxy.wire.dialect import Answer, Dialect
 
 

@@ -27,8 +27,7 @@ from proxy.http.exchange import RecentChains, Settling, Writing
 from proxy.http.failopen import Failed, FailOpen, Places
 from proxy.http.forwarding import Forwarding, Progress, ask
 from proxy.http.turns import Asked, Defaults, Incoming, Zones, parsed, understand
-from proxy.recall import compress
-from proxy.recall.session import answers_so_far
+from proxy.recall.history import CompressionRules, answers_so_far, replaceable_turns, state_block
 from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.relay import Downstream, Ending
 from proxy.wire import body as json_body
@@ -58,7 +57,7 @@ class Interception:
     metrics: telemetry.Metrics
     notes: NoteStore
     zones: Zones
-    rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
+    rules: CompressionRules = CompressionRules()  # noqa: RUF009 frozen
     learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
     bounds: BodyLimits = BodyLimits()  # noqa: RUF009 frozen
     settling: Settling = field(default_factory=Settling)
@@ -181,8 +180,8 @@ class Intercept:
             return turn
         body, history = forwarding.conversation(progress)
         turns = turns_of(body, history, turn.messages)
-        block = compress.state_block(found.state)
-        places = compress.plan(turns, turn.messages, turn.session_id, block, found.covered, parts.rules)
+        block = state_block(found.state)
+        places = replaceable_turns(turns, turn.messages, turn.session_id, block, found.covered, parts.rules)
         gone = [turns[place] for place in places]
         if without(body, history, gone, block, progress.attempt.form.placement) is body:
             return turn

@@ -9,8 +9,8 @@ from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, SessionStore
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import USER_HEADER, Caller
-from proxy.recall.housekeeping import is_housekeeping
-from proxy.recall.session import fingerprint
+from proxy.recall.history import fingerprint
+from proxy.recall.triage import is_housekeeping
 from proxy.wire.body import Body, BodyLimits, check_length, parse_bounded
 from proxy.wire.dialect import Dialect, asks_to_compact
 from proxy.wire.extensions import Extensions, merge, past, take_extensions, take_header_extensions

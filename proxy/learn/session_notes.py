@@ -3,7 +3,7 @@
 Anchors are found by the heads of the encoder. They are in force from the next turn on, whatever conversation
 the client sends. An instruction that changes an older one takes its slot, so that the older one ends.
 
-A state stands in for turns that are no longer shown (see recall/compress), so the question is always which
+A state stands in for turns that are no longer shown (see recall/history), so the question is always which
 exchanges it may stand for: `state_covers`. It is updated after a job; if that fails, the old state stays.
 
 A summary becomes an episodic memory like any other, through the gate. It is the only candidate of a job of
@@ -343,7 +343,7 @@ _READ_AT_ONCE = 50
 
 @dataclass(frozen=True, slots=True)
 class NoteWriter:
-    """The worker's hooks for whole sessions. `mark`: recall.compress.mark."""
+    """The worker's hooks for whole sessions. `mark`: recall.history.mark."""
 
     notes: NoteStore
     completer: Completer

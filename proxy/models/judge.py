@@ -18,13 +18,11 @@ import numpy as np
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Asks, Profile, Reading, Relation, Remembered, Statement, Stored
 from proxy.domain.limits import TTLCache
-from proxy.models import heads, memory_e5
+from proxy.models import heads
 from proxy.models.embedder import OnnxEmbedder
-from proxy.models.heads import MessageHead, ProfileHead, read_head
+from proxy.models.heads import MessageHead, PairHead, PairModel, ProfileHead, RelevanceHead, read_head
 from proxy.models.load import load_embedder
-from proxy.models.pairs import PairHead, PairModel
-from proxy.models.relevance import RelevanceHead
-from proxy.models.weights import Array
+from proxy.models.weights import WIDTH, Array
 from proxy.system import step_back
 
 RELATION = frozenset({"same", "changed", "apart"})
@@ -208,7 +206,7 @@ def _surer(asked: float, meant: float) -> float:
 
 
 def _states(raw: bytes) -> Array:
-    return np.frombuffer(raw, np.float16).reshape(-1, memory_e5.WIDTH).astype(np.float32)
+    return np.frombuffer(raw, np.float16).reshape(-1, WIDTH).astype(np.float32)
 
 
 def _floats(vector: bytes) -> Array:

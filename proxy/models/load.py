@@ -3,6 +3,8 @@
 Sources, in order: a directory that the operator names, our own encoder on what scripts/fetch-models brings,
 and fastembed with what it has cached, or with its own download if the operator allowed that. Nothing else
 touches the network: hubs are slow to fail, and start-up must not wait for one.
+
+What is known about models stands in a table, one row each. Thresholds are cosines and belong to a model.
 """
 
 import importlib.util
@@ -15,15 +17,94 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import EmbeddingModel
-from proxy.models import e5, memory_e5, vocabulary, weights
-from proxy.models.catalog import OURS, ROWS, Row, row_of
-from proxy.models.embedder import OnnxEmbedder
-from proxy.models.encoder import MAX_TOKENS, Encoder, HubTokenizer
+from proxy.models import vocabulary, weights
+from proxy.models.embedder import MAX_TOKENS, Encoder, HubTokenizer, OnnxEmbedder, Prompts
+from proxy.models.weights import ENCODER_NAME
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
+
+# ---------------------------------------------------------------- known models
+PROMPTS = ("query: ", "passage: ")  # before a question or message, and before a memory
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFamily:
+    """Models that were trained in one way. `first_token`: the vector is that of the first token, not the mean
+    (where no file beside the model says so: fastembed keeps none)."""
+
+    prompts: Prompts = Prompts()  # noqa: RUF009 frozen
+    first_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model, and the name under which fastembed offers it ("": it does not)."""
+
+    model: EmbeddingModel
+    fastembed_name: str
+    family: ModelFamily = ModelFamily()
+
+
+_RETRIEVE = Prompts("Represent this sentence for searching relevant passages: ")
+# By what a name begins with; the first that fits. As their makers' model cards say.
+_FAMILIES = {
+    "multilingual-e5-large-instruct": ModelFamily(),  # asks with an instruction of one's own
+    "multilingual-e5-": ModelFamily(Prompts("query: ", "passage: ")),
+    "e5-": ModelFamily(Prompts("query: ", "passage: ")),
+    "bge-m3": ModelFamily(first_token=True),
+    "bge-small-zh": ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True),
+    "bge-base-zh": ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True),
+    "bge-large-zh": ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True),
+    "bge-": ModelFamily(_RETRIEVE, first_token=True),
+    "snowflake-arctic-embed-l-v2": ModelFamily(Prompts("query: "), first_token=True),
+    "snowflake-arctic-embed-m-v2": ModelFamily(Prompts("query: "), first_token=True),
+    "snowflake-arctic-embed": ModelFamily(_RETRIEVE, first_token=True),
+    "mxbai-embed-": ModelFamily(_RETRIEVE, first_token=True),
+    "nomic-embed-text": ModelFamily(Prompts("search_query: ", "search_document: ")),
+}
+
+KNOWN_MODELS = {
+    row.model.name: row
+    for row in (
+        KnownModel(
+            EmbeddingModel(ENCODER_NAME, 384, 0.35, 0.30, dense_weight=0.85),
+            "",
+            ModelFamily(Prompts(*PROMPTS)),
+        ),
+        KnownModel(
+            EmbeddingModel("all-MiniLM-L6-v2", 384, 0.25, 0.0, dense_weight=0.75),
+            "sentence-transformers/all-MiniLM-L6-v2",
+        ),
+        KnownModel(
+            EmbeddingModel("paraphrase-multilingual-MiniLM-L12-v2", 384, 0.30, 0.0),
+            "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+        ),
+    )
+}
+
+# For a model without a row: cautious, since a wrong memory injected costs more than a missed one.
+_UNMEASURED = EmbeddingModel("", 0, 0.35, 0.0)
+
+
+def short_name(name: str) -> str:
+    """Return the name without the organisation: `sentence-transformers/x` and `x` are one model."""
+    return name.rsplit("/", 1)[-1]
+
+
+def row_of(name: str) -> KnownModel:
+    """Return the model's row; for a model without one, a row of its family with cautious thresholds and
+    dimension 0."""
+    short = short_name(name)
+    if short in KNOWN_MODELS:
+        return KNOWN_MODELS[short]
+    families = (family for start, family in _FAMILIES.items() if short.lower().startswith(start))
+    return KnownModel(replace(_UNMEASURED, name=short), name, next(families, ModelFamily()))
+
+
+# ---------------------------------------------------------------- loading
 ONNX_NAMES = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx")
 
 
@@ -39,7 +120,7 @@ class LoadedEmbedder:
 def load_embedder(
     models_dir: Path,
     *,
-    model: str = OURS,
+    model: str = ENCODER_NAME,
     path: Path | None = None,
     allow_download: bool = False,
     threshold: float | None = None,
@@ -59,7 +140,7 @@ def load_embedder(
     }
     if path is not None:
         sources = {"directory": lambda: _from_directory(path, row), **sources}
-    notes = [] if row.model.name in ROWS else [f"thresholds were never measured for {row.model.name}"]
+    notes = [] if row.model.name in KNOWN_MODELS else [f"thresholds were never measured for {row.model.name}"]
     for source, open_source in sources.items():
         try:
             encoder = open_source()
@@ -76,10 +157,10 @@ def load_embedder(
     return LoadedEmbedder(None, "none", tuple(notes))
 
 
-def _from_directory(path: Path, row: Row) -> Encoder:
+def _from_directory(path: Path, row: KnownModel) -> Encoder:
     if not path.is_dir():
         raise EmbeddingFailed(f"{path} is not a directory")
-    if row.model.name == OURS:
+    if row.model.name == ENCODER_NAME:
         return our_encoder(path)
     for name in ONNX_NAMES:
         if (path / name).is_file():
@@ -87,9 +168,9 @@ def _from_directory(path: Path, row: Row) -> Encoder:
     raise EmbeddingFailed(f"{path} holds no {ONNX_NAMES[0]}")
 
 
-def _from_installer(row: Row) -> Encoder:
-    if row.model.name != OURS:
-        raise EmbeddingFailed(f"holds only {OURS}")
+def _from_installer(row: KnownModel) -> Encoder:
+    if row.model.name != ENCODER_NAME:
+        raise EmbeddingFailed(f"holds only {ENCODER_NAME}")
     return our_encoder(fetched_dir())
 
 
@@ -102,17 +183,17 @@ def fetched_dir() -> Path:
 def our_encoder(directory: Path) -> Encoder:
     """Return our encoder on the files of `directory`. Raises EmbeddingFailed."""
     # onnxruntime maps external weights of one directory only, so ours are packed next to the published ones.
-    words = directory / e5.WORDS_NAME
+    words = directory / vocabulary.WORDS_NAME
     if not weights.is_whole(words):
         what = "damaged" if words.is_file() else "missing"
         raise EmbeddingFailed(f"{words.name} in {directory} is {what}: run scripts/install")
     tokenizer = vocabulary.read(directory)
-    memory_e5.pack(directory)
-    session = onnx_session(memory_e5.GRAPH, weights_dir=directory)
+    weights.pack_layers(directory)
+    session = onnx_session(weights.GRAPH, weights_dir=directory)
     return Encoder(session, tokenizer, directory=directory)
 
 
-def _from_fastembed(models_dir: Path, row: Row, *, download: bool) -> Encoder:
+def _from_fastembed(models_dir: Path, row: KnownModel, *, download: bool) -> Encoder:
     if not row.fastembed_name:
         raise EmbeddingFailed(f"does not offer {row.model.name}")
     if importlib.util.find_spec("fastembed") is None:
@@ -126,7 +207,7 @@ def _from_fastembed(models_dir: Path, row: Row, *, download: bool) -> Encoder:
     return _from_directory(directory, row)
 
 
-def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
+def _fastembed_directory(models_dir: Path, row: KnownModel, *, offline: bool) -> Path:
     """Return where fastembed keeps the model. Without a network its download gives up after about 40 s."""
     try:
         # Imported by name: it is an optional package, and slow to import.
@@ -143,7 +224,7 @@ def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
         raise EmbeddingFailed(f"{row.fastembed_name}: {what}") from e
 
 
-def _onnx(directory: Path, graph: Path, row: Row) -> Encoder:
+def _onnx(directory: Path, graph: Path, row: KnownModel) -> Encoder:
     pooling = _read_json(directory / "1_Pooling/config.json")
     first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
     return Encoder(
@@ -201,7 +282,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _probe(encoder: Encoder, row: Row) -> EmbeddingModel:
+def _probe(encoder: Encoder, row: KnownModel) -> EmbeddingModel:
     """Return the model with its true dimension, after one run that also warms the session up."""
     dimension = encoder.encode(["ready"])[0].size
     if row.model.dimension not in (0, dimension):

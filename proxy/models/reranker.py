@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed, RerankFailed
-from proxy.models.encoder import MAX_CHARS
+from proxy.models.embedder import MAX_CHARS
 from proxy.models.load import ONNX_NAMES, onnx_session, read_tokenizer
 from proxy.system import step_back
 

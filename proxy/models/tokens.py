@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
-from proxy.models.estimate import estimate
 from proxy.system import give_back
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
+
 
 # Longer texts are counted on this many characters and scaled, so that no count takes milliseconds.
 _MAX_CHARS = 32_768
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class EncodingTable:
     """One of OpenAI's encodings. `file` is the name in tiktoken's cache; the patterns are tiktoken's."""
 
     name: str
@@ -41,14 +41,14 @@ _CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _LEAD = r"[^\r\n\p{L}\p{N}]?"
 
-O200K = Table(
+O200K = EncodingTable(
     "o200k_base",
     "fb374d419588a4632f3f557e76b4b70aebbca790",
     "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     rf"{_LEAD}{_UPPER}*{_LOWER}+{_CONTRACTION}|{_LEAD}{_UPPER}+{_LOWER}*{_CONTRACTION}"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 )
-CL100K = Table(
+CL100K = EncodingTable(
     "cl100k_base",
     "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -61,7 +61,7 @@ TABLES = (O200K, CL100K)
 _CL100K_MODELS = re.compile(r"(?:^|[/:])(?:gpt-4(?![\w.])|gpt-3\.?5|text-embedding-)")
 
 
-def table_of(model: str) -> Table:
+def table_of(model: str) -> EncodingTable:
     """Return the table of a model; for a model that is not OpenAI's, the newest as the nearest guess."""
     return CL100K if _CL100K_MODELS.search(model) else O200K
 
@@ -95,7 +95,7 @@ class Tokens:
             return round(len(encoding.encode_ordinary(text[:_MAX_CHARS])) * len(text) / _MAX_CHARS)
         return self._counted(text, table, encoding)
 
-    def _counted(self, text: str, table: Table, encoding: "Encoding") -> int:
+    def _counted(self, text: str, table: EncodingTable, encoding: "Encoding") -> int:
         """Return the exact count; the lines of memories come again and again, so counts are kept, by a
         hash of the text and without it."""
         key = hash((table.name, text))
@@ -106,7 +106,7 @@ class Tokens:
             count = self._counts[key] = len(encoding.encode_ordinary(text))
         return count
 
-    def start(self, table: Table = O200K) -> "Future[Encoding | None]":
+    def start(self, table: EncodingTable = O200K) -> "Future[Encoding | None]":
         """Begin to load the table, once. Its last 0.13 s hold the interpreter's lock, so the best
         moment is before the first request."""
         with self._lock:
@@ -116,12 +116,12 @@ class Tokens:
                 pool.shutdown(wait=False)  # the thread ends with its one task
             return self._loading[table.name]
 
-    def exact(self, table: Table = O200K) -> bool:
+    def exact(self, table: EncodingTable = O200K) -> bool:
         """Wait until the table is loaded or known to be missing; True if counts are exact."""
         return self.start(table).result() is not None
 
 
-def is_intact(table: Table, file: Path) -> bool:
+def is_intact(table: EncodingTable, file: Path) -> bool:
     """True if the file is there and is the published table."""
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest() == table.sha256
@@ -129,7 +129,7 @@ def is_intact(table: Table, file: Path) -> bool:
         return False
 
 
-def _load(table: Table, file: Path) -> "Encoding | None":
+def _load(table: EncodingTable, file: Path) -> "Encoding | None":
     """Return the encoding, or None, said in the log, where its table cannot be used."""
     if not is_intact(table, file):
         telemetry.log.info(
@@ -152,3 +152,57 @@ def _load(table: Table, file: Path) -> "Encoding | None":
     except (ImportError, OSError, ValueError) as e:
         telemetry.log.warning("tokens.estimated", encoding=table.name, reason=type(e).__name__)
         return None
+
+
+# ---------------------------------------------------------------- estimates
+# Longer texts are counted on this many characters and scaled: an estimate must not take milliseconds.
+_MAX_CHARS = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class CharClass:
+    """One class of characters, and the cost of its runs by encoding: (run, char)."""
+
+    name: str
+    pattern: str
+    free: int
+    o200k_base: tuple[float, float]
+    cl100k_base: tuple[float, float]
+
+
+# Order matters: the first that matches wins.
+CHAR_CLASSES = (
+    CharClass("latin", "[A-Za-z]*[À-ɏḀ-ỿ][A-Za-zÀ-ɏḀ-ỿ]*", 0, (0.71, 0.15), (1.37, 0.20)),
+    CharClass("word", "[A-Z]?[a-z]+|[A-Z]+(?![a-z])", 6, (1.03, 0.17), (1.04, 0.20)),
+    CharClass("number", "[0-9]{1,3}", 3, (1.54, 0.0), (1.68, 0.0)),
+    CharClass("line", r"[ \t]*[\r\n]\s*", 0, (0.88, 0.0), (0.71, 0.0)),
+    CharClass("spaces", r"[ \t]{2,}", 0, (1.31, 0.0), (1.15, 0.0)),
+    CharClass("ascii", r"[!-/:-@\[-`{-~]+", 1, (0.65, 0.28), (0.67, 0.25)),
+    CharClass("han", "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+", 0, (0.06, 0.85), (0.0, 1.23)),
+    CharClass("kana", "[\u3040-\u30ff]+", 0, (0.30, 0.60), (0.97, 0.83)),
+    CharClass("hangul", "[\uac00-\ud7af]+", 0, (0.95, 0.33), (1.61, 0.50)),
+    CharClass("greek", "[\u0370-\u03ff]+", 0, (0.0, 0.41), (0.0, 1.06)),
+    CharClass("cyrillic", "[\u0400-\u052f]+", 0, (1.32, 0.10), (1.92, 0.18)),
+    CharClass("semitic", "[\u0590-\u06ff]+", 0, (0.14, 0.35), (1.38, 0.60)),
+    CharClass("indic", "[\u0900-\u109f]+", 0, (0.0, 0.37), (0.77, 1.03)),
+    CharClass(
+        "marks", "[\u00a0-\u00bf\u2010-\u2027\u3000-\u303f\uff00-\uffef]+", 0, (0.0, 0.66), (0.0, 0.38)
+    ),
+    CharClass("other", "[^\\x00-\\x7f]", 0, (1.83, 0.0), (2.53, 0.0)),
+)
+_RUNS = re.compile("|".join(f"(?P<{c.name}>{c.pattern})" for c in CHAR_CLASSES))
+_COSTS = {
+    "o200k_base": {c.name: (c.free, *c.o200k_base) for c in CHAR_CLASSES},
+    "cl100k_base": {c.name: (c.free, *c.cl100k_base) for c in CHAR_CLASSES},
+}
+
+
+def estimate(text: str, encoding: str) -> int:
+    """Return about as many tokens as the encoding would make of the text; 0 only for the empty text."""
+    if len(text) > _MAX_CHARS:
+        return round(estimate(text[:_MAX_CHARS], encoding) * len(text) / _MAX_CHARS)
+    costs, total = _COSTS[encoding], 0.0
+    for match in _RUNS.finditer(text):
+        free, run, char = costs[match.lastgroup or "other"]
+        total += run + char * max(0, match.end() - match.start() - free)
+    return max(round(total), min(1, len(text)))

@@ -1,14 +1,20 @@
-"""Weights of the encoder as int8, packed once into files that onnxruntime maps.
+"""The encoder's weights as int8, packed once into files that onnxruntime maps.
 
 The graphs (committed, some 20 kB) hold no weights: they refer to (offset, length) pairs of files in the
 directory that scripts/fetch-models makes. What yields (name, array) is the single source of truth for both:
 `scripts/dev/make_graph.py` lays a graph out by it, `write` the bytes.
 
-Quantisation: matrices have one scale per output column and seven bits (±63), since AVX2 machines
-without VNNI saturate when they add two products of eight-bit values; the word table has one scale per
-row and eight bits, since it is only looked up.
+Quantisation: matrices have one scale per output column and seven bits (±63), since AVX2 machines without
+VNNI saturate when they add two products of eight-bit values; the word table has one scale per row and eight
+bits, since it is only looked up.
+
+Our encoder is six fine-tuned layers, shipped with the project (`memory-e5-small-vN.npz`: int8 with a scale
+per output row), on the word embeddings of the published multilingual-e5-small, which scripts/fetch-models
+brings. Changed layers are a new version: `scripts/dev/make_memory_e5.py` makes the file and prints the line
+VERSION.
 """
 
+import hashlib
 import os
 import struct
 import tempfile
@@ -110,3 +116,66 @@ def write(named: Named, target: Path, tag: bytes = _FORMAT) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+# ---------------------------------------------------------------- the encoder's layers
+# Our encoder: its name, which is the stamp of stores, and the checksum of its layers.
+VERSION = ("memory-e5-small-v2", "a96c84c35c8ee37350fc31df1e9cc6ec60c4f25020fbff1dade1c60318841848")
+ENCODER_NAME, TUNED_SHA256 = VERSION
+TUNED = Path(__file__).with_name(f"{ENCODER_NAME}.npz")
+# The same for every version of these layers (scripts/dev/make_graph.py):
+GRAPH = Path(__file__).with_name("memory-e5-small-int8.onnx")
+PAIR_GRAPH = Path(__file__).with_name("memory-e5-small-pairs-int8.onnx")
+PACKED_NAME = "memory-e5-small-int8.bin"
+LAYERS, WIDTH = 6, 384
+_LAYOUT = 2  # raise it if the layout or the quantisation of the packed file changes
+
+
+def pack_layers(into: Path) -> Path:
+    """Return the packed file of the layers in the directory `into`; one of other layers is written again.
+    Raises EmbeddingFailed."""
+    try:
+        digest = hashlib.sha256(TUNED.read_bytes()).hexdigest()
+    except OSError as e:
+        raise EmbeddingFailed(f"{TUNED.name} is missing: install memory-proxy again") from e
+    if digest != TUNED_SHA256:
+        raise EmbeddingFailed(f"{TUNED.name} is damaged or of another version: install memory-proxy again")
+    tag = bytes.fromhex(digest[:14]) + bytes([_LAYOUT])
+    return ensure(into / PACKED_NAME, tag, layer_tensors)
+
+
+def layer_tensors() -> Iterator[tuple[str, Array]]:
+    """Yield (name, array) of everything but the word embeddings, as packed."""
+    with np.load(TUNED) as held:
+        tuned = {name: np.asarray(held[name], np.float32) for name in held.files}
+    # A text on its own is all of segment 0: that row is folded into the positions.
+    yield "position", _matrix(tuned, "pos") + tuned["seg"]
+    yield from _norm_layer(tuned, "n0", "norm_in")
+    for i in range(LAYERS):
+        layer = f"layers.{i}."
+        yield from _linear_layer(tuned, layer + "qkv", f"qkv{i}")
+        yield from _linear_layer(tuned, layer + "ao", f"attended{i}")
+        yield from _norm_layer(tuned, layer + "n1", f"norm_attended{i}")
+        yield from _linear_layer(tuned, layer + "up", f"up{i}")
+        yield from _linear_layer(tuned, layer + "down", f"down{i}")
+        yield from _norm_layer(tuned, layer + "n2", f"norm_out{i}")
+
+
+def _linear_layer(tuned: dict[str, Array], name: str, packed: str) -> Iterator[tuple[str, Array]]:
+    weight = _matrix(tuned, name + ".weight")
+    # Of `up` and `down` some input channels are divided by this (scripts/dev/make_memory_e5.py says why).
+    smooth = tuned.get(name + ".smooth")
+    if smooth is not None:
+        weight = weight * smooth
+        yield packed + "_smooth", 1 / smooth
+    values, scale = quantised(weight.T, axis=0, peak=63)
+    yield from ((packed, values), (packed + "_scale", scale.reshape(-1)))
+    yield packed + "_bias", tuned[name + ".bias"]
+
+
+def _norm_layer(tuned: dict[str, Array], name: str, packed: str) -> Iterator[tuple[str, Array]]:
+    yield from ((packed + "_gain", tuned[name + ".weight"]), (packed + "_bias", tuned[name + ".bias"]))
+
+
+def _matrix(tuned: dict[str, Array], name: str) -> Array:
+    return np.asarray(tuned[name + ".q"] * tuned[name + ".s"])

@@ -16,10 +16,10 @@ from proxy.domain.core import Message, Reason, Scope, Search, Turn
 from proxy.domain.documents import PATH, Look, PassageHit, PassageIndex, path_of
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
-from proxy.recall.inject import Block
+from proxy.recall.pack import Block
 from proxy.recall.query import Query, query_of
 from proxy.recall.rank import stretch
-from proxy.recall.search import Encoded
+from proxy.recall.search import EncodedQuery
 from proxy.recall.triage import Verdict
 from proxy.telemetry import Seldom
 from proxy.text.markup import CLOSE, NOTICE, OPEN, neutralise
@@ -72,7 +72,7 @@ class _Judged:
 
 
 async def look_up(
-    turn: Turn, shelf: Shelf, verdict: Verdict, encoded: Encoded | None
+    turn: Turn, shelf: Shelf, verdict: Verdict, encoded: EncodedQuery | None
 ) -> Sequence[RankedPassage]:
     """Return the passages to show with the turn, best first; none where anything fails: memories go on.
     `encoded`: the query as memories are searched with, if they are."""

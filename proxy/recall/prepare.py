@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from proxy import telemetry
 from proxy.domain.core import (
     DEFAULT_TIMEZONE,
     Level,
@@ -25,20 +26,16 @@ from proxy.domain.core import (
     Status,
     Turn,
 )
-from proxy.domain.errors import StoreError
+from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Asks
 from proxy.domain.ports import Clock, SessionStore, Snapshot
 from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
 from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
-from proxy.recall.forget import ASKED, named
-from proxy.recall.inject import Budget, inject
-from proxy.recall.plan import NO_PLAN, Planner, narrowed, planned
-from proxy.recall.profile import Profiles, offered
+from proxy.recall.pack import Budget, inject, unseen
 from proxy.recall.query import query_of
-from proxy.recall.search import Encoded, Found, Searcher, Wanted
+from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
+from proxy.recall.search import EncodedQuery, Profiles, Searcher, SearchRequest, SearchResult, offered
 from proxy.recall.triage import Restraint, Verdict, begins, triage
-from proxy.recall.visible import unseen
-from proxy.recall.wording import Wording
 from proxy.telemetry import Seldom
 
 LINES = 3  # turns of the session that a request without history is reminded of
@@ -65,8 +62,8 @@ class Tools:
     patience_s: float = 1.0  # for the profile, if nothing is searched for
     history_messages: int = 3  # the user's messages that a model which words or plans queries is shown
     restraint: Restraint = field(default_factory=Restraint)
-    wording: Wording | None = None  # a model that says vague questions in full
-    planner: Planner | None = None  # a model that plans the search
+    wording: QueryRewriter | None = None  # a model that says vague questions in full
+    planner: SearchPlanner | None = None  # a model that plans the search
     forgets: bool = True  # what a message asks to forget
     stage: Stage = _untimed  # context manager entered around each stage (timing)
     seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
@@ -114,7 +111,7 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
             notes = await noting
     else:
         recalled, notes = await _recall(turn, tools), NO_NOTES
-    if to_forget := await _named(turn, tools, recalled.asks):
+    if to_forget := await _to_forget(turn, tools, recalled.asks):
         # The session's last turns may say what the memories say.
         recalled, notes = recalled.without(to_forget), NO_NOTES
     with tools.stage("inject"):
@@ -144,14 +141,16 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     return Prepared(status=recalled.status, reason=reason, level=recalled.level, to_forget=to_forget)
 
 
-async def _named(turn: Turn, tools: Tools, asks: Asks | None) -> tuple[str, ...] | None:
+async def _to_forget(turn: Turn, tools: Tools, asks: Asks | None) -> tuple[str, ...] | None:
     """Return the memories that the message asks to forget, None if it was not read. A turn that may store
     nothing changes nothing."""
     if not (tools.forgets and turn.options.write):
         return ()
     if asks is None:
         return None
-    return await named(turn, tools.searcher, tools.profiles) if asks.forget >= ASKED else ()
+    return (
+        await memories_to_forget(turn, tools.searcher, tools.profiles) if asks.forget >= FORGET_ASKED else ()
+    )
 
 
 def _injected(ids: Sequence[str], recalled: _Recalled) -> Reason | None:
@@ -221,9 +220,9 @@ async def _searched(
         snapshot = await taking
         held = await tools.profiles.of(turn.scope, snapshot, asked)
         profile = offered(held, traits=True)
-        wanted = Wanted(turn.scope, types, asked.limit, asked.threshold, turn.at)
+        wanted = SearchRequest(turn.scope, types, asked.limit, asked.threshold, turn.at)
 
-        async def find(wanted: Wanted) -> Found:
+        async def find(wanted: SearchRequest) -> SearchResult:
             return await searcher.find(encoded, wanted, snapshot=snapshot, besides=profile)
 
         found, passages = await _with_passages(find(wanted), turn, verdict, encoded, tools)
@@ -240,14 +239,16 @@ async def _searched(
 
 
 async def _with_passages(
-    finding: Awaitable[Found], turn: Turn, verdict: Verdict, encoded: Encoded, tools: Tools
-) -> tuple[Found, Sequence[RankedPassage]]:
+    finding: Awaitable[SearchResult], turn: Turn, verdict: Verdict, encoded: EncodedQuery, tools: Tools
+) -> tuple[SearchResult, Sequence[RankedPassage]]:
     """Search memories and documents at the same time."""
     with _begun(look_up(turn, tools.shelf, verdict, encoded)) as looking:
         return await finding, await looking
 
 
-async def _asked(turn: Turn, verdict: Verdict, tools: Tools) -> tuple[Encoded | None, tuple[str, ...] | None]:
+async def _asked(
+    turn: Turn, verdict: Verdict, tools: Tools
+) -> tuple[EncodedQuery | None, tuple[str, ...] | None]:
     """Return the query as the models read it, and the types to search. No query: a model's plan sees nothing
     to look for, and the judge is not sure that there is."""
     query, types = verdict.query, turn.options.types
@@ -359,7 +360,7 @@ async def search(
     """
     query = query_of(text)
     encoded = await tools.searcher.encode(query, await tools.searcher.read(query.text))
-    wanted = Wanted(scope, types, limit, threshold, began=tools.clock(), least_help=0.0)
+    wanted = SearchRequest(scope, types, limit, threshold, began=tools.clock(), least_help=0.0)
     return (await tools.searcher.find(encoded, wanted)).ranked
 
 
@@ -392,3 +393,51 @@ async def unshown(
     if recalled.error is not None:
         raise recalled.error
     return None if recalled.ranked else recalled.reason
+
+
+# ---------------------------------------------------------------- forgetting on request
+FORGET_ASKED = 0.5  # the operating point of the calibrated head
+FORGET_COVERED = 0.6  # above the operating point: forgetting too much cannot be undone
+FORGET_CANDIDATES = 12  # memories, the nearest and those of the profile
+FORGET_AT_MOST = 5  # that are forgotten at once
+FORGOTTEN_BY = "conversation"  # in receipts
+
+
+async def memories_to_forget(turn: Turn, searcher: Searcher, profiles: Profiles) -> tuple[str, ...]:
+    """Return the ids of the memories that the turn's last message asks to forget, the surest first. Without a
+    judge none.
+
+    Raises StoreUnavailable."""
+    query, judge = query_of(turn.query), searcher.judge
+    if judge is None or not query.text or not turn.said.strip():  # a step of a tool loop asks nothing new
+        return ()
+    reading = await searcher.read(query.text)
+    if reading is None or reading.asks.forget < FORGET_ASKED:
+        return ()
+    snapshot = await searcher.memories.snapshot(turn.scope, profiles.sorter)
+    encoded = await searcher.encode(query, reading)
+    wanted = SearchRequest(turn.scope, None, FORGET_CANDIDATES, None, turn.at)
+    near = await searcher.candidates(encoded, wanted, snapshot)
+    found = {c.hit.memory.id: c.hit.memory.content for c in near[:FORGET_CANDIDATES]}
+    held = await profiles.of(turn.scope, snapshot, replace(turn.options, types=None))
+    found |= {memory.id: memory.content for memory, _ in held[:FORGET_CANDIDATES]}
+    try:
+        covered = await judge.covers(query.text, [*found.values()])
+    except EmbeddingFailed:
+        return ()
+    sure = [(share, id_) for id_, share in zip(found, covered, strict=True) if share >= FORGET_COVERED]
+    return tuple(id_ for _, id_ in sorted(sure, reverse=True)[:FORGET_AT_MOST])
+
+
+async def forget_memories(turn: Turn, ids: Sequence[str], searcher: Searcher) -> tuple[str, ...]:
+    """Erase the memories of the turn's user, durable on return; return the ids of those that were there.
+
+    Raises StoreUnavailable."""
+    erased = []
+    for id_ in ids:
+        where = MemoryFilter(tenant=turn.scope.tenant, user=turn.scope.user, now=searcher.clock())
+        if (await searcher.memories.forget(where, id_, by=FORGOTTEN_BY)).memories:
+            erased.append(id_)
+    if erased:
+        telemetry.log.info("memory.forgotten", by=FORGOTTEN_BY, count=len(erased))
+    return tuple(erased)

@@ -1,16 +1,29 @@
-"""Fuse cosine and BM25 into one score, and weigh it by what a memory has earned.
+"""Rank what a search found: the fused score, relevance, and optional reranking.
 
-Cosines are stretched over the hits at hand to [0, 1]. BM25 is divided by the best, or by LEAST_BM25 where
-even the best is poor, so that poor word matches do not push down what the vectors know. The fused score
-chooses the candidates; whether they belong to the message is for `relevance`.
+1. Cosine and BM25 are fused into one score, weighed by recency, use, importance and confidence. Cosines are
+   stretched over the hits to [0, 1]. BM25 is divided by the best, or by LEAST_BM25 where even the best is
+   poor, so that poor word matches do not outweigh the vectors. This score chooses the candidates.
+2. The judge decides which candidates help with the message. It gets all of them in one batch, and reads
+   message and memory together where their vectors leave it open. A request's own `similarity_threshold`
+   replaces the judge: the least cosine. Without a judge the embedding model's threshold decides.
+3. Optionally a cross-encoder reorders the first ones, a few at a time, within a share of the time that is
+   left. Whatever goes wrong, the order stays.
 """
 
+import asyncio
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from proxy.domain.core import Hit, Memory
+from proxy.domain.core import Hit, Memory, Ranked
+from proxy.domain.errors import EmbeddingFailed, RerankFailed
+from proxy.domain.judging import Judge, Reading, Remembered
+from proxy.domain.limits import CircuitBreaker
+from proxy.domain.ports import Reranker
+from proxy.telemetry import log
+from proxy.text.terms import normalise
 
 DAY = 86_400.0
 LEAST_BM25 = 6.0  # about two rare words in common
@@ -34,14 +47,14 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ScoredHit:
     """A hit and its fused score in [0, 1]."""
 
     hit: Hit
     score: float
 
 
-def fused(hits: Sequence[Hit], ranking: Ranking, *, project: str | None, now: float) -> list[Candidate]:
+def fused(hits: Sequence[Hit], ranking: Ranking, *, project: str | None, now: float) -> list[ScoredHit]:
     """Return the hits with their scores, best first; between equals the latest."""
     scores = _reciprocal_ranks(hits, ranking.rrf_k) if ranking.fusion == "rrf" else _linear(hits, ranking)
     found = []
@@ -50,7 +63,7 @@ def fused(hits: Sequence[Hit], ranking: Ranking, *, project: str | None, now: fl
             score += ranking.project_worth
         found.append((score * merit(hit.memory, now, ranking), hit))
     found.sort(key=lambda one: (-one[0], -one[1].memory.updated_at, one[1].memory.id))
-    return [Candidate(hit, min(1.0, score)) for score, hit in found]
+    return [ScoredHit(hit, min(1.0, score)) for score, hit in found]
 
 
 def merit(memory: Memory, now: float, ranking: Ranking) -> float:
@@ -94,3 +107,215 @@ def _reciprocal_ranks(hits: Sequence[Hit], k: int) -> list[float]:
         for place, (_, i) in enumerate(sorted(found, key=lambda pair: -pair[0]), start=1):
             scores[i] += (k + 1) / (k + place) / (2 if near else 1)
     return scores
+
+
+# ---------------------------------------------------------------- relevance
+# Set by measurement; all constants of the decision are here.
+HELPS = 0.5  # the operating point of the calibrated head: something is shown if one candidate reaches it
+ALSO_HELPS = 0.03  # then others of at least this are shown too: what is left out cannot help
+HELP_SHARE = 0.2  # of the final score; the rest is the fused score
+CANDIDATES = 12  # that are read, at least
+MOST_CANDIDATES = 24
+
+
+Readings = Callable[[Sequence[str]], Awaitable[Sequence[bytes | None]]]
+"""Returns the stored readings of memories by their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What a candidate must reach; None: nothing. `asked`: the request's own least cosine, which decides
+    alone. `floor`: the server's least cosine, if it sets one. `model`: the embedding model's, used without a
+    judge. `helps`: what the judge must give."""
+
+    asked: float | None = None
+    floor: float | None = None
+    model: float | None = None
+    helps: float = HELPS
+
+
+@dataclass(frozen=True, slots=True)
+class Relevant:
+    """The candidates that help, best first. `judged`: the judge has read them."""
+
+    ranked: list[Ranked]
+    judged: bool
+
+
+def depth(limit: int) -> int:
+    """Return how many candidates to look at for a request that wants `limit` memories."""
+    return max(CANDIDATES, min(limit + 2, MOST_CANDIDATES))
+
+
+async def relevant(
+    reading: Reading | None,
+    candidates: Sequence[ScoredHit],
+    judge: Judge | None,
+    threshold: Threshold,
+    readings: Readings | None = None,
+) -> Relevant:
+    """Return the candidates that help with the message. A judge that fails is done without. `readings`: where
+    stored readings are read by memory id."""
+    if threshold.asked is None and judge is not None and reading is not None:
+        near = [c for c in candidates if _reaches(c, threshold.floor)]
+        try:
+            return Relevant(await _helping(reading, near, judge, threshold.helps, readings), judged=True)
+        except EmbeddingFailed:
+            pass
+    plain_rule = threshold.model if threshold.floor is None else threshold.floor
+    least = plain_rule if threshold.asked is None else threshold.asked
+    plain = [Ranked(c.hit.memory, c.score, why(c)) for c in candidates if _reaches(c, least)]
+    return Relevant(without_repeats(plain), judged=False)
+
+
+async def _helping(
+    reading: Reading,
+    candidates: Sequence[ScoredHit],
+    judge: Judge,
+    least: float,
+    readings: Readings | None,
+) -> list[Ranked]:
+    memories = [Remembered(c.hit.memory.content, c.hit.vector) for c in candidates]
+
+    async def stored(places: Sequence[int]) -> Sequence[bytes | None]:
+        assert readings is not None
+        return await readings([candidates[at].hit.memory.id for at in places])
+
+    helps = await judge.helps(reading, memories, stored if readings is not None else None)
+    if max(helps, default=0.0) < least:
+        return []
+    found = [
+        Ranked(
+            c.hit.memory, HELP_SHARE * share + (1 - HELP_SHARE) * c.score, f"{why(c)}, helps {_short(share)}"
+        )
+        for c, share in zip(candidates, helps, strict=True)
+        if share >= min(least, ALSO_HELPS)
+    ]
+    return without_repeats(sorted(found, key=lambda one: -one.score))
+
+
+def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Return the memories without those whose text a better one of the same type holds word for word."""
+    kept: list[Ranked] = []
+    said: list[tuple[str, str]] = []
+    for one in ranked:
+        text = normalise(one.memory.content)
+        if not any(kind == one.memory.type and text in better for kind, better in said):
+            said.append((one.memory.type, text))
+            kept.append(one)
+    return kept
+
+
+def is_doubted(memory: Memory) -> bool:
+    """True for a preference that was stated with a doubt: shown, it would steer every answer."""
+    return memory.type == "preference" and memory.confidence <= DOUBTED
+
+
+DOUBTED = 0.7  # confidence; stating it again raises it
+
+
+def why(candidate: ScoredHit) -> str:
+    """Return which lists found it: "dense .41, lexical 3.2"."""
+    hit, parts = candidate.hit, []
+    if hit.cosine is not None:
+        parts.append(f"dense {_short(hit.cosine)}")
+    if hit.bm25 > 0:
+        parts.append(f"lexical {hit.bm25:.1f}")
+    return ", ".join(parts)
+
+
+def _reaches(candidate: ScoredHit, least: float | None) -> bool:
+    """True if its cosine is high enough; without a cosine a shared word does."""
+    cosine = candidate.hit.cosine
+    return least is None or (candidate.hit.bm25 > 0 if cosine is None else cosine >= least)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("0.", ".", 1)
+
+
+# ---------------------------------------------------------------- reranking
+RERANK_TOP = 20
+RERANK_STEP = 4  # memories at a time
+RERANKS_AT_ONCE = 2  # requests: a burst is better served in the order that it has than late
+TRIP_AFTER = 3  # failures in a row
+OPEN_S = 30.0  # until the model is asked again
+RERANK_TIME_SHARE = 0.6  # of the time that is left: the rest is for injecting, and for being wrong
+RERANK_WEIGHT = 0.7  # of the model's opinion; the rest is the place it had before
+LEAST_SPREAD = 4.0  # logits: a model whose best and worst lie closer has no strong opinion
+
+
+class Reranking:
+    """Reorders what was ranked. `deadline_s`: for all memory work of a request."""
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        *,
+        deadline_s: float,
+        top: int = RERANK_TOP,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reranker, self._deadline_s, self.top = reranker, deadline_s, top
+        self._breaker = CircuitBreaker(OPEN_S, trip_after=TRIP_AFTER, clock=clock)
+        self._reading = 0
+
+    async def reorder(self, question: str, ranked: Sequence[Ranked], *, spent_s: float) -> Sequence[Ranked]:
+        """Return the same memories, the first of them in the model's order as far as it came.
+
+        `spent_s`: how much of the deadline is gone.
+        """
+        left_s = RERANK_TIME_SHARE * (self._deadline_s - max(0.0, spent_s))
+        if len(ranked) < 2 or left_s <= 0 or self._busy or not self._reranker.understands(question):
+            return ranked
+        logits = await self._read(question, [one.memory.content for one in ranked[: self.top]], left_s)
+        if len(logits) < 2:
+            return ranked
+        read = blended(ranked[: len(logits)], logits)
+        # What was not read is worth no more than what was: the budget is filled by worth.
+        unread = (replace(one, score=min(one.score, read[-1].score)) for one in ranked[len(logits) :])
+        return [*read, *unread]
+
+    @property
+    def _busy(self) -> bool:
+        return self._reading >= RERANKS_AT_ONCE or self._breaker.is_open
+
+    async def _read(self, question: str, texts: Sequence[str], within_s: float) -> Sequence[float]:
+        """Return the logits of the first texts, as many as there was time for."""
+        logits: list[float] = []
+        self._reading += 1
+        try:
+            async with asyncio.timeout(within_s):
+                for start in range(0, len(texts), RERANK_STEP):
+                    logits += await self._reranker.rerank(question, texts[start : start + RERANK_STEP])
+        except TimeoutError:
+            log.debug("memory.rerank_cut", read=len(logits), of=len(texts))
+        except RerankFailed as error:
+            log.warning("memory.rerank_failed", error=str(error))
+            logits = []
+        finally:
+            self._reading -= 1
+        if logits:
+            self._breaker.succeeded()
+        elif open_s := self._breaker.failed():
+            log.warning("memory.rerank_rests", seconds=open_s)
+        return logits
+
+
+def blended(ranked: Sequence[Ranked], logits: Sequence[float]) -> list[Ranked]:
+    """Return the memories by WEIGHT of the model's opinion and the rest of what they scored before.
+
+    Both are brought to [0, 1]. A spread below LEAST_SPREAD is not stretched, so that a model to which all are
+    alike leaves the order nearly as it was.
+    """
+    best, before = max(logits), max(one.score for one in ranked) or 1.0
+    spread = max(best - min(logits), LEAST_SPREAD)
+    scored = [
+        replace(
+            one,
+            score=RERANK_WEIGHT * (1 - (best - logit) / spread) + (1 - RERANK_WEIGHT) * one.score / before,
+            why=f"{one.why}, reranked",
+        )
+        for one, logit in zip(ranked, logits, strict=True)
+    ]
+    return sorted(scored, key=lambda one: -one.score)

@@ -1,30 +1,55 @@
-"""Search the memories of a scope: by vector and by words, fused, then judged for relevance.
+"""Search the memories of a scope, by vector and by words, and read the user's profile.
 
 An embedder that is missing, fails, or does not know the language costs its half of the search, never the
-whole. Store errors are the caller's: without a store there is no memory.
+whole. Store errors are raised: without a store there is no memory.
+
+The profile is what holds in every conversation. A rule says how to answer (language, tone, form of address)
+and is always offered. A trait (diet, health, accessibility) is offered where the message may concern the
+user's life. The judge tells them apart by the memory's vector. The store sorts a user's memories when they
+change, so that a request pays nothing for it; a store without vectors at hand lists the user's preferences.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 
 import numpy as np
 
-from proxy.domain.core import Level, Memory, Ranked, Reason, Scope, Search, with_children
+from proxy.domain.core import (
+    Level,
+    Memory,
+    MemoryFilter,
+    MemoryOptions,
+    Ranked,
+    Reason,
+    Scope,
+    Search,
+    with_children,
+)
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, Reading
-from proxy.domain.ports import Clock, Embedder, MemoryStore, Snapshot
+from proxy.domain.limits import TTLCache
+from proxy.domain.ports import Clock, Embedder, MemoryStore, ProfileKind, Snapshot
 from proxy.recall.query import MAX_TERMS, Query
-from proxy.recall.rank import Candidate, Ranking, fused
-from proxy.recall.relevance import HELPS, Threshold, depth, is_doubted, relevant
-from proxy.recall.rerank import Reranking
+from proxy.recall.rank import (
+    HELPS,
+    Ranking,
+    Reranking,
+    ScoredHit,
+    Threshold,
+    depth,
+    fused,
+    is_doubted,
+    relevant,
+)
 from proxy.telemetry import Seldom
 
 LIST_LENGTH = 16  # of each of the two lists, at least
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedQuery:
     """A query as the models read it. `vector`: None where nothing can be searched by meaning. `reading`: for
     the relevance head; None without a judge."""
 
@@ -35,7 +60,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SearchRequest:
     """Which memories to look for: one message inside one scope."""
 
     scope: Scope
@@ -47,7 +72,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The memories that help with the message, best first, and if there are none, why. `empty`: nothing was
     near at all, the user may have no memories."""
 
@@ -78,12 +103,12 @@ class Searcher:
         if query.text and self.embedder is not None and not self.shares_space:
             self.embedder.begin(query.text)
 
-    async def encode(self, query: Query, reading: Reading | None) -> Encoded:
+    async def encode(self, query: Query, reading: Reading | None) -> EncodedQuery:
         """Return the query with its vector and what the judge read of its text. `reading`: of the text as the
         user wrote it; a text that a model wrote is read anew."""
         level = Level.UNJUDGED if reading is None else Level.FULL
         if not self.ranking.dense:
-            return Encoded(query, None, reading, level)
+            return EncodedQuery(query, None, reading, level)
         vector = None
         if self.shares_space and reading is not None:
             vector = reading.vector
@@ -94,7 +119,7 @@ class Searcher:
                 self.seldom.warning("memory.embedding_failed")
         if vector is not None and query.imagined:
             vector = await self._pooled(vector, query.imagined)
-        return Encoded(query, vector, reading, Level.LEXICAL if vector is None else level)
+        return EncodedQuery(query, vector, reading, Level.LEXICAL if vector is None else level)
 
     async def read(self, text: str) -> Reading | None:
         """Return what the judge reads in a text; None without a judge."""
@@ -107,18 +132,18 @@ class Searcher:
 
     async def find(
         self,
-        encoded: Encoded,
-        wanted: Wanted,
+        encoded: EncodedQuery,
+        wanted: SearchRequest,
         *,
         snapshot: Snapshot | None = None,
         besides: Sequence[Memory] = (),
-    ) -> Found:
+    ) -> SearchResult:
         """Return what helps with the query. `besides`: memories that are judged though no list found them.
 
         Raises StoreUnavailable."""
         level, candidates = encoded.level, self._depth(wanted)
         if encoded.vector is None and not self._looked_up(encoded.query):
-            return Found((), Reason.BELOW_THRESHOLD, level)
+            return SearchResult((), Reason.BELOW_THRESHOLD, level)
         ranked = await self.candidates(encoded, wanted, snapshot)
         chosen = ranked[:candidates]
         if besides:
@@ -138,11 +163,11 @@ class Searcher:
         if not sure:
             near = Reason.UNANSWERED if judged.judged else Reason.BELOW_THRESHOLD
             reason = Reason.DOUBTED if found else near
-        return Found(sure, reason, level, empty=not ranked)
+        return SearchResult(sure, reason, level, empty=not ranked)
 
     async def candidates(
-        self, encoded: Encoded, wanted: Wanted, snapshot: Snapshot | None = None
-    ) -> list[Candidate]:
+        self, encoded: EncodedQuery, wanted: SearchRequest, snapshot: Snapshot | None = None
+    ) -> list[ScoredHit]:
         """Return what is near to the query, best first, not judged yet. Raises StoreUnavailable."""
         looked_up = self._looked_up(encoded.query)
         if encoded.vector is None and not looked_up:
@@ -158,10 +183,10 @@ class Searcher:
     def _looked_up(self, query: Query) -> tuple[str, ...]:
         return (*query.terms, *query.extra)[:MAX_TERMS] if self.ranking.lexical else ()
 
-    def _depth(self, wanted: Wanted) -> int:
+    def _depth(self, wanted: SearchRequest) -> int:
         return depth(max(wanted.limit, self.reranking.top) if self.reranking else wanted.limit)
 
-    def _threshold(self, wanted: Wanted) -> Threshold:
+    def _threshold(self, wanted: SearchRequest) -> Threshold:
         model = self.embedder.model.similarity_threshold if self.embedder and wanted.least_help else None
         return Threshold(wanted.threshold, self.least_cosine, model, wanted.least_help)
 
@@ -182,3 +207,80 @@ def pooled(question: bytes, imagined: bytes, *, least: float) -> bytes:
         return question
     mean = first + second
     return (mean / np.linalg.norm(mean)).astype(np.float32).tobytes()
+
+
+# ---------------------------------------------------------------- profile
+PROFILE_HOLDS = 0.5  # the operating point of the calibrated head
+_LISTED_PREFERENCES = 100  # preferences of a store without vectors
+_LISTED_TTL_S = 600.0
+_LISTED_USERS = 1024
+
+ProfileMemories = Sequence[tuple[Memory, ProfileKind]]
+"""The user's memories that hold in every conversation, the latest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSorter:
+    """Sorts memories by their vectors: passed to a store as ports.SortProfile."""
+
+    judge: Judge
+
+    def __call__(self, vectors: Sequence[bytes]) -> list[ProfileKind]:
+        """Return for each vector whether it is a rule, a trait or neither. A judge that fails finds none."""
+        try:
+            scores = self.judge.profile(vectors)
+        except EmbeddingFailed:
+            return [""] * len(vectors)
+        return [
+            "rule" if s.rule >= PROFILE_HOLDS else "trait" if s.trait >= PROFILE_HOLDS else "" for s in scores
+        ]
+
+
+class Profiles:
+    """Reads the profile of a scope."""
+
+    def __init__(
+        self, memories: MemoryStore, embedder: Embedder | None, judge: Judge | None, clock: Clock
+    ) -> None:
+        self._memories, self._embedder, self._clock = memories, embedder, clock
+        self.sorter = ProfileSorter(judge) if judge is not None else None
+        self._listed = TTLCache[bytes, ProfileMemories](_LISTED_USERS, ttl_s=_LISTED_TTL_S, clock=clock)
+
+    async def of(self, scope: Scope, snapshot: Snapshot | None, options: MemoryOptions) -> ProfileMemories:
+        """Return what the request may see of it. Raises StoreUnavailable."""
+        if self.sorter is None:
+            return ()
+        held = snapshot.profile if snapshot is not None else await self._list(scope, self.sorter)
+        now, types = self._clock(), None if options.types is None else with_children(options.types)
+        return [
+            (memory, kind)
+            for memory, kind in held
+            if memory.is_current(now)
+            and (types is None or memory.type in types)
+            and memory.scope.project in (None, scope.project or memory.scope.project)
+            and not is_doubted(memory)
+        ]
+
+    async def _list(self, scope: Scope, sorter: ProfileSorter) -> ProfileMemories:
+        """Return the profile of a store that has no vectors at hand: of the latest preferences."""
+        if self._embedder is None:
+            return ()
+        stamp = await self._memories.stamp(scope)
+        key = blake2b(repr((scope.tenant, scope.user, stamp)).encode("utf-8", "surrogatepass")).digest()
+        if (known := self._listed.get(key)) is not None:
+            return known
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, type="preference", now=self._clock())
+        listed = (await self._memories.list(where, limit=_LISTED_PREFERENCES, total=False)).items
+        try:
+            kinds = sorter(await self._embedder.embed([m.content for m in listed]) if listed else [])
+        except EmbeddingFailed:
+            return ()
+        held: ProfileMemories = [(m, kind) for m, kind in zip(listed, kinds, strict=True) if kind]
+        self._listed.put(key, held)
+        return held
+
+
+def offered(held: ProfileMemories, *, traits: bool) -> list[Memory]:
+    """Return the memories to offer: rules, then traits if they are wanted, each the latest first."""
+    rules = [memory for memory, kind in held if kind == "rule"]
+    return rules + [memory for memory, kind in held if traits and kind == "trait"]

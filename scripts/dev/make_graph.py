@@ -1,6 +1,6 @@
 """Write the committed graphs of the encoder, proxy/models/*-int8.onnx.
 
-For developers, and only after `memory_e5.tensors` has changed (raise the layout's number there too):
+For developers, and only after `weights.layer_tensors` has changed (raise the layout's number there too):
 
     python -m venv /tmp/onnx && /tmp/onnx/bin/pip install onnx numpy
     /tmp/onnx/bin/python scripts/dev/make_graph.py
@@ -22,10 +22,10 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.models import e5, memory_e5, weights
-from proxy.models.relevance import BLOCKS as RELEVANCE_BLOCKS
-from proxy.models.relevance import GRAPH as RELEVANCE_GRAPH
-from proxy.models.relevance import HEADS as RELEVANCE_HEADS
+from proxy.models import vocabulary, weights
+from proxy.models.heads import BLOCKS as RELEVANCE_BLOCKS
+from proxy.models.heads import HEADS as RELEVANCE_HEADS
+from proxy.models.heads import RELEVANCE_GRAPH
 
 MICROSOFT = "com.microsoft"
 HEADS, EPSILON, WORD_ROWS = 12, 1e-12, 250_037
@@ -46,10 +46,10 @@ class Graph:
         self._names: set[str] = set()
         if not weights_inside:
             return
-        self.add(memory_e5.tensors(), memory_e5.PACKED_NAME)
-        width = memory_e5.WIDTH
+        self.add(weights.layer_tensors(), weights.PACKED_NAME)
+        width = weights.WIDTH
         published = [np.empty((WORD_ROWS, width), np.int8), np.empty((WORD_ROWS, 1), np.float32)]
-        self.add(zip(e5.WORDS, published, strict=True), e5.WORDS_NAME)
+        self.add(zip(vocabulary.WORDS, published, strict=True), vocabulary.WORDS_NAME)
 
     def add(self, named: weights.Named, file: str) -> None:
         """Refer to the tensors of the packed file of this name."""
@@ -127,7 +127,7 @@ def encoder() -> ModelProto:
     """Return the model of one text: token ids in, unit vector and hidden states out."""
     graph = Graph()
     x = embed(graph, "input_ids")
-    for i in range(memory_e5.LAYERS):
+    for i in range(weights.LAYERS):
         x = layer(graph, x, i)
     # The sum and the mean of the token vectors have the same direction.
     total = graph.op("ReduceSum", [x, graph.constant("one", 1)], keepdims=0)
@@ -135,8 +135,8 @@ def encoder() -> ModelProto:
     graph.nodes.append(helper.make_node("Div", [total, norm], ["sentence_embedding"]))
     graph.name(x, "states")
     outputs = [
-        _value("sentence_embedding", FLOAT, "batch", memory_e5.WIDTH),
-        _value("states", FLOAT, "batch", "tokens", memory_e5.WIDTH),
+        _value("sentence_embedding", FLOAT, "batch", weights.WIDTH),
+        _value("states", FLOAT, "batch", "tokens", weights.WIDTH),
     ]
     return built(graph, "encoder", [_value("input_ids", INT, "batch", "tokens")], outputs)
 
@@ -146,10 +146,10 @@ def pairs() -> ModelProto:
     the low-rank changes in; hidden states out."""
     graph = Graph(changed=True)
     x = embed(graph, "input_ids", "segments")
-    for i in range(memory_e5.LAYERS):
+    for i in range(weights.LAYERS):
         x = layer(graph, x, i)
     graph.name(x, "states")
-    width = memory_e5.WIDTH
+    width = weights.WIDTH
     inputs = [
         _value("input_ids", INT, "batch", "tokens"),
         _value("segments", FLOAT, "batch", "tokens", width),
@@ -198,7 +198,7 @@ def built(graph: Graph, name: str, inputs: list[ValueInfoProto], outputs: list[V
 
 
 def main() -> None:
-    graphs = {memory_e5.GRAPH: encoder(), memory_e5.PAIR_GRAPH: pairs(), RELEVANCE_GRAPH: relevance()}
+    graphs = {weights.GRAPH: encoder(), weights.PAIR_GRAPH: pairs(), RELEVANCE_GRAPH: relevance()}
     for target, made in graphs.items():
         content = made.SerializeToString(deterministic=True)
         target.write_bytes(content)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.models import heads, memory_e5
+from proxy.models import heads, weights
 
 NAMES = ("message", "profile", "relevance", "relation", "statement", "forget")
 
@@ -36,7 +36,7 @@ def main() -> None:
     shutil.copyfile(options.weights, target)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     offsets = {label: float(number) for label, number in (given.split("=") for given in options.offset)}
-    card |= {"name": options.name, "version": memory_e5.NAME, "sha256": digest}
+    card |= {"name": options.name, "version": weights.ENCODER_NAME, "sha256": digest}
     card["offsets"] = card.get("offsets", {}) | offsets
     if options.temperature:
         one, *others = options.temperature

@@ -3,7 +3,7 @@ pass of them in numpy.
 
     .venv/bin/python scripts/dev/make_memory_e5.py encoder6.npz --name memory-e5-small-v2
 
-Then put the printed line into proxy/models/catalog.py, and the name into `embedding.model` of
+Then put the printed line into proxy/models/weights.py, and the name into `embedding.model` of
 proxy/config.py and config/default.yaml. Changed layers need a new name: it is the stamp of stores. The
 graphs (scripts/dev/make_graph.py) stay as they are while the number of layers does.
 
@@ -30,7 +30,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from proxy.models import catalog, e5, memory_e5, vocabulary, weights  # noqa: E402
+from proxy.models import load, vocabulary, weights  # noqa: E402
 from proxy.models.load import fetched_dir  # noqa: E402
 from proxy.models.weights import Array  # noqa: E402
 
@@ -43,8 +43,8 @@ See = Callable[[str, Array], None]
 def words_of(directory: Path) -> tuple[Array, Array]:
     """Return the published word embeddings of the packed file, int8, and the scale of each row."""
     shapes = [np.empty((WORD_ROWS, WIDTH), np.int8), np.empty((WORD_ROWS, 1), np.float32)]
-    placed = weights.place(zip(e5.WORDS, shapes, strict=True))
-    file = directory / e5.WORDS_NAME
+    placed = weights.place(zip(vocabulary.WORDS, shapes, strict=True))
+    file = directory / vocabulary.WORDS_NAME
     first, second = (np.memmap(file, t.array.dtype, "r", t.offset, t.array.shape) for t in placed)
     return first, second
 
@@ -57,7 +57,7 @@ def reference(
     get = weights_of(tuned)
     x = words[0][ids].astype(np.float32) * words[1][ids] + get("pos")[: len(ids)] + get("seg")
     x = _norm(x, get("n0.weight"), get("n0.bias"))
-    for i in range(memory_e5.LAYERS):
+    for i in range(weights.LAYERS):
         x = _layer(
             x,
             lambda name, i=i: get(f"layers.{i}.{name}"),
@@ -132,7 +132,7 @@ def texts() -> Iterator[str]:
     files = sorted((ROOT / "training/data/train").glob("*.jsonl.gz"))
     lines = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
     users = [line for line in lines if line["task"] == "retrieval"]
-    chance, (query, passage) = random.Random(5), catalog.PROMPTS
+    chance, (query, passage) = random.Random(5), load.PROMPTS
     for user in chance.sample(users, 120):
         for _ in range(2):
             yield query + chance.choice(user["asked"])["q"]
@@ -157,12 +157,12 @@ def packed(tuned: Mapping[str, Array]) -> dict[str, Array]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("layers", type=Path)
-    parser.add_argument("--name", default=memory_e5.NAME)
+    parser.add_argument("--name", default=weights.ENCODER_NAME)
     options = parser.parse_args()
     with np.load(options.layers) as held:
         tuned = packed({name: held[name] for name in held.files if name.startswith(PARTS)})
     tuned |= smoothed(tuned, list(texts()))
-    target = memory_e5.TUNED.with_name(f"{options.name}.npz")
+    target = weights.TUNED.with_name(f"{options.name}.npz")
     np.savez_compressed(target, **tuned)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     print(f'VERSION = ("{options.name}", "{digest}")')

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.recall.search import Found, Searcher
+from proxy.recall.search import Searcher, SearchResult
 from tests.adversary.conftest import context, jobs, listed, post, tell, until
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel, known
@@ -95,7 +95,7 @@ async def test_forget_while_memory_is_looked_up_leaves_nothing(
     it would outlive a forget that was answered meanwhile."""
     looking, found, find = asyncio.Event(), asyncio.Event(), Searcher.find
 
-    async def slow(*args: Any, **options: Any) -> Found:
+    async def slow(*args: Any, **options: Any) -> SearchResult:
         looking.set()
         await found.wait()
         return await find(*args, **options)

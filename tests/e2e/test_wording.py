@@ -8,7 +8,7 @@ from typing import Any
 from proxy import __version__
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.recall.query import query_of
-from proxy.recall.wording import ROLE, Wording
+from proxy.recall.rewrite import REWRITE_ROLE, QueryRewriter
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
@@ -27,17 +27,17 @@ TURN = Turn(
 
 
 @asynccontextmanager
-async def wording_by(model: ScriptedUpstream, *, deadline_s: float) -> AsyncIterator[Wording]:
+async def wording_by(model: ScriptedUpstream, *, deadline_s: float) -> AsyncIterator[QueryRewriter]:
     """A wording whose model has an endpoint of its own; the client's credential is known."""
     credentials = Credentials()
     credentials.remember(ANN, [(b"authorization", b"Bearer ann")])
     async with Upstream("http://127.0.0.1:9/v1") as upstream, Upstream(model.url) as endpoint:
-        roles = {ROLE: RoleModel(endpoint=model.url, model="small")}
+        roles = {REWRITE_ROLE: RoleModel(endpoint=model.url, model="small")}
         completer = UpstreamCompleter(upstream, credentials, roles, {model.url: endpoint})
-        yield Wording(completer, deadline_s=deadline_s)
+        yield QueryRewriter(completer, deadline_s=deadline_s)
 
 
-async def asked(wording: Wording) -> str:
+async def asked(wording: QueryRewriter) -> str:
     query = await wording.improve(TURN, query_of("how much?", EARLIER), [EARLIER], spent_s=0.0)
     return query.text
 
@@ -52,7 +52,7 @@ async def test_the_configured_model_is_asked_and_never_sees_the_client_s_credent
     assert request.header(b"user-agent") == f"memory-proxy/{__version__} (memory_rewrite)".encode()
     assert request.header(b"authorization") is None
     assert request.json["model"] == "small"
-    assert request.json["response_format"]["json_schema"]["name"] == ROLE
+    assert request.json["response_format"]["json_schema"]["name"] == REWRITE_ROLE
 
 
 async def test_a_slow_model_costs_its_share_of_the_deadline_and_no_more() -> None:

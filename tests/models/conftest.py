@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from proxy.models import e5, vocabulary, weights
+from proxy.models import vocabulary, weights
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import fetched_dir, load_embedder
 
@@ -24,7 +24,7 @@ TINY_GRAPH = base64.b64decode(
 @pytest.fixture(scope="session")
 def fetched() -> Path:
     """Where the installer put what the encoder needs; skips where it could not."""
-    whole = weights.is_whole(fetched_dir() / e5.WORDS_NAME)
+    whole = weights.is_whole(fetched_dir() / vocabulary.WORDS_NAME)
     if not whole or not vocabulary.is_whole(fetched_dir() / vocabulary.NAME):
         pytest.skip("our encoder is not here: run scripts/fetch-models")
     return fetched_dir()

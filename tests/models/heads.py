@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from proxy.models import memory_e5
+from proxy.models import weights
 from proxy.models.judge import FOLLOWS, RELATION, SENSE, WHOSE
 
-WIDTH = memory_e5.WIDTH
+WIDTH = weights.WIDTH
 _WIDE = 4 * WIDTH
 _SHAPES = {"qkv": (WIDTH, 3 * WIDTH), "ao": (WIDTH, WIDTH), "up": (WIDTH, _WIDE), "down": (_WIDE, WIDTH)}
 
@@ -22,7 +22,7 @@ def write_head(directory: Path, name: str, arrays: Mapping[str, Any], **card: An
     np.savez(path, **arrays)
     said = {
         "name": name,
-        "version": memory_e5.NAME,
+        "version": weights.ENCODER_NAME,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         **card,
     }
@@ -53,7 +53,7 @@ def pair_arrays(classes: Sequence[int], rank: int, seed: int = 2) -> dict[str, A
         found[name + ".q"] = chance.integers(-127, 127, shape, np.int8)
         found[name + ".s"] = np.full((shape[0], 1), 2e-4, np.float32)
 
-    for i in range(memory_e5.LAYERS):
+    for i in range(weights.LAYERS):
         for part, (inputs, outputs) in _SHAPES.items():
             pack(f"encoder.layers.{i}.{part}.down", rank, inputs)
             pack(f"encoder.layers.{i}.{part}.up", outputs, rank)

@@ -3,13 +3,15 @@
 import pytest
 
 from proxy.config import Embedding
-from proxy.models.catalog import OURS, Prompts, row_of
+from proxy.models.embedder import Prompts
+from proxy.models.load import row_of
+from proxy.models.weights import ENCODER_NAME
 
 
 @pytest.mark.parametrize(
     ("name", "prompts", "first_token"),
     [
-        (OURS, Prompts("query: ", "passage: "), False),
+        (ENCODER_NAME, Prompts("query: ", "passage: "), False),
         ("all-MiniLM-L6-v2", Prompts(), False),
         ("intfloat/multilingual-e5-small", Prompts("query: ", "passage: "), False),
         ("intfloat/multilingual-e5-large", Prompts("query: ", "passage: "), False),
@@ -32,5 +34,5 @@ def test_a_model_is_asked_as_its_family_was_trained(name: str, prompts: Prompts,
 
 
 def test_our_encoder_is_the_default() -> None:
-    assert Embedding().model == OURS
-    assert Embedding().dimension == row_of(OURS).model.dimension
+    assert Embedding().model == ENCODER_NAME
+    assert Embedding().dimension == row_of(ENCODER_NAME).model.dimension

@@ -12,9 +12,7 @@ import pytest
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder, EmbeddingModel
-from proxy.models.catalog import Prompts
-from proxy.models.embedder import OnnxEmbedder
-from proxy.models.encoder import Encoder
+from proxy.models.embedder import Encoder, OnnxEmbedder, Prompts
 from proxy.models.load import load_embedder
 
 MODEL = EmbeddingModel("gated", 2, 0.3, 0.8)

@@ -14,8 +14,7 @@ import pytest
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, Reading, Remembered
 from proxy.models import heads
-from proxy.models.embedder import OnnxEmbedder
-from proxy.models.encoder import Encoder, Pass
+from proxy.models.embedder import Encoder, EncoderOutput, OnnxEmbedder
 from proxy.models.heads import MessageHead, read_head
 from proxy.models.judge import OnnxJudge, load_judge
 from proxy.models.load import load_embedder
@@ -135,7 +134,7 @@ async def test_the_event_loop_runs_while_the_judge_reads(
     loop, blocked = asyncio.get_running_loop(), []
     run = Encoder.read
 
-    def watched(self: Encoder, text: str) -> Pass:
+    def watched(self: Encoder, text: str) -> EncoderOutput:
         blocked.append(asyncio._get_running_loop() is loop)
         return run(self, text)
 
@@ -290,7 +289,7 @@ def cut(path: Path) -> None:
 
 def age(path: Path) -> None:
     card = path.with_suffix(".json")
-    card.write_text(card.read_text().replace(heads.memory_e5.NAME, "memory-e5-small-v0"))
+    card.write_text(card.read_text().replace(heads.ENCODER_NAME, "memory-e5-small-v0"))
 
 
 @pytest.mark.parametrize("name", ["message", "profile", "relevance", "relation", "statement"])

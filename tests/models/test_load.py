@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from proxy.models.catalog import OURS, row_of
-from proxy.models.load import LoadedEmbedder, load_embedder
+from proxy.models.load import LoadedEmbedder, load_embedder, row_of
+from proxy.models.weights import ENCODER_NAME
 
 Hide = Callable[[str], None]
 
@@ -35,7 +35,7 @@ def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_our_encoder_is_the_default(fetched: Path, tmp_path: Path) -> None:
     loaded = load_embedder(tmp_path)
     assert loaded.embedder is not None
-    assert loaded.embedder.model == row_of(OURS).model
+    assert loaded.embedder.model == row_of(ENCODER_NAME).model
     assert (used(loaded), loaded.notes) == ("installer", ())
 
 
@@ -107,7 +107,7 @@ def test_another_model_is_never_replaced_by_ours(tmp_path: Path, hide: Hide) -> 
     hide("fastembed")
     loaded = load_embedder(tmp_path, model="paraphrase-multilingual-MiniLM-L12-v2")
     assert loaded.embedder is None
-    assert f"holds only {OURS}" in loaded.notes[0]
+    assert f"holds only {ENCODER_NAME}" in loaded.notes[0]
 
 
 @pytest.mark.parametrize("allowed", [False, True])

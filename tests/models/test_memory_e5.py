@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.models import e5, memory_e5, vocabulary, weights
-from proxy.models.encoder import Encoder
+from proxy.models import vocabulary, weights
+from proxy.models.embedder import Encoder
 from proxy.models.load import LoadedEmbedder, load_embedder, our_encoder
 from tests.models.questions import WHERE_DO_I_LIVE
 
@@ -61,7 +61,7 @@ def copied(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     copy = tmp_path / "fetched"
     copy.mkdir()
     for file in fetched.iterdir():
-        if file.name == e5.WORDS_NAME:
+        if file.name == vocabulary.WORDS_NAME:
             (copy / file.name).hardlink_to(file)  # 117 MB, never written to
         else:
             shutil.copy(file, copy)
@@ -92,7 +92,7 @@ def test_the_graph_computes_what_the_layers_compute_in_float32(
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     reference = script()
     words, tokenizer = reference.words_of(fetched), vocabulary.read(fetched)
-    with np.load(memory_e5.TUNED) as held:
+    with np.load(weights.TUNED) as held:
         tuned = {name: held[name] for name in held.files}
     asked = ["query: " + text for text in texts]
     expected = [reference.reference(tuned, words, tokenizer.ids(text)) for text in asked]
@@ -158,8 +158,8 @@ def test_missing_files_are_named_with_the_remedy(copied: Path, tmp_path: Path) -
     (copied / vocabulary.NAME).unlink()
     assert f"{vocabulary.NAME} in" in loaded(tmp_path).notes[0]
     assert "is missing: run scripts/install" in loaded(tmp_path).notes[0]
-    (copied / e5.WORDS_NAME).unlink()
-    assert f"{e5.WORDS_NAME} in {copied} is missing: run scripts" in loaded(tmp_path).notes[0]
+    (copied / vocabulary.WORDS_NAME).unlink()
+    assert f"{vocabulary.WORDS_NAME} in {copied} is missing: run scripts" in loaded(tmp_path).notes[0]
 
 
 @pytest.mark.parametrize("content", [None, b"PK of another version"])
@@ -169,7 +169,7 @@ def test_layers_that_are_missing_or_of_another_version_are_refused(
     other = tmp_path / "layers.npz"
     if content is not None:
         other.write_bytes(content)
-    monkeypatch.setattr(memory_e5, "TUNED", other)
+    monkeypatch.setattr(weights, "TUNED", other)
     found = loaded(tmp_path)
     assert found.embedder is None
     assert "layers.npz is " in found.notes[0]
@@ -177,7 +177,7 @@ def test_layers_that_are_missing_or_of_another_version_are_refused(
 
 
 def test_packed_layers_that_are_damaged_are_packed_again(copied: Path, tmp_path: Path) -> None:
-    packed = copied / memory_e5.PACKED_NAME
+    packed = copied / weights.PACKED_NAME
     good = packed.read_bytes()
     packed.write_bytes(good[:5_000_000])
     assert loaded(tmp_path).embedder is not None
@@ -206,11 +206,11 @@ def test_what_no_piece_covers_is_one_unknown_token(fetched: Path) -> None:
     assert words.ids("") == words.ids(" \n") == [0, 2]
 
 
-@pytest.mark.parametrize("graph", [memory_e5.GRAPH, memory_e5.PAIR_GRAPH])
+@pytest.mark.parametrize("graph", [weights.GRAPH, weights.PAIR_GRAPH])
 def test_the_committed_graphs_point_at_exactly_what_the_packer_writes(graph: Path) -> None:
     content = graph.read_bytes()
     assert len(content) < 30_000, "a graph holds no weights"
-    placed = list(weights.place(memory_e5.tensors()))
+    placed = list(weights.place(weights.layer_tensors()))
     # An external_data entry is a key and a value, each with its length before it. The last two are the words.
     for key, written in (
         ("offset", [tensor.offset for tensor in placed]),
@@ -221,5 +221,5 @@ def test_the_committed_graphs_point_at_exactly_what_the_packer_writes(graph: Pat
 
 
 def test_quantised_matrices_leave_the_eighth_bit_free() -> None:
-    matrices = [t.array for t in weights.place(memory_e5.tensors()) if t.array.dtype == np.int8]
+    matrices = [t.array for t in weights.place(weights.layer_tensors()) if t.array.dtype == np.int8]
     assert {int(np.abs(matrix).max()) for matrix in matrices} == {63}

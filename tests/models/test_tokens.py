@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.ports import TokenCounter
-from proxy.models.estimate import estimate
-from proxy.models.tokens import CL100K, O200K, TABLES, Table, Tokens, table_of, tables_dir
+from proxy.models.tokens import CL100K, O200K, TABLES, EncodingTable, Tokens, estimate, table_of, tables_dir
 
 # Text, tokens in o200k_base, tokens in cl100k_base: by tiktoken with its own tables.
 COUNTED = [
@@ -57,7 +56,7 @@ def test_estimates_are_near_without_the_tables(
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
-def test_our_tables_are_tiktokens(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_tables_are_tiktokens(table: EncodingTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Name in its cache, hash and pattern: taken from tiktoken without its download."""
     from tiktoken_ext import openai_public
 
@@ -90,7 +89,7 @@ def test_our_tables_are_tiktokens(table: Table, monkeypatch: pytest.MonkeyPatch)
         ("text-embedding-3-small", CL100K),
     ],
 )
-def test_a_model_finds_its_encoding(model: str, table: Table) -> None:
+def test_a_model_finds_its_encoding(model: str, table: EncodingTable) -> None:
     assert table_of(model) is table
 
 

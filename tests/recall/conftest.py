@@ -22,10 +22,9 @@ from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import NO_NOTES, Exchange, SessionNotes
 from proxy.recall import documents
-from proxy.recall.inject import Budget
+from proxy.recall.pack import Budget
 from proxy.recall.prepare import Tools
-from proxy.recall.profile import Profiles
-from proxy.recall.search import Searcher
+from proxy.recall.search import Profiles, Searcher
 from tests.support.judge import ScriptedJudge
 
 NOW = 1_780_000_000.0

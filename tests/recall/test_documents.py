@@ -9,7 +9,7 @@ from proxy.domain.core import Hit, Message, Reason, Scope
 from proxy.domain.documents import READY, Document, Look, Passage, PassageHit, Scores
 from proxy.domain.errors import StoreUnavailable
 from proxy.recall.documents import SHORT_ID, RankedPassage, Shelf, look_up, render, search, with_passages
-from proxy.recall.inject import Block
+from proxy.recall.pack import Block
 from proxy.recall.prepare import prepare
 from proxy.recall.query import query_of
 from proxy.recall.triage import Verdict

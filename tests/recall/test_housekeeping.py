@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.core import Message
-from proxy.recall.housekeeping import is_housekeeping
+from proxy.recall.triage import is_housekeeping
 
 ROOT = Path(__file__).parents[2]
 EVALS = (ROOT / "evals", ROOT.parent / "shared" / "evals")

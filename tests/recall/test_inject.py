@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from proxy.domain.core import Ranked, Scope
-from proxy.recall.inject import OVERRULED, PROFILE_LINES, Budget, inject, render
+from proxy.recall.pack import OVERRULED, PROFILE_LINES, Budget, inject, render
 from proxy.text.markup import OPEN
 from tests.recall.conftest import Words, memory
 

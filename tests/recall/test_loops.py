@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.core import Message, Prepared, Stamp, Status
 from proxy.domain.errors import StoreUnavailable
-from proxy.recall.loops import LASTS_S, ToolLoops
+from proxy.recall.history import LOOP_TTL_S, ToolLoops
 from tests.recall.conftest import turn
 
 ASKED = replace(turn("When does it leave?"), may_loop=True)
@@ -62,7 +62,7 @@ async def test_the_block_holds_from_step_to_step(loops, now):
     made = Made()
     blocks = []
     for number in range(4):
-        now[0] += LASTS_S - 1  # since the step before
+        now[0] += LOOP_TTL_S - 1  # since the step before
         blocks.append((await loops.prepared(step(ASKED, number), made)).block)
     assert blocks == ["block 1"] * 4
 

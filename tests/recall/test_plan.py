@@ -9,18 +9,18 @@ import pytest
 from proxy.domain.core import Create, Hit, MemoryFilter, MemoryOptions, Stamp, Status
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import CompletionRequest
-from proxy.recall.plan import (
+from proxy.recall.prepare import prepare
+from proxy.recall.query import MAX_TERMS, query_of
+from proxy.recall.rewrite import (
     MAX_KEYWORDS,
     NO_PLAN,
-    ROLE,
-    Plan,
-    Planner,
+    PLAN_ROLE,
+    SearchPlan,
+    SearchPlanner,
     narrowed,
     planned,
     read_plan,
 )
-from proxy.recall.prepare import prepare
-from proxy.recall.query import MAX_TERMS, query_of
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
@@ -65,7 +65,7 @@ class Floats(Scripted):
 def with_plan(answer: str, memories, judge: ScriptedJudge | None = None):
     """Return tools with a planner whose model gives the answer."""
     tools = tools_with(memories, judge or ScriptedJudge(), embedder=Floats())
-    return replace(tools, planner=Planner(Model(answer), deadline_s=5))
+    return replace(tools, planner=SearchPlanner(Model(answer), deadline_s=5))
 
 
 # ---------------------------------------------------------------- reading
@@ -74,23 +74,26 @@ def with_plan(answer: str, memories, judge: ScriptedJudge | None = None):
     [
         (
             GOOD,
-            Plan(
+            SearchPlan(
                 types=("semantic",),
                 keywords=("vacation", "cost"),
                 imagined="User's budget for the Portugal trip is $4,000.",
             ),
         ),
-        ('{"search": false}', Plan(search=False)),
-        ('```json\n{"search": "no"}\n```', Plan(search=False)),
-        ('<think>{"search": false}</think> {"search": true}', Plan()),
+        ('{"search": false}', SearchPlan(search=False)),
+        ('```json\n{"search": "no"}\n```', SearchPlan(search=False)),
+        ('<think>{"search": false}</think> {"search": true}', SearchPlan()),
         (
             'Sure! {"search": 1, "types": "Semantic, PREFERENCE"} Done.',
-            Plan(types=("semantic", "preference")),
+            SearchPlan(types=("semantic", "preference")),
         ),
-        ('{"search": true, "types": ["diary", 7, null]}', Plan()),
-        ('{"search": true, "keywords": ["", " a ", "x\\ny", 3, "' + "z" * 99 + '"]}', Plan(keywords=("a",))),
-        ('{"search": true, "hyde": "What do you mean?"}', Plan()),
-        ('{"search": true, "types": {}, "keywords": {}, "hyde": 5}', Plan()),
+        ('{"search": true, "types": ["diary", 7, null]}', SearchPlan()),
+        (
+            '{"search": true, "keywords": ["", " a ", "x\\ny", 3, "' + "z" * 99 + '"]}',
+            SearchPlan(keywords=("a",)),
+        ),
+        ('{"search": true, "hyde": "What do you mean?"}', SearchPlan()),
+        ('{"search": true, "types": {}, "keywords": {}, "hyde": 5}', SearchPlan()),
     ],
 )
 def test_a_plan_is_read_however_it_is_wrapped(answer, plan):
@@ -126,7 +129,7 @@ def test_a_plan_has_bounds():
 
 # ---------------------------------------------------------------- applying
 def test_the_words_of_a_plan_are_looked_up_and_do_not_count_as_the_question_s():
-    query = planned(query_of("What can we spend?"), Plan(keywords=("vacation costs", "spend")))
+    query = planned(query_of("What can we spend?"), SearchPlan(keywords=("vacation costs", "spend")))
     assert "vacation" in query.extra
     assert not {"vacation"} & set(query.terms)
     assert not set(query.extra) & set(query.terms)
@@ -134,7 +137,7 @@ def test_the_words_of_a_plan_are_looked_up_and_do_not_count_as_the_question_s():
 
 def test_no_more_is_looked_up_than_without_a_plan():
     long = query_of(" ".join(f"word{i}" for i in range(60)))
-    query = planned(long, Plan(keywords=("vacation",)))
+    query = planned(long, SearchPlan(keywords=("vacation",)))
     assert len(query.terms) + len(query.extra) <= MAX_TERMS
 
 
@@ -148,7 +151,7 @@ def test_no_more_is_looked_up_than_without_a_plan():
     ],
 )
 def test_a_plan_narrows_what_the_request_allows_and_never_widens_it(asked, planned_types, searched):
-    assert narrowed(asked, Plan(types=planned_types)) == searched
+    assert narrowed(asked, SearchPlan(types=planned_types)) == searched
 
 
 async def test_the_search_follows_the_plan():
@@ -188,7 +191,7 @@ async def test_a_plan_calls_off_a_search_only_if_triage_is_not_sure():
 async def test_what_triage_skips_asks_no_model():
     model = Model()
     tools = tools_with(Shelf(), ScriptedJudge(needs=lambda _: SMALL_TALK))
-    await prepare(turn("hi there"), replace(tools, planner=Planner(model, deadline_s=5)))
+    await prepare(turn("hi there"), replace(tools, planner=SearchPlanner(model, deadline_s=5)))
     assert model.asked == []
 
 
@@ -196,24 +199,24 @@ async def test_what_triage_skips_asks_no_model():
 async def test_a_model_that_is_late_or_broken_or_confused_changes_nothing(model):
     tools = tools_with(Shelf([BUDGET]), ScriptedJudge())
     async with asyncio.timeout(20):
-        prepared = await prepare(turn(POEM), replace(tools, planner=Planner(model, deadline_s=0.02)))
+        prepared = await prepare(turn(POEM), replace(tools, planner=SearchPlanner(model, deadline_s=0.02)))
     assert prepared.memory_ids == ("budget",)
 
 
 async def test_with_no_time_left_no_model_is_asked():
     model = Model()
-    assert await Planner(model, deadline_s=0.1).plan(turn("How much?"), (), spent_s=0.2) == NO_PLAN
+    assert await SearchPlanner(model, deadline_s=0.1).plan(turn("How much?"), (), spent_s=0.2) == NO_PLAN
     assert model.asked == []
 
 
 async def test_the_model_is_asked_once_in_its_own_role_about_the_whole_conversation():
     model = Model()
-    planner = Planner(model, deadline_s=5, redact=lambda text: text.replace("Ann", "[redacted]"))
+    planner = SearchPlanner(model, deadline_s=5, redact=lambda text: text.replace("Ann", "[redacted]"))
     talk = turn("Ann and I plan Portugal.", "When?", "How much is it?")
     first = await planner.plan(talk, (), spent_s=0)
     assert await planner.plan(talk, (), spent_s=0) == first == read_plan(GOOD)
     (request,) = model.asked
-    assert request.role == ROLE
+    assert request.role == PLAN_ROLE
     assert "plan Portugal" in request.user
     assert "[redacted] and I" in request.user
 

@@ -12,8 +12,8 @@ from proxy.domain.judging import Needs
 from proxy.domain.session import Anchor, SessionNotes
 from proxy.recall.prepare import LINES, Tools, prepare, search, unshown
 from proxy.recall.rank import Ranking
+from proxy.recall.rewrite import QueryRewriter
 from proxy.recall.triage import Restraint
-from proxy.recall.wording import Wording
 from proxy.telemetry import REMIND_S, Seldom
 from tests.recall.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, tools_with, turn
 from tests.storage.recording import recorded
@@ -368,7 +368,7 @@ IN_FULL = "How much is the hotel of our Portugal trip?"
 
 async def test_a_vague_question_is_searched_as_a_model_says_it_in_full(judge, tools):
     model = Model(f'{{"question": "{IN_FULL}"}}')
-    wording = replace(tools, wording=Wording(model, deadline_s=5))
+    wording = replace(tools, wording=QueryRewriter(model, deadline_s=5))
     await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), wording)
     assert tools.searcher.embedder.embedded == [IN_FULL]
     assert judge.read_texts[-1] == IN_FULL
@@ -378,13 +378,13 @@ async def test_no_model_is_asked_if_nothing_is_searched_or_nothing_was_said_befo
     model = Model("What about our Portugal trip?")
     talk = holding(judge=ScriptedJudge(needs=lambda _: SMALL_TALK))
     for which, asked in ((talk, turn("hi there")), (tools, turn("How much?")), (talk, turn("A.", "B", "ok"))):
-        await prepare(asked, replace(which, wording=Wording(model, deadline_s=5)))
+        await prepare(asked, replace(which, wording=QueryRewriter(model, deadline_s=5)))
     assert model.asked == 0
 
 
 async def test_a_model_gets_no_more_time_than_the_request_has_left(judge, tools):
     model = Model(f'{{"question": "{IN_FULL}"}}')
-    late = replace(tools, wording=Wording(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
+    late = replace(tools, wording=QueryRewriter(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
     await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), late)
     assert model.asked == 0
     assert "We plan our Portugal trip." in judge.read_texts[-1]

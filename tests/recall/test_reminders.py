@@ -2,7 +2,7 @@
 
 from proxy.domain.core import Message
 from proxy.domain.session import Anchor, Line, SessionNotes
-from proxy.recall.reminders import LINE_TOKENS, reminders
+from proxy.recall.pack import TURN_TOKENS, reminders
 
 DAY = 1_767_225_600.0
 CHINESE = Anchor("language", "Answer in Chinese.", DAY)
@@ -50,7 +50,7 @@ def test_turns_come_after_the_state_and_within_their_bounds():
     assert state == "[state 2026-01-01] topic: tea; facts: a, b"
     assert turns[-1] == "[turn 2026-01-01] user: why? — assistant: so"
     assert all(len(turn) < 260 for turn in turns)
-    assert sum(map(words, turns)) <= LINE_TOKENS
+    assert sum(map(words, turns)) <= TURN_TOKENS
 
 
 def test_an_unanswered_turn_says_only_what_was_asked():

@@ -9,7 +9,7 @@ import pytest
 from proxy.domain.core import Hit, MemoryOptions, Ranked
 from proxy.domain.errors import RerankFailed
 from proxy.recall.prepare import prepare, search
-from proxy.recall.rerank import AT_ONCE, OPEN_S, STEP, TRIP_AFTER, Reranking, fused
+from proxy.recall.rank import OPEN_S, RERANK_STEP, RERANKS_AT_ONCE, TRIP_AFTER, Reranking, blended
 from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
 from tests.support.judge import ScriptedJudge
 
@@ -72,10 +72,10 @@ async def test_scores_fall_with_the_new_order_and_stay_between_0_and_1():
 
 
 async def test_past_the_deadline_those_that_were_read_are_in_order_and_the_rest_stays():
-    oracle = Oracle("number7.", hangs_after=2 * STEP)
+    oracle = Oracle("number7.", hangs_after=2 * RERANK_STEP)
     found = await reordered(oracle, ranked(20))
     assert ids(found)[0] == "m7"
-    assert ids(found)[2 * STEP :] == [f"m{i}" for i in range(2 * STEP, 20)]
+    assert ids(found)[2 * RERANK_STEP :] == [f"m{i}" for i in range(2 * RERANK_STEP, 20)]
 
 
 async def test_a_model_that_never_answers_leaves_the_order():
@@ -115,7 +115,8 @@ async def test_in_a_burst_the_first_are_reranked_and_the_rest_do_not_wait():
     reranking = Reranking(Oracle("number7.", hangs_after=0), deadline_s=1000)
     async with asyncio.timeout(20):
         waiting = [
-            asyncio.create_task(reranking.reorder("which?", ranked(10), spent_s=0)) for _ in range(AT_ONCE)
+            asyncio.create_task(reranking.reorder("which?", ranked(10), spent_s=0))
+            for _ in range(RERANKS_AT_ONCE)
         ]
         await asyncio.sleep(0)
         assert ids(await reranking.reorder("which?", ranked(10), spent_s=0)) == ids(ranked(10))
@@ -138,11 +139,11 @@ async def test_the_caller_s_own_deadline_is_not_swallowed():
 def test_a_model_to_which_all_are_alike_leaves_the_order():
     # Half a logit is no opinion; stretched to the whole range, it would turn the order round.
     few = [Ranked(memory(f"m{i}", f"fact {i}"), 1 - i / 4, "") for i in range(3)]
-    assert ids(fused(few, [-6.0, -5.75, -5.5])) == ids(few)
+    assert ids(blended(few, [-6.0, -5.75, -5.5])) == ids(few)
 
 
 def test_between_equals_of_the_model_the_order_before_decides():
-    assert ids(fused(ranked(4), [2.0, 2.0, 2.0, 2.0])) == ids(ranked(4))
+    assert ids(blended(ranked(4), [2.0, 2.0, 2.0, 2.0])) == ids(ranked(4))
 
 
 # ---------------------------------------------------------------- in the read path

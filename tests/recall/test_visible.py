@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.domain.core import Evidence, Message
-from proxy.recall.visible import unseen
+from proxy.recall.pack import unseen
 from tests.recall.conftest import memory
 
 

@@ -9,8 +9,17 @@ from proxy.domain.core import Message, Scope
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import CompletionRequest
 from proxy.recall.query import query_of
-from proxy.recall.short_call import LASTS_S, OPEN_S, SHARE, TRIP_AFTER, conversation
-from proxy.recall.wording import MAX_QUESTION, Wording, sound_note, sound_question, value_of
+from proxy.recall.rewrite import (
+    ANSWER_TTL_S,
+    MAX_QUESTION,
+    OPEN_S,
+    TRIP_AFTER,
+    QueryRewriter,
+    conversation,
+    sound_note,
+    sound_question,
+    value_of,
+)
 from tests.recall.conftest import turn
 
 EARLIER = "We plan our Portugal trip in May."
@@ -45,8 +54,8 @@ class Hours:
         return self.now
 
 
-async def improved(model: Model, of=TALK, *, wording: Wording | None = None, spent_s: float = 0.0):
-    wording = wording or Wording(model, deadline_s=5)
+async def improved(model: Model, of=TALK, *, wording: QueryRewriter | None = None, spent_s: float = 0.0):
+    wording = wording or QueryRewriter(model, deadline_s=5)
     history = [EARLIER] if len(of.messages) > 1 else []
     async with asyncio.timeout(20):  # a test that hangs would tell nothing
         return await wording.improve(
@@ -72,7 +81,7 @@ async def test_a_question_without_history_asks_no_model():
 
 @pytest.mark.parametrize("model", [Model(hangs=True), Model(failing=True), Model(answer="As an AI …")])
 async def test_a_model_that_is_late_or_broken_or_confused_leaves_the_query_as_it_was(model):
-    query = await improved(model, wording=Wording(model, deadline_s=0.02))
+    query = await improved(model, wording=QueryRewriter(model, deadline_s=0.02))
     assert query == query_of(TALK.query, EARLIER)
 
 
@@ -80,14 +89,14 @@ async def test_the_model_gets_a_share_of_the_time_that_is_left_and_none_where_no
     model = Model(hangs=True)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await improved(model, wording=Wording(model, deadline_s=60.0), spent_s=59.9)
-    assert loop.time() - began < 20, f"{SHARE} of 0.1 s, not of the whole minute"
-    await improved(model, wording=Wording(model, deadline_s=1.0), spent_s=1.5)
+    await improved(model, wording=QueryRewriter(model, deadline_s=60.0), spent_s=59.9)
+    assert loop.time() - began < 20, "0.6 of 0.1 s, not of the whole minute"
+    await improved(model, wording=QueryRewriter(model, deadline_s=1.0), spent_s=1.5)
     assert len(model.asked) == 1
 
 
 async def test_the_caller_s_own_deadline_is_not_swallowed():
-    wording = Wording(Model(hangs=True), deadline_s=1000)
+    wording = QueryRewriter(Model(hangs=True), deadline_s=1000)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await improved(Model(), wording=wording)
@@ -95,18 +104,18 @@ async def test_the_caller_s_own_deadline_is_not_swallowed():
 
 async def test_the_same_question_after_the_same_conversation_is_asked_once():
     model, clock = Model(), Hours()
-    wording = Wording(model, deadline_s=5, clock=clock)
+    wording = QueryRewriter(model, deadline_s=5, clock=clock)
     first = await improved(model, wording=wording)
     assert await improved(model, wording=wording, spent_s=100.0) == first, "even without any time left"
     assert len(model.asked) == 1
-    clock.now += LASTS_S + 1
+    clock.now += ANSWER_TTL_S + 1
     await improved(model, wording=wording)
     assert len(model.asked) == 2
 
 
 async def test_another_user_or_another_conversation_shares_no_answer():
     model = Model()
-    wording = Wording(model, deadline_s=5)
+    wording = QueryRewriter(model, deadline_s=5)
     await improved(model, wording=wording)
     await improved(model, replace(TALK, scope=Scope("default", "u2")), wording=wording)
     await improved(model, replace(TALK, scope=Scope("other", "u1")), wording=wording)
@@ -116,7 +125,7 @@ async def test_another_user_or_another_conversation_shares_no_answer():
 
 async def test_an_unusable_answer_is_not_asked_for_again():
     model = Model(answer='{"question": ""}')
-    wording = Wording(model, deadline_s=5)
+    wording = QueryRewriter(model, deadline_s=5)
     await improved(model, wording=wording)
     await improved(model, wording=wording)
     assert len(model.asked) == 1
@@ -124,7 +133,7 @@ async def test_an_unusable_answer_is_not_asked_for_again():
 
 async def test_a_model_that_keeps_failing_is_left_alone_for_a_while():
     model, clock = Model(failing=True), Hours()
-    wording = Wording(model, deadline_s=5, clock=clock)
+    wording = QueryRewriter(model, deadline_s=5, clock=clock)
     for _ in range(TRIP_AFTER + 2):
         await improved(model, wording=wording)
     assert len(model.asked) == TRIP_AFTER
@@ -135,7 +144,7 @@ async def test_a_model_that_keeps_failing_is_left_alone_for_a_while():
 
 async def test_what_the_endpoint_is_shown_is_redacted():
     model = Model()
-    wording = Wording(model, deadline_s=5, redact=lambda text: text.replace("Portugal", "[redacted]"))
+    wording = QueryRewriter(model, deadline_s=5, redact=lambda text: text.replace("Portugal", "[redacted]"))
     await improved(model, wording=wording)
     assert "Portugal" not in model.asked[0].user
     assert "[redacted]" in model.asked[0].user
@@ -215,7 +224,7 @@ async def test_an_imagined_answer_goes_beside_a_clear_question_and_only_where_it
     model = Model(answer='{"note": "User\'s flight to Porto leaves at 9."}')
     clear = turn("When does the plane to my sister's new town leave?")
     assert not (await improved(model, clear)).imagined
-    query = await improved(model, clear, wording=Wording(model, deadline_s=5, hyde=True))
+    query = await improved(model, clear, wording=QueryRewriter(model, deadline_s=5, hyde=True))
     assert query.imagined == "User's flight to Porto leaves at 9."
     assert query.text == clear.query
     assert not {"flight", "porto"} & set(query.terms), "made-up words are not looked up"

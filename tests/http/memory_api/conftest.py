@@ -23,11 +23,10 @@ from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
 from proxy.recall.documents import RankedPassage, Shelf
 from proxy.recall.documents import search as search_documents
-from proxy.recall.inject import Budget
+from proxy.recall.pack import Budget
 from proxy.recall.prepare import Tools as Searching
 from proxy.recall.prepare import search, unshown
-from proxy.recall.profile import Profiles
-from proxy.recall.search import Searcher
+from proxy.recall.search import Profiles, Searcher
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.upstream.completer import Credentials
 from proxy.wire.extensions import take_header_extensions

@@ -1,0 +1,318 @@
+"""Fill the token budget with ranked memories, and write the block of text that is injected.
+
+The best match goes in first, whatever it costs. The rest of a short budget is filled by worth: the score
+divided by the square root of the cost, so that a long procedure does not displace three facts that score a
+little less; preferences count a tenth more, since they shape every answer. Between equals the type decides.
+
+Order in the block: the session's notes, the memories recalled for the message, best first, then the profile,
+which has a budget of its own. If it holds preferences of a project and general ones, the block says which
+take precedence. Memories that the conversation already shows are left out before (`unseen`).
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from proxy.domain import timezones
+from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
+from proxy.domain.ports import TokenCounter
+from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, Anchor, Line, SessionNotes, State
+from proxy.text.markup import NOTICE, fence, neutralise
+from proxy.text.terms import fold, terms
+
+SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to tell what an answer cites
+OVERRULED = " A preference of the project stands above a general one."
+PREFERRED = 1.1  # worth of a preference, compared with another memory of its score and length
+PROFILE_LINES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be injected, in tokens. `profile_tokens`: for what holds in every conversation."""
+
+    tokens: TokenCounter
+    memory_tokens: int = 600
+    profile_tokens: int = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The text to insert ("" for nothing), the ids of the memories in it and behind them of the documents,
+    its length in tokens (to a few)."""
+
+    text: str
+    memory_ids: tuple[str, ...]
+    tokens: int
+
+
+NO_BLOCK = Block("", (), 0)
+
+
+def inject(
+    ranked: Sequence[Ranked],
+    profile: Sequence[Memory] = (),
+    *,
+    budget: Budget,
+    model: str,
+    notes: SessionNotes = NO_NOTES,
+    messages: Sequence[Message] = (),
+    timezone: str = DEFAULT_TIMEZONE,
+) -> Block:
+    """Return the block with as many whole memories as the budget holds, fence included, after what the
+    session's `notes` say that the `messages` do not show, and before as much of the `profile` as its own
+    budget holds.
+
+    A memory that does not fit is left out and the next is tried.
+    """
+
+    def cost(line: str) -> int:
+        return budget.tokens.count(line + "\n", model)
+
+    if not ranked and not profile and notes == NO_NOTES:
+        return NO_BLOCK
+    frame, notice = budget.tokens.count(fence(["-"]), model), NOTICE
+    first: list[str] = []
+    if notes != NO_NOTES:
+        of_session = cost(NOTES_NOTICE)
+        left = budget.memory_tokens - frame - of_session
+        if first := reminders(notes, messages, budget_tokens=left, tokens=cost, timezone=timezone):
+            frame, notice = frame + of_session + sum(map(cost, first)), NOTICE + NOTES_NOTICE
+    memories = [*(r.memory for r in ranked), *profile]
+    if _may_differ(memories):
+        frame, notice = frame + cost(OVERRULED), notice + OVERRULED
+    id_chars = _distinct_chars([m.id for m in memories])
+    lines = [render(m, id_chars, timezone) for m in memories]
+    costs = [cost(line) for line in lines]
+    chosen = _choose(ranked, costs, budget.memory_tokens - frame)
+    chosen += _fitting(range(len(ranked), len(memories)), costs, budget.profile_tokens)
+    if not (first or chosen):
+        return NO_BLOCK
+    # The sum, not a count of the whole: a line is counted once for all requests, a block for each.
+    spent = frame + sum(costs[i] for i in chosen)
+    text = fence([*first, *(lines[i] for i in chosen)], notice=notice)
+    return Block(text, tuple(memories[i].id for i in chosen), spent)
+
+
+def _fitting(places: Sequence[int], costs: Sequence[int], budget: int) -> list[int]:
+    """Return the first places that fit into the budget, in order, PROFILE_LINES at most."""
+    chosen: list[int] = []
+    for place in places:
+        if costs[place] <= budget and len(chosen) < PROFILE_LINES:
+            chosen.append(place)
+            budget -= costs[place]
+    return chosen
+
+
+def _choose(ranked: Sequence[Ranked], costs: Sequence[int], budget: int) -> list[int]:
+    """Return the places that fit, in order: the best match, then by worth. See the module's docstring."""
+
+    def order(place: int) -> tuple[bool, float, int, int]:
+        one = ranked[place]
+        priority = _priority(one.memory)
+        worth = one.score * (PREFERRED if priority == _FIRST else 1.0) / math.sqrt(costs[place])
+        return place > 0, -worth, priority, place
+
+    chosen = []
+    for place in sorted(range(len(ranked)), key=order):
+        if costs[place] <= budget:
+            chosen.append(place)
+            budget -= costs[place]
+    return sorted(chosen)
+
+
+def render(memory: Memory, id_chars: int = SHORT_ID, timezone: str = DEFAULT_TIMEZONE) -> str:
+    """Return a memory's line: its type (and whether it is a preference for the project alone), the user's day
+    from which it holds, the end of its id, its content."""
+    of_project = memory.type == _PREFERENCE and memory.scope.project is not None
+    kind = f"{memory.type} of the project" if of_project else memory.type
+    day = timezones.local(memory.valid_from, timezone).date().isoformat()
+    # The end of the id: ids that sort by time all begin alike.
+    return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
+
+
+def _may_differ(memories: Sequence[Memory]) -> bool:
+    """True where preferences of a project stand beside general ones: which of them differ, the model sees."""
+    projects = {m.scope.project for m in memories if m.type == _PREFERENCE}
+    return len(projects) > 1 and None in projects
+
+
+def _distinct_chars(ids: Sequence[str]) -> int:
+    """Return how many characters of their ends tell the ids apart, SHORT_ID at least."""
+    longest = max(map(len, ids), default=SHORT_ID)
+    return next((n for n in range(SHORT_ID, longest) if len({i[-n:] for i in ids}) == len(ids)), longest)
+
+
+def _priority(memory: Memory) -> int:
+    kind = KINDS.get(memory.type)
+    return kind.pack_order if kind else len(KINDS) + 1
+
+
+_PREFERENCE = "preference"
+_FIRST = min(kind.pack_order for kind in KINDS.values())
+
+
+# ---------------------------------------------------------------- session notes
+NOTES_NOTICE = (
+    " The exception are lines marked [anchor]: what the user asked for earlier in this very conversation, in"
+    " their own words; it holds until the user says otherwise. Lines marked [state] and [turn] tell of this"
+    " conversation's earlier turns, which are not shown."
+)
+TURN_TOKENS = 120  # for the last turns together
+
+
+def reminders(
+    notes: SessionNotes,
+    messages: Sequence[Message],
+    *,
+    budget_tokens: int,
+    tokens: Callable[[str], int],
+    timezone: str = DEFAULT_TIMEZONE,
+) -> list[str]:
+    """Return the lines: the anchors that the conversation does not show, newest last, then what went before.
+
+    Anchors come first in a short budget, the newest of them before older ones; state and turns share half of
+    what they leave, so that memories find room too. Nothing is cut.
+    """
+    anchors = _fitting_lines(
+        [_anchor_line(a, timezone) for a in reversed(_unsaid_anchors(notes.anchors, messages))],
+        budget_tokens,
+        tokens,
+    )
+    left = (budget_tokens - sum(map(tokens, anchors))) // 2
+    turns = _fitting_lines(
+        [_turn_line(line, timezone) for line in reversed(notes.lines)], min(left, TURN_TOKENS), tokens
+    )
+    left -= sum(map(tokens, turns))
+    state = _fitting_lines(_state_lines(notes, timezone), left, tokens)
+    return [*reversed(anchors), *state, *reversed(turns)]
+
+
+def _unsaid_anchors(anchors: Sequence[Anchor], messages: Sequence[Message]) -> list[Anchor]:
+    """Return those that the user does not say in the conversation as the model is shown it."""
+    said = [m.text for m in messages if m.role == "user"]
+    return [a for a in anchors if not any(a.text.removesuffix("…") in text for text in said)]
+
+
+def _fitting_lines(lines: Sequence[str], budget: int, tokens: Callable[[str], int]) -> list[str]:
+    """Return the first lines, up to the one that has no place."""
+    chosen: list[str] = []
+    for line in lines:
+        budget -= tokens(line)
+        if budget < 0:
+            break
+        chosen.append(line)
+    return chosen
+
+
+def _anchor_line(anchor: Anchor, timezone: str) -> str:
+    return f"[anchor {_day(anchor.at, timezone)}] {anchor.text}"
+
+
+def _turn_line(line: Line, timezone: str) -> str:
+    answered = f" — assistant: {_shortened(line.answered)}" if line.answered.strip() else ""
+    return f"[turn {_day(line.at, timezone)}] user: {_shortened(line.said)}{answered}"
+
+
+def _shortened(text: str) -> str:
+    """Return the first sentences of a message in at most 100 characters: a line has room for two sides."""
+    flat, most = " ".join(text.split()), MOST_LINE_CHARS // 2
+    if len(flat) <= most:
+        return flat
+    cut = flat[: most - 1]
+    return f"{cut[: cut.rfind(' ')] if ' ' in cut[most // 2 :] else cut}…"
+
+
+def _state_lines(notes: SessionNotes, timezone: str) -> list[str]:
+    if notes.state is None:
+        return []
+    told = "; ".join(_state_fields(notes.state))
+    return [f"[state {_day(notes.state_at, timezone)}] {told}"] if told else []
+
+
+def _state_fields(state: State) -> Iterator[str]:
+    for key, value in state.items():
+        if said := value if isinstance(value, str) else ", ".join(value):
+            yield f"{key.replace('_', ' ')}: {said}"
+
+
+def _day(at: float, timezone: str) -> str:
+    return timezones.local(at, timezone).date().isoformat()
+
+
+# ---------------------------------------------------------------- what the conversation shows
+SAID_SHARE = 0.8  # of a memory's terms in one message: it has been said
+SAID_TERMS = 3  # terms; fewer are found in too much
+SPAN_CHARS = 8  # a shorter evidence span ("yes") proves nothing
+LOOK_BACK_CHARS = 16_000  # of the conversation's end, at most
+
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_NUMBER = re.compile(r"\d+(?:[.:,]\d+)*")
+# A full stop ends a sentence after three letters; after fewer ("Dr.", "z. B.") it may not.
+_SENTENCE = re.compile(r"(?<=\w{3})\.\s+|(?<=[!?。！？\n])\s*")
+
+T = TypeVar("T")
+
+
+def unseen(shown: Sequence[T], messages: Sequence[Message], *, memory: Callable[[T], Memory]) -> list[T]:
+    """Return what holds a memory that no message says: neither literally, nor by the words that it was
+    extracted from, nor by most of its terms with all of its numbers.
+
+    A question says nothing: "is my budget still $7,500?" must not hide the budget.
+    """
+    said = _statements(messages) if shown else []
+    if not said:
+        return list(shown)
+    everything = "\n".join(said)
+    return [one for one in shown if not _is_said(memory(one), said, everything)]
+
+
+def _is_said(memory: Memory, said: Sequence[str], everything: str) -> bool:
+    content = _flat(memory.content)
+    if content in everything:
+        return True
+    if any(
+        len(span) >= SPAN_CHARS and span in everything for e in memory.evidence if (span := _flat(e.span))
+    ):
+        return True
+    if not all(number in everything for number in _NUMBER.findall(content)):
+        return False
+    # A term is a part of its word: looking for it in the text is ten times faster than splitting the text.
+    wanted = [t for t in dict.fromkeys(terms(content)) if len(t) > 2 or (len(t) == 2 and t > "\u2e7f")]
+    if len(wanted) < SAID_TERMS or not _holds(everything, wanted):
+        return False
+    return any(_holds(text, wanted) for text in said)
+
+
+def _holds(text: str, wanted: Sequence[str]) -> bool:
+    """True if the text holds SHARE of the terms. Stops at the first term too many that is missing."""
+    spare = len(wanted) * (1 - SAID_SHARE) + 1e-9
+    for term in wanted:
+        if term not in text:
+            spare -= 1
+            if spare < 0:
+                return False
+    return True
+
+
+def _statements(messages: Sequence[Message]) -> list[str]:
+    """Return what the messages state, newest first, folded and in one line each, without questions."""
+    said: list[str] = []
+    left = LOOK_BACK_CHARS
+    for message in reversed(messages):
+        if left <= 0:
+            break
+        text = message.text[-left:]
+        left -= len(text)
+        if "?" in text or "？" in text:
+            sentences = (sentence.rstrip(" \"'”’»」)") for sentence in _SENTENCE.split(text))
+            text = " . ".join(s for s in sentences if not s.endswith(("?", "？")))
+        if stated := _flat(text):
+            said.append(stated)
+    return said
+
+
+def _flat(text: str) -> str:
+    folded = _THOUSANDS.sub("", fold(text, 2 * LOOK_BACK_CHARS))
+    return " ".join(folded.split()).rstrip(" .!。")
