@@ -29,7 +29,7 @@ from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import (
     FIRST,
-    MOST_ATTEMPTS,
+    MAX_ATTEMPTS,
     READ_BYTES,
     UNKNOWN,
     Attempt,
@@ -399,7 +399,7 @@ class _Asking:
         refusal = await refusal_in(opened)
         while refusal is not None:
             last, following = progress.attempt, next_attempt(progress.attempt, self.request, refusal)
-            if following is None or self.attempts == MOST_ATTEMPTS:
+            if following is None or self.attempts == MAX_ATTEMPTS:
                 return opened
             opened.close()
             self.attempts += 1

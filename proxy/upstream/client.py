@@ -1,8 +1,8 @@
 """The HTTP client of the upstream: one OpenAI-compatible endpoint, sent the client's request as it came."""
 
 import asyncio
+import sys
 from collections import deque
-from types import TracebackType
 from urllib.parse import urljoin, urlsplit
 
 from proxy import telemetry
@@ -52,10 +52,10 @@ class Upstream:
         self.origin = self.endpoint.origin
         self._timeouts = timeouts or Timeouts()
         self._limits = limits or ConnectionLimits()
-        self._way = _way(self.endpoint, network or Network(), self._timeouts.connect_s)
+        self._route = _route_to(self.endpoint, network or Network(), self._timeouts.connect_s)
         self._api_key = credential(self.endpoint, api_key) if api_key else []
         self._host = b"host: " + self.endpoint.authority.encode("ascii")
-        self._pool = _Pool(self._way, self._limits)
+        self._pool = _Pool(self._route, self._limits)
 
     async def open(
         self,
@@ -80,14 +80,14 @@ class Upstream:
             headers = headers + self._api_key
         target = self.endpoint.target(target)
         for _ in range(MAX_REDIRECTS):
-            opened = await self.send(
+            response = await self.send(
                 method, target, headers, body, content_length=content_length, upgrade=upgrade
             )
-            if opened.status not in _REDIRECT_STATUSES:
-                return opened
-            next_target = self._redirected(opened, method, target, body)
+            if response.status not in _REDIRECT_STATUSES:
+                return response
+            next_target = self._redirected(response, method, target, body)
             if next_target is None:
-                return opened
+                return response
             target = next_target
         raise UpstreamBroken(f"The upstream {self.origin} redirects without end.", cause="redirect")
 
@@ -124,26 +124,24 @@ class Upstream:
     async def __aenter__(self) -> "Upstream":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _redirected(self, opened: UpstreamResponse, method: str, target: bytes, body: Body) -> bytes | None:
-        """Return where to ask again, None where the answer is passed on. Raises UpstreamBroken."""
-        location = next((value for name, value in opened.headers if name == b"location"), None)
+    def _redirected(self, response: UpstreamResponse, method: str, target: bytes, body: Body) -> bytes | None:
+        """Return the next target, None if the answer is passed on. Raises UpstreamBroken."""
+        location = next((value for name, value in response.headers if name == b"location"), None)
         if location is None:
             return None
         try:
-            found = redirect_target(self.endpoint, method, target, opened.status, location)
+            found = redirect_target(self.endpoint, method, target, response.status, location)
             if found is not None and not isinstance(body, bytes | None):
-                text = f"The upstream redirects ({opened.status}), and an upload cannot be sent twice."
+                text = f"The upstream redirects ({response.status}), and an upload cannot be sent twice."
                 raise UpstreamBroken(text, cause="redirect")
         except UpstreamBroken:
-            opened.close()
+            response.close()
             raise
         if found is not None:
-            opened.close()
+            response.close()
         return found
 
     def _request(
@@ -155,11 +153,11 @@ class Upstream:
         content_length: int | None,
         upgrade: Headers | None,
     ) -> UpstreamRequest:
-        proxy = self._way.proxy
-        absolute = proxy is not None and not self._way.tunnel and not upgrade
+        proxy = self._route.proxy
+        absolute = proxy is not None and not self._route.tunnel and not upgrade
+        origin = self.endpoint.origin.encode("ascii") if absolute else b""
         lines = [
-            b"%s %s%s HTTP/1.1"
-            % (method.encode("ascii"), self.endpoint.origin.encode("ascii") if absolute else b"", target),
+            b"%s %s%s HTTP/1.1" % (method.encode("ascii"), origin, target),
             self._host,
             *[name + b": " + value for name, value in headers],
         ]
@@ -179,35 +177,33 @@ class Upstream:
         return UpstreamRequest(method, head, body, chunked, upgrades=bool(upgrade))
 
     async def _attempt(self, request: UpstreamRequest, *, fresh: bool = False) -> UpstreamResponse:
-        link = await self._pool.take(fresh=fresh, tunnel=request.upgrades)
-        opened = UpstreamResponse(link, self._limits, self._pool.give_back)
+        connection = await self._pool.take(fresh=fresh, tunnel=request.upgrades)
+        response = UpstreamResponse(connection, self._limits, self._pool.give_back)
         try:
-            await opened.start(request, self._timeouts)
+            await response.start(request, self._timeouts)
         except WIRE_ERRORS as error:
-            opened.close()
-            raise self._explained(error, link) from error
+            response.close()
+            raise self._explained(error, connection) from error
         except BaseException:
-            opened.close()
+            response.close()
             raise
-        if opened.status == _PROXY_WANTS_CREDENTIALS and self._way.proxy is not None:
-            opened.close()  # over plain HTTP the proxy answers in the upstream's place
-            raise refused_by_proxy(self._way, opened.status)
-        return opened
+        if response.status == _PROXY_WANTS_CREDENTIALS and self._route.proxy is not None:
+            response.close()  # over plain HTTP the proxy answers in the upstream's place
+            raise refused_by_proxy(self._route, response.status)
+        return response
 
-    def _explained(self, error: BaseException, link: Connection) -> UpstreamError:
+    def _explained(self, error: BaseException, connection: Connection) -> UpstreamError:
         if isinstance(error, TimeoutError):
             limit_s = f"{self._timeouts.headers_s:g} s (upstream.response_timeout_seconds)"
-            return UpstreamTimeout(
-                f"The upstream {self.origin} did not answer within {limit_s}.", cause="response_timed_out"
-            )
-        if link.never_reached():
+            text = f"The upstream {self.origin} did not answer within {limit_s}."
+            return UpstreamTimeout(text, cause="response_timed_out")
+        if connection.never_reached():
             return _NeverReached("The upstream closed the connection before the request arrived.")
         if isinstance(error, Malformed):
             text = f"What the upstream {self.origin} answered is no HTTP/1.1 ({error})."
             return UpstreamBroken(text, cause="malformed")
-        return UpstreamBroken(
-            f"The upstream {self.origin} broke off before it answered.", cause=type(error).__name__
-        )
+        text = f"The upstream {self.origin} broke off before it answered."
+        return UpstreamBroken(text, cause=type(error).__name__)
 
 
 def credential(at: Endpoint, key: str) -> Headers:
@@ -221,43 +217,39 @@ def credential(at: Endpoint, key: str) -> Headers:
 class _Pool:
     """Connections to one endpoint: the idle ones, newest last, and a bound on how many there are at once."""
 
-    def __init__(self, way: UpstreamRoute, limits: ConnectionLimits) -> None:
-        self._way, self._limits = way, limits
+    def __init__(self, route: UpstreamRoute, limits: ConnectionLimits) -> None:
+        self._route, self._limits = route, limits
         self._loop = asyncio.get_running_loop()
         self._idle: deque[Connection] = deque()
-        self._links: set[Connection] = set()  # all, to be closed in the end
-        self._places = asyncio.Semaphore(limits.connections) if limits.connections else None
+        self._connections: set[Connection] = set()  # all, to be closed in the end
+        self._slots = asyncio.Semaphore(limits.connections or sys.maxsize)
         self._sweep: asyncio.TimerHandle | None = None
 
     async def take(self, *, fresh: bool, tunnel: bool) -> Connection:
         """Return a connection: an idle one that is as good as new, or a new one. Raises UpstreamError."""
-        if self._places is not None:
-            await self._place(self._places)
+        await self._wait_for_slot()
         while self._idle and not fresh:
-            link = self._idle.pop()
-            if link.reusable():
-                return link
-            self._drop(link)
+            connection = self._idle.pop()
+            if connection.reusable():
+                return connection
+            self._drop(connection)
         try:
-            link = await open_connection(self._way, tunnel=tunnel)
+            connection = await open_connection(self._route, tunnel=tunnel)
         except BaseException:
-            if self._places is not None:
-                self._places.release()
+            self._slots.release()
             raise
-        link.on_end = self._drop
-        self._links.add(link)
-        return link
+        connection.on_end = self._drop
+        self._connections.add(connection)
+        return connection
 
-    def give_back(self, link: Connection, reusable: bool) -> None:
+    def give_back(self, connection: Connection, reusable: bool) -> None:
         """Take back a connection after its request has ended."""
-        if self._places is not None:
-            self._places.release()
-        if not reusable or not link.connected:
-            link.abort()
-            self._links.discard(link)
+        self._slots.release()
+        if not reusable or not connection.connected:
+            self._drop(connection)
             return
-        link.idle_since = self._loop.time()
-        self._idle.append(link)
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._limits.keepalive_s, self._close_old)
 
@@ -267,26 +259,25 @@ class _Pool:
             self._sweep.cancel()
             self._sweep = None
         self._idle.clear()
-        for link in tuple(self._links):
-            link.abort()
-        self._links.clear()
+        for connection in tuple(self._connections):
+            connection.abort()
+        self._connections.clear()
 
-    async def _place(self, places: asyncio.Semaphore) -> None:
+    async def _wait_for_slot(self) -> None:
         try:
-            async with asyncio.timeout(self._way.timeout_s):
-                await places.acquire()
+            async with asyncio.timeout(self._route.timeout_s):
+                await self._slots.acquire()
         except TimeoutError as error:
             limit = f"{self._limits.connections} (upstream.max_connections)"
-            raise UpstreamTimeout(
-                f"All connections to the upstream are in use: {limit}.", cause="max_connections"
-            ) from error
+            text = f"All connections to the upstream are in use: {limit}."
+            raise UpstreamTimeout(text, cause="max_connections") from error
 
-    def _drop(self, link: Connection) -> None:
-        if link in self._idle:
-            self._idle.remove(link)
-        self._links.discard(link)
-        link.on_end = None
-        link.abort()
+    def _drop(self, connection: Connection) -> None:
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._connections.discard(connection)
+        connection.on_end = None
+        connection.abort()
 
     def _close_old(self) -> None:
         self._sweep = None
@@ -294,28 +285,27 @@ class _Pool:
         while self._idle and self._idle[0].idle_since <= before:
             self._drop(self._idle[0])
         if self._idle:
-            self._sweep = self._loop.call_at(
-                self._idle[0].idle_since + self._limits.keepalive_s, self._close_old
-            )
+            next_at = self._idle[0].idle_since + self._limits.keepalive_s
+            self._sweep = self._loop.call_at(next_at, self._close_old)
 
 
 class _NeverReached(UpstreamBroken):
     """Safe to send again."""
 
 
-def _way(at: Endpoint, network: Network, connect_s: float) -> UpstreamRoute:
+def _route_to(at: Endpoint, network: Network, connect_s: float) -> UpstreamRoute:
     proxy = network.proxy_for(at)
     tls = network.tls if at.scheme == "https" else None
     proxy_tls = network.tls if proxy is not None and proxy.scheme == "https" else None
     return UpstreamRoute(at, proxy, tls, proxy_tls, connect_s)
 
 
+# ---------------------------------------------------------------- redirects
+# A client that followed one itself would bypass the proxy.
 MAX_REDIRECTS = 5  # in a row
 _REDIRECT_STATUSES = frozenset((301, 302, 303, 307, 308))
 _SAME_METHOD = frozenset((307, 308))
-_ELSEWHERE = frozenset(
-    (302, 303, 307)
-)  # where a download is, for the time being: not a new address of the API
+_ELSEWHERE = frozenset((302, 303, 307))  # the current address of a download, not a new one of the API
 _READS = frozenset(("GET", "HEAD"))
 
 

@@ -1,4 +1,4 @@
-"""Our own LLM calls: one chat completion, not streamed, to the endpoint that is configured for the role."""
+"""Our own LLM calls: one chat completion each, not streamed, to the endpoint configured for the role."""
 
 import asyncio
 import errno
@@ -28,7 +28,7 @@ from proxy.domain.limits import CircuitBreaker, TTLCache
 from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.forms import (
-    MOST_LEARNT,
+    MAX_LEARNT,
     Forms,
     Learning,
     ModelRoute,
@@ -47,7 +47,7 @@ _FORM_REFUSED = (400, 422, 500, 501)  # how servers refuse an option, a role, or
 _CREDENTIAL_NEEDED = (401, 403)
 _REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
 _TOO_MANY = 429
-_MOST_STARTS = 100  # of a JSON object in a text: each is tried
+_MAX_STARTS = 100  # of a JSON object in a text: each is tried
 _BUSY = (_TOO_MANY, 503, 529)
 
 
@@ -127,7 +127,7 @@ class RoleModel:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request of ours, addressed."""
+    """One request and where it goes."""
 
     role: RoleModel
     request: CompletionRequest
@@ -154,8 +154,8 @@ class _Answer:
 
 class UpstreamCompleter:
     """Completer over HTTP. A client's credential is never sent to an endpoint of the operator's, and only
-    with calls for that client. An endpoint that answers 429 or 503, or cannot be reached, is left alone for
-    a while with the credential that it was asked with."""
+    with calls for that client. An endpoint that answers 429 or 503, or cannot be reached, is not called for a
+    while with the same credential."""
 
     def __init__(
         self,
@@ -237,11 +237,7 @@ class UpstreamCompleter:
         breaker = self._breakers.get(call.key)
         if breaker is None:
             breaker = CircuitBreaker(
-                FIRST_PAUSE_S,
-                max_open_s=MAX_PAUSE_S,
-                probe_s=PROBE_S,
-                clock=self._clock,
-                jitter=self._jitter,
+                FIRST_PAUSE_S, max_open_s=MAX_PAUSE_S, probe_s=PROBE_S, clock=self._clock, jitter=self._jitter
             )
             self._breakers.put(call.key, breaker)
         wanted_s = None if wanted_s is None else min(wanted_s, MAX_WANTED_S)
@@ -281,7 +277,7 @@ class UpstreamCompleter:
         if not blind or model in self._doubted:
             self._doubted.discard(model)
             return True
-        if len(self._doubted) >= MOST_LEARNT:
+        if len(self._doubted) >= MAX_LEARNT:
             self._doubted.clear()
         self._doubted.add(model)
         return False
@@ -379,7 +375,7 @@ def _elsewhere(values: Sequence[dict[str, Any]]) -> str:
 def _json_in(thoughts: str) -> str:
     """Return the text from the last line that begins an object which can be read, "" without one."""
     end = thoughts.rfind("}") + 1
-    starts = [match.start() for match in re.finditer(r"(?m)^\s*\{|\{", thoughts[:end])][:_MOST_STARTS]
+    starts = [match.start() for match in re.finditer(r"(?m)^\s*\{|\{", thoughts[:end])][:_MAX_STARTS]
     for start in starts:
         try:
             if isinstance(orjson.loads(thoughts[start:end]), dict):

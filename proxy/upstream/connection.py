@@ -22,8 +22,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, cast
+from typing import cast
 
 import httptools
 
@@ -36,23 +35,13 @@ _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _NEVER = float("inf")
 
 
-class Receiver(Protocol):
-    """What the bytes of a connection are given to."""
-
-    def received(self, data: bytes) -> None:
-        """Take what has come."""
-
-    def ended(self, error: Exception | None) -> None:
-        """Nothing more comes; without an error the peer closed in order."""
-
-
 class Connection(asyncio.Protocol):
-    """A connection. `receiver` gets the answer under way; data without one was not asked for."""
+    """A connection. `response` receives the answer under way; data without one was not asked for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         """`sock`: what the transport is made of; it belongs to the transport."""
         self.transport: asyncio.Transport | None = None
-        self.receiver: Receiver | None = None
+        self.response: UpstreamResponse | None = None
         self.on_end: Callable[[Connection], None] | None = None  # of an idle connection
         self.used = False  # an earlier request went over it
         self.connected = False
@@ -74,13 +63,13 @@ class Connection(asyncio.Protocol):
         self._is_tls = transport.get_extra_info("ssl_object") is not None
 
     def data_received(self, data: bytes) -> None:
-        if self.receiver is None:
+        if self.response is None:
             self.abort()  # an answer that no request asked for
             return
         self._heard = True
         if self._deadline != _NEVER:
             self._deadline = self._loop.time() + self._silence_s
-        self.receiver.received(data)
+        self.response.received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._acked_at_end = self._bytes_acked()
@@ -105,9 +94,7 @@ class Connection(asyncio.Protocol):
         assert transport is not None
         if not self.used:  # on a fresh connection the question does not arise
             self.used = True
-            transport.write(head + body if len(body) < 65536 else head)
-            if len(body) >= 65536:
-                transport.write(body)
+            transport.writelines([head, body])
             return
         first, second = (head, body) if body else (head[:-2], head[-2:])
         self._heard = False
@@ -148,14 +135,13 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the connection has ended")
 
     def expect(self, silence_s: float) -> None:
-        """From now on the connection ends with TimeoutError where nothing comes for so long."""
+        """End the connection with TimeoutError once nothing has come for so long."""
         self._silence_s = silence_s
-        self._deadline = deadline = self._loop.time() + silence_s
-        if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._look)
-        elif self._timer.when() > deadline:
-            self._timer.cancel()
-            self._timer = self._loop.call_at(deadline, self._look)
+        self._deadline = self._loop.time() + silence_s
+        if self._timer is None or self._timer.when() > self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(self._deadline, self._check_silence)
 
     def expect_nothing(self) -> None:
         """Wait as long as it takes."""
@@ -188,7 +174,7 @@ class Connection(asyncio.Protocol):
         if self.connected and self.transport is not None:
             self.transport.write(data)
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         """End the connection if it has been silent for too long, else look again."""
         self._timer = None
         now = self._loop.time()
@@ -197,12 +183,10 @@ class Connection(asyncio.Protocol):
         if self._reading_paused:
             self._deadline = now + self._silence_s  # the client is slow, not the upstream
         if now < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._look)
+            self._timer = self._loop.call_at(self._deadline, self._check_silence)
             return
-        receiver, self.receiver = self.receiver, None
+        self._end(TimeoutError("the upstream is silent"))
         self.abort()
-        if receiver is not None:
-            receiver.ended(TimeoutError("the upstream is silent"))
 
     def _end(self, error: Exception | None) -> None:
         was_connected, self.connected = self.connected, False
@@ -210,9 +194,9 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self.resume_writing()
-        receiver, self.receiver = self.receiver, None
-        if receiver is not None:
-            receiver.ended(error)
+        response, self.response = self.response, None
+        if response is not None:
+            response.ended(error)
         if was_connected and self.on_end is not None:
             self.on_end(self)
 
@@ -254,15 +238,14 @@ Body = bytes | AsyncIterator[bytes] | None
 
 _SWITCHING_PROTOCOLS = 101
 _STATUSES = range(200, 600)  # what an HTTP server may answer with (RFC 9110, section 15)
-_MOST_HEAD_BYTES = 1 << 20  # of all lines and interim answers; also of what frames a body, between two pieces
+_MAX_HEAD_BYTES = 1 << 20  # of all lines and interim answers; also of what frames a body, between two pieces
 
 
 class Malformed(Exception):
     """The upstream sent what is no HTTP/1.1, or more of it than the limits allow."""
 
 
-WIRE_ERRORS = (Malformed, OSError)
-"""What a connection ends with, TimeoutError included."""
+WIRE_ERRORS = (Malformed, OSError)  # what a connection ends with, TimeoutError included
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +287,10 @@ class UpstreamResponse:
     """
 
     def __init__(
-        self, link: Connection, limits: ConnectionLimits, release: Callable[[Connection, bool], None]
+        self, connection: Connection, limits: ConnectionLimits, release: Callable[[Connection, bool], None]
     ) -> None:
-        """`release(link, reusable)` is called once, when the connection is no longer needed."""
-        self.link = link
+        """`release(connection, reusable)` is called once, when the connection is no longer needed."""
+        self.connection = connection
         self.status = 0
         self.headers: Headers = []
         self._limits, self._release = limits, release
@@ -333,28 +316,29 @@ class UpstreamResponse:
     # ------------------------------------------------------------ for the reader
     async def start(self, request: UpstreamRequest, timeouts: Timeouts) -> None:
         """Send the request and wait for status and headers. Raises UpstreamBroken or one of WIRE_ERRORS."""
-        link = self.link
-        link.receiver = self
+        connection = self.connection
+        connection.response = self
         self._is_head, self._upgrades = request.method == "HEAD", request.upgrades
         if isinstance(request.body, bytes | None):
-            link.send(request.head, request.body or b"")
-            link.expect(timeouts.headers_s)
+            connection.send(request.head, request.body or b"")
+            connection.expect(timeouts.headers_s)
         else:
-            link.send(request.head, b"")
+            connection.send(request.head, b"")
             self._upload = asyncio.create_task(self._send_stream(request, request.body, timeouts))
             self._upload.add_done_callback(self._upload_ended)
         try:
             while not self._has_head and not self._ended:
                 await self._wait()
         finally:
-            link.dismiss_witness()
+            connection.dismiss_witness()
         if not self._has_head:
             raise self._error or ConnectionResetError("closed before an answer")
         if self.status not in _STATUSES and not self._switched:
-            raise UpstreamBroken(_impossible(self.status), cause="status")
+            text = f"The upstream answered with status {self.status}, which HTTP does not have."
+            raise UpstreamBroken(text, cause="status")
         self.headers = response_headers(self._raw_headers, self.status)
         if not self._complete:
-            link.expect(timeouts.read_s)
+            connection.expect(timeouts.read_s)
 
     async def peek(self, limit_bytes: int) -> bytes:
         """Return the body as far as it goes, or at least `limit_bytes` of it; `read` returns it all again."""
@@ -377,13 +361,13 @@ class UpstreamResponse:
         chunk = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self._chunks, self._size = [], 0
         if not self._complete:
-            self.link.resume_reading()
+            self.connection.resume_reading()
         return chunk
 
     async def write(self, data: bytes) -> None:
         """Send bytes on a tunnel, as fast as the upstream takes them. Raises UpstreamCut at its end."""
         try:
-            await self.link.write(data)
+            await self.connection.write(data)
         except OSError as error:
             raise UpstreamCut("The upstream closed the tunnel.") from error
 
@@ -399,7 +383,7 @@ class UpstreamResponse:
 
     def wait_without_limit(self) -> None:
         """A silence no longer ends the answer: its reader watches over it."""
-        self.link.expect_nothing()
+        self.connection.expect_nothing()
 
     def close(self) -> None:
         """Break off whatever is not complete yet, at once. What is complete is not touched."""
@@ -410,12 +394,10 @@ class UpstreamResponse:
     def __enter__(self) -> "UpstreamResponse":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ------------------------------------------------------------ for the link
+    # ------------------------------------------------------------ for the connection
     def received(self, data: bytes) -> None:
         """Take bytes of the answer."""
         if self._switched:
@@ -437,7 +419,7 @@ class UpstreamResponse:
             self._keep_alive = False
         if self._size == size_before and not self._complete:
             self._head_bytes += len(data)
-            if self._head_bytes > _MOST_HEAD_BYTES:
+            if self._head_bytes > _MAX_HEAD_BYTES:
                 self._fail(Malformed("a head without end"))
                 return
         if self._complete:
@@ -467,10 +449,8 @@ class UpstreamResponse:
         """Note a header; trailers are not relayed."""
         if self._has_head:
             return
-        if (
-            len(name) + len(value) > self._limits.header_bytes
-            or len(self._raw_headers) >= self._limits.headers
-        ):
+        too_long = len(name) + len(value) > self._limits.header_bytes
+        if too_long or len(self._raw_headers) >= self._limits.headers:
             raise Malformed("too long a head")
         if b"\r" in value or b"\n" in value or b"\0" in value:
             raise Malformed("a line break in a header")
@@ -502,7 +482,7 @@ class UpstreamResponse:
         self._chunks.append(data)
         self._size += len(data)
         if self._size > 2 * self._limits.buffer_bytes:
-            self.link.pause_reading()
+            self.connection.pause_reading()
 
     def on_chunk_header(self) -> None:
         """An answer to HEAD has no chunks."""
@@ -536,15 +516,15 @@ class UpstreamResponse:
     def _let_go(self, *, reusable: bool) -> None:
         if self._released:
             return
-        link, self._released = self.link, True
+        connection, self._released = self.connection, True
         self._parser = None  # which holds us: the garbage collector has no work with it
-        link.receiver = None
-        link.expect_nothing()
-        link.resume_reading()
-        link.dismiss_witness()
+        connection.response = None
+        connection.expect_nothing()
+        connection.resume_reading()
+        connection.dismiss_witness()
         if self._upload is not None:
             self._upload.cancel()
-        self._release(link, reusable)
+        self._release(connection, reusable)
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -570,25 +550,19 @@ class UpstreamResponse:
         self, request: UpstreamRequest, body: AsyncIterator[bytes], timeouts: Timeouts
     ) -> None:
         """Send the body as fast as the upstream takes it, and no faster."""
-        with suppress(
-            ConnectionError
-        ):  # the connection is gone: an answer that came before that still counts
+        # After the end of the connection an answer that came before still counts.
+        with suppress(ConnectionError):
             async for chunk in body:
                 if chunk:
+                    framed = b"%x\r\n%b\r\n" % (len(chunk), chunk) if request.chunked else chunk
                     async with asyncio.timeout(timeouts.read_s):
-                        await self.link.write(
-                            b"%x\r\n%b\r\n" % (len(chunk), chunk) if request.chunked else chunk
-                        )
+                        await self.connection.write(framed)
             if request.chunked:
-                await self.link.write(b"0\r\n\r\n")
+                await self.connection.write(b"0\r\n\r\n")
             if not self._has_head:
-                self.link.expect(timeouts.headers_s)
+                self.connection.expect(timeouts.headers_s)
 
     def _upload_ended(self, upload: asyncio.Task[None]) -> None:
         """End the wait for an answer to a request that will never be whole."""
         if not upload.cancelled() and (error := upload.exception()) is not None and not self._complete:
             self._fail(error if isinstance(error, Exception) else ConnectionAbortedError())
-
-
-def _impossible(status: int) -> str:
-    return f"The upstream answered with status {status}, which HTTP does not have."

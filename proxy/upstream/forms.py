@@ -15,14 +15,14 @@ The rules of asking again:
 
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
 from proxy import telemetry
+from proxy.domain.cache import TTLCache
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import CompletionRequest, FormStore
 from proxy.wire.body import loads
@@ -30,8 +30,8 @@ from proxy.wire.codings import TooLong, Undecodable, Unpacker
 
 LEARNT_FOR_S = 86_400.0  # servers are updated: what one refused is tried again after a day
 SUSPECTED_FOR_S = 600.0  # a placement that was refused where only a request without memory was taken
-MOST_LEARNT = 1_000  # models: some servers take any name, and clients choose it
-MOST_ATTEMPTS = 6  # of one client request, the first included
+MAX_LEARNT = 1_000  # models: some servers take any name, and clients choose it
+MAX_ATTEMPTS = 6  # of one client request, the first included
 READ_BYTES = 64 * 1024  # of a refusal
 REFRESH_S = 5.0  # between two looks at what other processes have learnt
 _READ_CHARS = 4_000
@@ -80,15 +80,14 @@ def dumped(form: Form) -> dict[str, Any]:
 def loaded(value: object) -> Form:
     """Return the form that was dumped. A value that this version does not know is the default."""
     given = value if isinstance(value, dict) else {}
-    known: dict[str, Any] = {}
-    for each in fields(Form):
-        found = given.get(each.name)
-        if each.name == "omit":
-            known["omit"] = tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
-        elif (isinstance(found, bool) and isinstance(each.default, bool)) or (
-            isinstance(found, str) and found in _VALUES.get(each.name, ())
-        ):
-            known[each.name] = found
+    known: dict[str, Any] = {
+        name: found
+        for name, found in given.items()
+        if isinstance(found, bool) and isinstance(getattr(DEFAULT, name, None), bool)
+    }
+    known |= {name: given[name] for name, values in _VALUES.items() if given.get(name) in values}
+    if isinstance(omit := given.get("omit"), list):
+        known["omit"] = tuple(name for name in omit if isinstance(name, str))
     return Form(**known)
 
 
@@ -410,7 +409,7 @@ class ModelRoute:
 UNKNOWN = ModelRoute("", "")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Learnt:
     form: Form
     until: float
@@ -421,11 +420,11 @@ class Forms:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._learnt: OrderedDict[ModelRoute, _Learnt] = OrderedDict()
-        self._suspected: OrderedDict[ModelRoute, tuple[frozenset[str], float]] = OrderedDict()
-        self._proven: OrderedDict[tuple[ModelRoute, str], None] = OrderedDict()
+        self._learnt = TTLCache[ModelRoute, _Learnt](MAX_LEARNT)
+        self._suspected = TTLCache[ModelRoute, frozenset[str]](MAX_LEARNT, ttl_s=SUSPECTED_FOR_S, clock=clock)
+        self._proven = TTLCache[tuple[ModelRoute, str], bool](MAX_LEARNT)
         self._unsaved: set[ModelRoute] = set()
-        self._looked_at = float("-inf")
+        self._loaded_at = float("-inf")
 
     def of(self, model: ModelRoute) -> Form:
         """Return the form that the model is known to take."""
@@ -453,71 +452,54 @@ class Forms:
 
     def prove(self, model: ModelRoute, attempt: Attempt) -> None:
         """Remember that the model took memory at this placement."""
-        self._proven[(model, attempt.form.placement)] = None
-        if len(self._proven) > MOST_LEARNT:
-            self._proven.popitem(last=False)
+        self._proven.put((model, attempt.form.placement), True)
 
     def suspected(self, model: ModelRoute) -> frozenset[str]:
         """Return the placements that the model may refuse: each was refused where none was taken."""
-        names, until = self._suspected.get(model, (frozenset[str](), 0.0))
-        return names if 0 < until - self._clock() <= SUSPECTED_FOR_S else frozenset()
+        return self._suspected.get(model) or frozenset()
 
     def learn(self, model: ModelRoute, before: Form, after: Form) -> None:
-        """Remember that the model, asked in the form `before` in vain, took `after`."""
+        """Remember that the model, which refused the form `before`, took `after`."""
         changes = {n: getattr(after, n) for n in Form.__slots__ if getattr(after, n) != getattr(before, n)}
         if not changes:
             return
         if "placement" in changes:
-            self._suspected.pop(model, None)
-        self._put(model, _Learnt(replace(self.of(model), **changes), self._clock() + LEARNT_FOR_S))
+            self._suspected.pop(model)
+        self._learnt.put(model, _Learnt(replace(self.of(model), **changes), self._clock() + LEARNT_FOR_S))
         self._unsaved.add(model)
         facts = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in changes.items()}
-        telemetry.log.info(
-            "form.learnt",
-            model=model.name[:_LOGGED_CHARS],
-            upstream=model.upstream,
-            route=model.route,
-            **facts,
-        )
+        name = model.name[:_LOGGED_CHARS]
+        telemetry.log.info("form.learnt", model=name, upstream=model.upstream, route=model.route, **facts)
 
     def suspect(self, model: ModelRoute, placements: Collection[str]) -> None:
         """Remember for a while that these were refused, and the request without memory was taken."""
         names = self.suspected(model) | frozenset(placements)
-        self._suspected[model] = (names, self._clock() + SUSPECTED_FOR_S)
-        self._suspected.move_to_end(model)
+        self._suspected.put(model, names)
         for placement in PLACEMENTS:  # what is taken next is to be learnt
-            self._proven.pop((model, placement), None)
-        if len(self._suspected) > MOST_LEARNT:
-            self._suspected.popitem(last=False)
-        telemetry.log.warning(
-            "form.memory_refused", model=model.name[:_LOGGED_CHARS], placements=", ".join(sorted(names))
-        )
-
-    def _put(self, model: ModelRoute, learnt: _Learnt) -> None:
-        self._learnt[model] = learnt
-        self._learnt.move_to_end(model)
-        if len(self._learnt) > MOST_LEARNT:
-            gone, _ = self._learnt.popitem(last=False)
-            self._unsaved.discard(gone)
+            self._proven.pop((model, placement))
+        name = model.name[:_LOGGED_CHARS]
+        telemetry.log.warning("form.memory_refused", model=name, placements=", ".join(sorted(names)))
 
     # ------------------------------------------------------------ with other processes, and after a restart
     async def sync(self, store: FormStore) -> None:
-        """Save what is new, and now and then take in what other processes have learnt. Raises StoreError."""
+        """Save what is new, and now and then load what other processes have learnt. Raises StoreError."""
         if self._unsaved:
-            saving = {model: self._learnt[model] for model in self._unsaved}
-            await store.save({_key(model): _row(each) for model, each in saving.items()}, MOST_LEARNT)
+            saving = {each: learnt for each in self._unsaved if (learnt := self._learnt.get(each))}
+            rows = {
+                json.dumps([model.upstream, model.route, model.name]): json.dumps(
+                    {"until": learnt.until, "form": dumped(learnt.form)}
+                )
+                for model, learnt in saving.items()
+            }
+            await store.save(rows, MAX_LEARNT)
             self._unsaved = {m for m in self._unsaved if self._learnt.get(m) is not saving.get(m)}
         at = self._clock()
-        if not 0 <= at - self._looked_at < REFRESH_S:
-            self._looked_at = at
-            self.take_in(await store.load())
-
-    def take_in(self, rows: Mapping[str, str]) -> None:
-        """Take what another process has learnt later than this one."""
-        for model, learnt in sorted(_read(rows), key=lambda each: each[1].until):
-            known = self._learnt.get(model)
-            if known is None or known.until < learnt.until:
-                self._put(model, learnt)
+        if not 0 <= at - self._loaded_at < REFRESH_S:
+            self._loaded_at = at
+            for model, learnt in sorted(_read(await store.load()), key=lambda each: each[1].until):
+                known = self._learnt.get(model)
+                if known is None or known.until < learnt.until:
+                    self._learnt.put(model, learnt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,14 +546,6 @@ def described(rows: Mapping[str, str], now: float) -> list[str]:
         for model, learnt in sorted(_read(rows), key=lambda each: -each[1].until)
         if learnt.until > now
     ]
-
-
-def _key(model: ModelRoute) -> str:
-    return json.dumps([model.upstream, model.route, model.name])
-
-
-def _row(learnt: _Learnt) -> str:
-    return json.dumps({"until": learnt.until, "form": dumped(learnt.form)})
 
 
 def _read(rows: Mapping[str, str]) -> Iterator[tuple[ModelRoute, _Learnt]]:

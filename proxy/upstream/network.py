@@ -1,4 +1,5 @@
-"""How this process reaches the outside: through which HTTP proxy, and which certificates it believes.
+"""How this process reaches other hosts: through which forward proxy, trusting which certificates; and the
+opening of one connection, each failure of which names its cause.
 
 The variables are those of curl and Python's clients: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, in
 lower or upper case (lower wins); SSL_CERT_FILE and SSL_CERT_DIR (read by OpenSSL), REQUESTS_CA_BUNDLE,
@@ -16,7 +17,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import unquote, urlsplit
@@ -85,9 +86,8 @@ class Network:
     # An error is raised where the proxy would be used: a local upstream starts whatever ALL_PROXY says.
     proxies: Mapping[str, ProxyServer | ConfigError] = field(default_factory=dict)
     exceptions: tuple[str, ...] = ()
-    ca_files: tuple[
-        tuple[str, str], ...
-    ] = ()  # (source, file or directory), each in addition to the system's
+    # (source, file or directory), each in addition to the system's
+    ca_files: tuple[tuple[str, str], ...] = ()
     system: tuple[tuple[str, str], ...] = ()  # (variable, path): where OpenSSL looks for the system's
 
     @classmethod
@@ -210,17 +210,15 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _address(host: str) -> Address | None:
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host)
-    except ValueError:
-        return None
+    return None
 
 
 def _holds(network: str, address: Address) -> bool:
-    try:
+    with suppress(ValueError):
         return address in ipaddress.ip_network(network, strict=False)
-    except ValueError:
-        return False
+    return False
 
 
 def _is_local(host: str) -> bool:
@@ -228,16 +226,14 @@ def _is_local(host: str) -> bool:
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
+# ---------------------------------------------------------------- opening a connection
 _EYEBALLS_S = 0.25  # RFC 8305: before the next address is tried as well
 _CONNECT_ANSWER_BYTES = 32 * 1024
-_UNKNOWN_CA = frozenset({2, 18, 19, 20, 21, 27})  # X509_V_ERR_…: no issuer, self-signed, not trusted
-_NOT_NOW = {9: "is not valid yet", 10: "has expired"}
-_OTHER_NAME = frozenset({62, 64})
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRoute:
-    """The way to one endpoint. `tunnel`: a forward proxy only passes bytes on, for https and upgrades."""
+    """How one endpoint is reached."""
 
     endpoint: Endpoint
     proxy: ProxyServer | None
@@ -247,194 +243,181 @@ class UpstreamRoute:
 
     @property
     def tunnel(self) -> bool:
+        """True if the forward proxy only passes bytes on: for https, and every SOCKS proxy."""
         return self.proxy is not None and (self.tls is not None or self.proxy.scheme.startswith("socks"))
 
 
-async def open_connection(way: UpstreamRoute, *, tunnel: bool = False) -> Connection:
-    """Return a new connection, ready for a request. Raises UpstreamUnreachable or UpstreamTimeout, which name
-    the cause."""
-    loop = asyncio.get_running_loop()
-    phase = _Phase(way)
-    async with phase.explained(), asyncio.timeout(way.timeout_s):
-        sock = await _socket(way, phase)
-        link = Connection(loop, sock)
-        try:
-            if way.proxy is not None and (tunnel or way.tunnel):
-                await _through(way, way.proxy, sock, phase, link)
-            elif way.proxy is not None and way.proxy.scheme == "https":
-                phase.name = "proxy_tls"
-                await loop.create_connection(
-                    lambda: link, sock=sock, ssl=way.proxy_tls, server_hostname=way.proxy.host
-                )
-            else:
-                phase.name = "tls"
-                name = way.endpoint.host if way.tls else None
-                await loop.create_connection(lambda: link, sock=sock, ssl=way.tls, server_hostname=name)
-        except BaseException:
-            link.abort()
-            sock.close()
-            raise
-    return link
+async def open_connection(route: UpstreamRoute, *, tunnel: bool = False) -> Connection:
+    """Return a new connection, ready for a request. `tunnel`: also through a proxy that could read it, for an
+    upgrade. Raises UpstreamUnreachable or UpstreamTimeout, which name the cause."""
+    return await _Opening(route).run(tunnel=tunnel)
 
 
-def refused_by_proxy(way: UpstreamRoute, status: int) -> UpstreamUnreachable:
+def refused_by_proxy(route: UpstreamRoute, status: int) -> UpstreamUnreachable:
     """Return the error for a proxy that refuses to pass a request on."""
-    return _Phase(way).refused_by_proxy(status)
+    return _Opening(route).refused_by_proxy(status)
 
 
-class _Phase:
-    """What is being done, for the error that says what failed."""
+class _Opening:
+    """Resolves, connects, passes the proxy, shakes hands. `phase` is for the error that says what failed."""
 
-    def __init__(self, way: UpstreamRoute) -> None:
-        self.way, self.name = way, "dns"
+    def __init__(self, route: UpstreamRoute) -> None:
+        self.route, self.phase = route, "dns"
 
+    async def run(self, *, tunnel: bool) -> Connection:
+        route, proxy = self.route, self.route.proxy
+        loop = asyncio.get_running_loop()
+        async with self._explained(), asyncio.timeout(route.timeout_s):
+            sock = await self._socket()
+            connection = Connection(loop, sock)
+            try:
+                if proxy is not None and (tunnel or route.tunnel):
+                    await self._through(proxy, sock, connection)
+                else:
+                    is_tls_proxy = proxy is not None and proxy.scheme == "https"
+                    self.phase = "proxy_tls" if is_tls_proxy else "tls"
+                    tls = route.proxy_tls if is_tls_proxy else route.tls
+                    host = proxy.host if is_tls_proxy and proxy is not None else route.endpoint.host
+                    await loop.create_connection(
+                        lambda: connection, sock=sock, ssl=tls, server_hostname=host if tls else None
+                    )
+            except BaseException:
+                connection.abort()
+                sock.close()
+                raise
+        return connection
+
+    async def _socket(self) -> socket.socket:
+        """Return a connected socket to the endpoint, or to its proxy."""
+        loop = asyncio.get_running_loop()
+        endpoint, proxy = self.route.endpoint, self.route.proxy
+        if endpoint.socket is not None:
+            self.phase = "connect"
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            try:
+                await loop.sock_connect(sock, endpoint.socket)
+            except BaseException:
+                sock.close()
+                raise
+            return sock
+        host, port = (proxy.host, proxy.port) if proxy else (endpoint.host, endpoint.port)
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "no address")
+        self.phase = "connect"
+        delay_s = _EYEBALLS_S if len(found) > 1 else None
+        sock = await start_connection(found, happy_eyeballs_delay=delay_s, interleave=1, loop=loop)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ask_when_silent(sock)
+        return sock
+
+    # ------------------------------------------------------------ through a proxy
+    async def _through(self, proxy: ProxyServer, sock: socket.socket, connection: Connection) -> None:
+        """Let the proxy connect to the endpoint, and hand the transport over to the connection."""
+        loop, tls, host = asyncio.get_running_loop(), self.route.tls, self.route.endpoint.host
+        reader = asyncio.StreamReader(limit=_CONNECT_ANSWER_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        proxy_tls = self.route.proxy_tls if proxy.scheme == "https" else None
+        self.phase = "proxy_tls"
+        transport, _ = await loop.create_connection(
+            lambda: protocol, sock=sock, ssl=proxy_tls, server_hostname=proxy.host if proxy_tls else None
+        )
+        self.phase = "proxy"
+        try:
+            if proxy.scheme.startswith("socks"):
+                await _socks(self.route.endpoint, proxy, reader, transport)
+            else:
+                await self._http_connect(proxy, reader, transport)
+        except asyncio.IncompleteReadError as error:
+            transport.abort()
+            raise ConnectionResetError(errno.ECONNRESET, "closed by the proxy") from error
+        except (asyncio.LimitOverrunError, ValueError, LookupError) as error:
+            transport.abort()
+            text = f"Could not connect to {self._target}: what answers there is no such proxy."
+            raise UpstreamUnreachable(text, cause="proxy_invalid") from error
+        except BaseException:
+            transport.abort()
+            raise
+        self.phase = "tls"
+        if tls is None:
+            transport.set_protocol(connection)
+            connection.connection_made(transport)
+            return
+        secured = await loop.start_tls(transport, connection, tls, server_hostname=host)
+        assert secured is not None
+        connection.connection_made(secured)
+
+    async def _http_connect(
+        self, proxy: ProxyServer, reader: asyncio.StreamReader, transport: asyncio.Transport
+    ) -> None:
+        address = self.route.endpoint.host_and_port.encode("ascii")
+        lines = [b"CONNECT %s HTTP/1.1" % address, b"host: " + address]
+        if proxy.authorization:
+            lines.append(proxy.authorization)
+        transport.write(b"\r\n".join((*lines, b"", b"")))
+        answer = await reader.readuntil(b"\r\n\r\n")
+        version, status = answer.split(b" ", 2)[:2]
+        if not version.startswith(b"HTTP/1."):
+            raise ValueError("no HTTP")
+        if not 200 <= int(status[:3]) < 300:
+            raise self.refused_by_proxy(int(status[:3]))
+
+    # ------------------------------------------------------------ errors
     @asynccontextmanager
-    async def explained(self) -> AsyncIterator[None]:
+    async def _explained(self) -> AsyncIterator[None]:
         """Map what the block raises."""
         try:
             yield
         except TimeoutError as error:
             if error.errno is not None:  # the kernel's own ETIMEDOUT
                 raise self._unreachable("timed_out", "the connection timed out") from error
-            setting = "upstream.connect_timeout_seconds"
-            doing = {"dns": "resolving its name", "tls": "the TLS handshake"}.get(self.name, "connecting")
+            doing = {"dns": "resolving its name", "tls": "the TLS handshake"}.get(self.phase, "connecting")
             raise UpstreamTimeout(
-                f"Could not connect to {self._whom} within {self.way.timeout_s:g} s ({setting}): "
-                f"{doing} took too long.",
-                cause=f"{self.name}_timed_out",
+                f"Could not connect to {self._target} within {self.route.timeout_s:g} s"
+                f" (upstream.connect_timeout_seconds): {doing} took too long.",
+                cause=f"{self.phase}_timed_out",
             ) from error
         except socket.gaierror as error:
             text = f"its name cannot be resolved (DNS: {error.strerror})"
             raise self._unreachable("dns", text) from error
         except ssl.SSLCertVerificationError as error:
-            raise self._unreachable(*_certificate(error)) from error
+            raise self._unreachable(*_certificate_cause(error)) from error
         except ssl.SSLError as error:
             reason = error.reason or "no reason given"
             no_tls = reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
             text = f"TLS failed ({'what answers has no TLS: http:// instead?' if no_tls else reason})"
             raise self._unreachable("tls", text) from error
         except OSError as error:
-            raise self._unreachable(*_of_system(error)) from error
+            raise self._unreachable(*_system_cause(error)) from error
 
     @property
-    def _whom(self) -> str:
-        upstream = f"the upstream {self.way.endpoint.origin}"
-        if self.way.proxy is None:
-            return upstream
-        return f"{upstream} through the proxy {self.way.proxy.shown} ({self.way.proxy.source})"
+    def _target(self) -> str:
+        upstream, proxy = f"the upstream {self.route.endpoint.origin}", self.route.proxy
+        return upstream if proxy is None else f"{upstream} through the proxy {proxy.shown} ({proxy.source})"
 
     def _unreachable(self, cause: str, text: str) -> UpstreamUnreachable:
-        proxy = self.way.proxy
-        if proxy is not None and self.name != "tls":
-            cause = "proxy_" + cause
-            text = f"the proxy cannot be used: {text}"
-        return UpstreamUnreachable(f"Could not connect to {self._whom}: {text}.", cause=cause)
+        if self.route.proxy is not None and self.phase != "tls":
+            cause, text = f"proxy_{cause}", f"the proxy cannot be used: {text}"
+        return UpstreamUnreachable(f"Could not connect to {self._target}: {text}.", cause=cause)
 
     def refused_by_proxy(self, status: int) -> UpstreamUnreachable:
         """Return the error for a status of the proxy's own."""
+        cause, text = "proxy_refused", f"the proxy answered {status} to CONNECT"
         if status == 407:
-            cause, text = (
-                "proxy_credentials",
-                "the proxy wants credentials, or does not take those it got (407)",
-            )
-        else:
-            cause, text = "proxy_refused", f"the proxy answered {status} to CONNECT"
-        return UpstreamUnreachable(f"Could not connect to {self._whom}: {text}.", cause=cause)
-
-    def nonsense_from_proxy(self) -> UpstreamUnreachable:
-        """Return the error for a proxy that is none."""
-        text = "what answers there is no such proxy"
-        return UpstreamUnreachable(f"Could not connect to {self._whom}: {text}.", cause="proxy_invalid")
+            cause = "proxy_credentials"
+            text = "the proxy wants credentials, or does not take those it got (407)"
+        return UpstreamUnreachable(f"Could not connect to {self._target}: {text}.", cause=cause)
 
 
-async def _socket(way: UpstreamRoute, phase: _Phase) -> socket.socket:
-    """Return a connected socket to the endpoint, or to its proxy."""
-    loop = asyncio.get_running_loop()
-    if way.endpoint.socket is not None:
-        phase.name = "connect"
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        try:
-            await loop.sock_connect(sock, way.endpoint.socket)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-    host, port = (way.proxy.host, way.proxy.port) if way.proxy else (way.endpoint.host, way.endpoint.port)
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if not found:
-        raise socket.gaierror(socket.EAI_NONAME, "no address")
-    phase.name = "connect"
-    sock = await start_connection(
-        found, happy_eyeballs_delay=_EYEBALLS_S if len(found) > 1 else None, interleave=1, loop=loop
-    )
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    ask_when_silent(sock)
-    return sock
-
-
-# ------------------------------------------------------------ through a proxy
-async def _through(
-    way: UpstreamRoute, proxy: ProxyServer, sock: socket.socket, phase: _Phase, link: Connection
-) -> None:
-    """Have the proxy connect us with the endpoint, and give the connection to the link."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_CONNECT_ANSWER_BYTES)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    secure = way.proxy_tls if proxy.scheme == "https" else None
-    phase.name = "proxy_tls"
-    transport, _ = await loop.create_connection(
-        lambda: protocol, sock=sock, ssl=secure, server_hostname=proxy.host if secure else None
-    )
-    phase.name = "proxy"
-    try:
-        if proxy.scheme.startswith("socks"):
-            await _socks(way.endpoint, proxy, reader, transport)
-        else:
-            await _http_connect(way.endpoint, proxy, reader, transport, phase)
-    except asyncio.IncompleteReadError as error:
-        transport.abort()
-        raise ConnectionResetError(errno.ECONNRESET, "closed by the proxy") from error
-    except (asyncio.LimitOverrunError, ValueError, LookupError) as error:
-        transport.abort()
-        raise phase.nonsense_from_proxy() from error
-    except BaseException:
-        transport.abort()
-        raise
-    phase.name = "tls"
-    if way.tls is None:
-        transport.set_protocol(link)
-        link.connection_made(transport)
-        return
-    secured = await loop.start_tls(transport, link, way.tls, server_hostname=way.endpoint.host)
-    assert secured is not None
-    link.connection_made(secured)
-
-
-async def _http_connect(
-    endpoint: Endpoint,
-    proxy: ProxyServer,
-    reader: asyncio.StreamReader,
-    transport: asyncio.Transport,
-    phase: _Phase,
-) -> None:
-    where = endpoint.host_and_port.encode("ascii")
-    lines = [b"CONNECT %s HTTP/1.1" % where, b"host: " + where]
-    if proxy.authorization:
-        lines.append(proxy.authorization)
-    transport.write(b"\r\n".join((*lines, b"", b"")))
-    answer = await reader.readuntil(b"\r\n\r\n")
-    version, status = answer.split(b" ", 2)[:2]
-    if not version.startswith(b"HTTP/1."):
-        raise ValueError("no HTTP")
-    if not 200 <= int(status[:3]) < 300:
-        raise phase.refused_by_proxy(int(status[:3]))
+# ---------------------------------------------------------------- SOCKS 5 (RFC 1928, 1929)
+_SOCKS_ERRORS = {2: errno.EACCES, 3: errno.ENETUNREACH, 4: errno.EHOSTUNREACH, 5: errno.ECONNREFUSED}
 
 
 async def _socks(
     endpoint: Endpoint, proxy: ProxyServer, reader: asyncio.StreamReader, transport: asyncio.Transport
 ) -> None:
-    """SOCKS 5 (RFC 1928, 1929); the proxy resolves the name."""
+    """Let the proxy connect; it resolves the name."""
     user, password = proxy.user.encode(), proxy.password.encode()
     transport.write(b"\x05\x02\x00\x02" if user else b"\x05\x01\x00")
     version, method = await reader.readexactly(2)
@@ -454,43 +437,43 @@ async def _socks(
     await reader.readexactly(length + 2)
 
 
-_SOCKS_ERRORS = {2: errno.EACCES, 3: errno.ENETUNREACH, 4: errno.EHOSTUNREACH, 5: errno.ECONNREFUSED}
-
-
 def _socks_address(host: str) -> bytes:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
+    address = _address(host)
+    if address is None:
         name = host.encode("ascii")
         return bytes((3, len(name))) + name
     return (b"\x01" if address.version == 4 else b"\x04") + address.packed
 
 
-# ------------------------------------------------------------ causes
-def _certificate(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
-    code = error.verify_code
-    if code in _UNKNOWN_CA:
-        hint = "set upstream.ca_file (or SSL_CERT_FILE) to its authority's certificate"
-        return "certificate_unknown_ca", f"its certificate is of an authority that is not trusted; {hint}"
-    if code in _NOT_NOW:
-        return "certificate_expired", f"its certificate {_NOT_NOW[code]}"
-    if code in _OTHER_NAME:
-        return "certificate_host_name", "its certificate is for another host name"
-    return "certificate", f"its certificate is not valid ({error.verify_message})"
+# ---------------------------------------------------------------- causes of failure
+_CERTIFICATE_CAUSES = {
+    **dict.fromkeys(
+        (2, 18, 19, 20, 21, 27),  # X509_V_ERR_…: no issuer, self-signed, not trusted
+        (
+            "certificate_unknown_ca",
+            "its certificate is of an authority that is not trusted; set upstream.ca_file (or SSL_CERT_FILE)"
+            " to its authority's certificate",
+        ),
+    ),
+    9: ("certificate_expired", "its certificate is not valid yet"),
+    10: ("certificate_expired", "its certificate has expired"),
+    **dict.fromkeys((62, 64), ("certificate_host_name", "its certificate is for another host name")),
+}
+_SYSTEM_CAUSES = {
+    errno.ECONNREFUSED: ("refused", "the connection was refused: nothing listens there"),
+    errno.ENOENT: ("no_socket", "there is no such socket"),
+    errno.EACCES: ("not_allowed", "access is denied"),
+    errno.ECONNRESET: ("reset", "the connection was closed at once"),
+    errno.ENETUNREACH: ("no_route", "there is no route to it"),
+    errno.EHOSTUNREACH: ("no_route", "there is no route to it"),
+}
 
 
-def _of_system(error: OSError) -> tuple[str, str]:
-    number = error.errno
-    match number:
-        case errno.ECONNREFUSED:
-            return "refused", "the connection was refused: nothing listens there"
-        case errno.ENOENT:
-            return "no_socket", "there is no such socket"
-        case errno.EACCES:
-            return "not_allowed", "access is denied"
-        case errno.ECONNRESET:
-            return "reset", "the connection was closed at once"
-        case errno.ENETUNREACH | errno.EHOSTUNREACH:
-            return "no_route", "there is no route to it"
-    name = errno.errorcode.get(number or 0, type(error).__name__)
-    return "unreachable", f"the connection failed ({name})"
+def _certificate_cause(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
+    other = ("certificate", f"its certificate is not valid ({error.verify_message})")
+    return _CERTIFICATE_CAUSES.get(error.verify_code, other)
+
+
+def _system_cause(error: OSError) -> tuple[str, str]:
+    name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+    return _SYSTEM_CAUSES.get(error.errno or 0, ("unreachable", f"the connection failed ({name})"))

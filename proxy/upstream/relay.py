@@ -1,9 +1,12 @@
-"""The client's side of an exchange: its body as it arrives, and the news that it has disconnected."""
+"""The relay: forwards requests and answers byte for byte, as they arrive.
+
+`Downstream` is the client's side (its body, and its disconnect), `relay` passes an answer on, `passthrough` a
+whole request of a route that is not intercepted, and `tunnelled` a WebSocket.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, Protocol
 
 from proxy import telemetry
@@ -22,18 +25,18 @@ class ClientLeft(Exception):
 
 
 class Downstream:
-    """What `receive` tells of the client, read in one place.
+    """The client's side of an exchange, read from `receive`.
 
-    `async with` it around all work done for the client: when the client leaves, the block is cancelled
-    where it stands and ends quietly, with `left` true. uvicorn's send is silent after a disconnect; only
-    receive tells. Nothing is watched before the request's body has been read to its end.
+    `async with` it around all work done for the client: when the client disconnects, the block is cancelled
+    and ends without an error, with `left` true. uvicorn's send is silent after a disconnect; only receive
+    reports it. The disconnect is watched for once the request's body has been read to its end.
     """
 
     def __init__(self, receive: Receive) -> None:
         self.left = False
         self._receive = receive
         self._body_complete = False
-        self._task: asyncio.Task[Any] | None = None  # whose work it is
+        self._task: asyncio.Task[Any] | None = None  # which does the work
         self._watcher: asyncio.Task[None] | None = None
         self._cancelled = False
 
@@ -54,17 +57,17 @@ class Downstream:
         return first if self._body_complete else self._stream(first)
 
     def settle(self) -> None:
-        """The client has what it came for: from here on its leaving changes nothing."""
+        """The response is complete: ignore later disconnects."""
         self._task = None
 
     def hold(self) -> Callable[[], None]:
-        """From here on the client's leaving changes nothing. What is returned ends the work in its place."""
+        """Ignore the client's disconnect from now on; return a function that ends the work instead."""
         if self._watcher is not None:
             self._watcher.cancel()
         return self._leave
 
     def absorb(self) -> bool:
-        """Return True if the CancelledError just caught means that the client left, and nothing else."""
+        """Return True if the CancelledError just caught means only that the client has disconnected."""
         if not self._cancelled:
             return False
         self._cancelled = False
@@ -76,9 +79,7 @@ class Downstream:
         self._watch_if_complete()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._task = None
         if self._watcher is not None:
             self._watcher.cancel()
@@ -130,7 +131,7 @@ class Ending(StrEnum):
 
 
 class Tap:
-    """References to the chunks that passed, up to `limit_bytes`; what comes later is not kept."""
+    """References to the chunks that passed, up to `limit_bytes` in all."""
 
     __slots__ = ("_limit_bytes", "chunks", "size", "truncated")
 
@@ -141,7 +142,7 @@ class Tap:
         self._limit_bytes = limit_bytes
 
     def add(self, chunk: bytes) -> None:
-        """Keep the chunk, unless it or one before it went over the limit."""
+        """Store the chunk, unless it or one before it exceeds the limit."""
         if self.truncated or self.size + len(chunk) > self._limit_bytes:
             self.truncated = True
             return
@@ -150,29 +151,29 @@ class Tap:
 
 
 async def relay(
-    opened: UpstreamResponse,
+    response: UpstreamResponse,
     downstream: Downstream,
     send: Send,
     *,
     extra_headers: Sequence[tuple[bytes, bytes]] = (),
     tap: Tap | None = None,
 ) -> Ending:
-    """Pass the answer on and return how it ended. `opened` is closed in any case, and `downstream` entered.
+    """Pass the answer on and return how it ended. `response` is closed in any case, and `downstream` entered.
 
-    Bytes pass as they come; `tap` sees them too. A client that leaves breaks the upstream off at once. An
-    upstream that breaks off leaves the client's answer without its end, as it would have been without us:
-    the last message is then never sent, and the server closes the connection.
+    Bytes pass as they come; `tap` sees them too. If the client disconnects, the upstream's answer is broken
+    off at once. If the upstream breaks off, the last message is not sent and the server closes the
+    connection, as it would have been without the proxy.
     """
-    if opened.status >= 400:
-        log_refused(opened.status, opened.headers)
-    with opened:
+    if response.status >= 400:
+        log_refused(response.status, response.headers)
+    with response:
         try:
-            headers = with_ours(opened.headers, extra_headers) if extra_headers else opened.headers
-            await send({"type": "http.response.start", "status": opened.status, "headers": headers})
+            headers = with_ours(response.headers, extra_headers) if extra_headers else response.headers
+            await send({"type": "http.response.start", "status": response.status, "headers": headers})
             last = False
             while not last:
-                chunk = await opened.read()
-                last = opened.at_end
+                chunk = await response.read()
+                last = response.at_end
                 if tap is not None:
                     tap.add(chunk)
                 if last:
@@ -204,19 +205,19 @@ class Passthrough:
 async def passthrough(scope: HTTPScope, receive: Receive, send: Send, upstream: Upstream) -> Ending:
     """Forward a request and relay its answer. Raises UpstreamError if there is none."""
     async with Downstream(receive) as downstream:
-        opened = await upstream.open(
+        response = await upstream.open(
             scope["method"],
             raw_target(scope),
             request_headers(scope["headers"]),
             await downstream.body(),
             content_length=_content_length(scope),
         )
-        return await relay(opened, downstream, send)
+        return await relay(response, downstream, send)
     return Ending.CLIENT_LEFT
 
 
 def raw_target(scope: HTTPScope) -> bytes:
-    """Return the request target as the client wrote it, as far as the server has kept it."""
+    """Return the request target as the client wrote it; without `raw_target`, put together from its parts."""
     target: bytes = scope.get("raw_target", b"")
     if target.startswith(PREFIX):
         return target
@@ -246,34 +247,34 @@ class Tunnel(Protocol):
 async def tunnelled(
     scope: MutableMapping[str, Any], receive: Receive, send: Send, upstream: Upstream, tunnel: Tunnel
 ) -> Ending:
-    """Pass an upgrade on, and then what both sides say until one of them ends. An upstream that refuses is
-    relayed as on any route. Raises UpstreamError if there is no answer."""
+    """Forward an upgrade, then the bytes of both sides until one of them ends. A refusal is relayed as on any
+    route. Raises UpstreamError if there is no answer."""
     async with Downstream(receive) as downstream:
         await downstream.body()
         headers = request_headers(scope["headers"])
-        opened = await upstream.open("GET", raw_target(scope), headers, upgrade=_UPGRADE)
-        if not opened.switched:
-            return await relay(opened, downstream, send)
-        with opened:
-            downstream.settle()  # from here on the tunnel itself shows that the client leaves
-            await send({"type": "http.response.start", "status": opened.status, "headers": opened.headers})
-            opened.wait_without_limit()
-            return await _Exchange(opened, tunnel, upstream.idle_s).run()
+        response = await upstream.open("GET", raw_target(scope), headers, upgrade=_UPGRADE)
+        if not response.switched:
+            return await relay(response, downstream, send)
+        with response:
+            downstream.settle()  # from now on the tunnel itself shows that the client has left
+            start = {"type": "http.response.start", "status": response.status}
+            await send({**start, "headers": response.headers})
+            response.wait_without_limit()
+            return await _Exchange(response, tunnel, upstream.idle_s).run()
     return Ending.CLIENT_LEFT
 
 
 class _Exchange:
-    """Both directions, and the watch over a tunnel in which nothing moves."""
+    """Both directions of a tunnel, which ends when nothing has moved for `idle_s`."""
 
-    def __init__(self, opened: UpstreamResponse, tunnel: Tunnel, idle_s: float) -> None:
-        self._opened, self._tunnel, self._idle_s = opened, tunnel, idle_s
+    def __init__(self, response: UpstreamResponse, tunnel: Tunnel, idle_s: float) -> None:
+        self._response, self._tunnel, self._idle_s = response, tunnel, idle_s
         self._clock = asyncio.get_running_loop().time
-        self._moved = self._clock()
+        self._moved_at = self._clock()
 
     async def run(self) -> Ending:
         """Return who ended it."""
-        up, down = asyncio.create_task(self._up()), asyncio.create_task(self._down())
-        idle = asyncio.create_task(self._idle())
+        up, down, idle = (asyncio.create_task(each) for each in (self._up(), self._down(), self._idle()))
         try:
             await asyncio.wait((up, down, idle), return_when=asyncio.FIRST_COMPLETED)
             if up.done() and not down.done():
@@ -287,42 +288,40 @@ class _Exchange:
 
     async def _up(self) -> None:
         while data := await self._tunnel.read():
-            self._moved = self._clock()
-            await self._opened.write(data)
+            self._moved_at = self._clock()
+            await self._response.write(data)
 
     async def _down(self) -> None:
         try:
-            while data := await self._opened.read():
-                self._moved = self._clock()
+            while data := await self._response.read():
+                self._moved_at = self._clock()
                 await self._tunnel.write(data)
         except UpstreamCut:
             log_cut()
             raise
 
     async def _idle(self) -> None:
-        while (  # noqa: ASYNC110
-            left_s := self._moved + self._idle_s - self._clock()
-        ) > 0:
-            await asyncio.sleep(left_s)  # no event: bytes move too often to set one
+        # Sleeps instead of waiting for an event: bytes move too often to set one.
+        while (left_s := self._moved_at + self._idle_s - self._clock()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(left_s)
         telemetry.log.info("tunnel.idle", seconds=self._idle_s)
 
 
+# ---------------------------------------------------------------- log: never what either side said
 def log_refused(status: int, headers: Headers) -> None:
-    """Note an answer of 400 or more, with the id that its provider asks for. What is mostly the client's own
-    fault is no warning."""
-    grave = status == 429 or status >= 500
+    """Log an answer of 400 or more, with the id that its provider asks for; a warning unless it is mostly the
+    client's own fault."""
+    log = telemetry.log.warning if status == 429 or status >= 500 else telemetry.log.info
     given = request_id_in(headers)
-    facts = {"upstream_request_id": given} if given else {}
-    (telemetry.log.warning if grave else telemetry.log.info)("upstream.refused", status=status, **facts)
+    log("upstream.refused", status=status, **({"upstream_request_id": given} if given else {}))
 
 
 def log_failed(error: UpstreamError) -> None:
-    """Note that there was no answer."""
+    """Log that there was no answer."""
     below = type(error.__cause__).__name__ if error.__cause__ else "answer"
-    cause = error.cause or below
-    telemetry.log.warning("upstream.failed", error=error.code, cause=cause)
+    telemetry.log.warning("upstream.failed", error=error.code, cause=error.cause or below)
 
 
 def log_cut() -> None:
-    """Note that the answer has no end."""
+    """Log that the answer broke off."""
     telemetry.log.warning("upstream.cut")

@@ -311,7 +311,7 @@ async def test_an_answer_cut_short_is_delivered_as_far_as_it_came(framing: str, 
         read_first.set()
         for _ in range(1000):  # rounds of the loop, until the end has come too
             await asyncio.sleep(0)
-            if not opened.link.connected:
+            if not opened.connection.connected:
                 break
         with opened:
             assert await opened.read() == b"hello"

@@ -14,7 +14,7 @@ from proxy.domain.errors import CompletionFailed, CompletionPostponed, Completio
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, retry_after
-from proxy.upstream.forms import DEFAULT, LEARNT_FOR_S, MOST_LEARNT, Form, Forms, Learning, ModelRoute
+from proxy.upstream.forms import DEFAULT, LEARNT_FOR_S, MAX_LEARNT, Form, Forms, Learning, ModelRoute
 from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
 
 ANN = Scope("t", "ann")
@@ -276,7 +276,7 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
 
 def test_of_models_that_clients_make_up_only_the_last_are_remembered() -> None:
     forms, plain = Forms(lambda: 0.0), Form(json="")
-    models = [ModelRoute("http://u/v1", f"made-up-{number}") for number in range(MOST_LEARNT + 1)]
+    models = [ModelRoute("http://u/v1", f"made-up-{number}") for number in range(MAX_LEARNT + 1)]
     for model in models:
         forms.learn(model, DEFAULT, plain)
     assert forms.of(models[0]) == DEFAULT

@@ -8,7 +8,7 @@ from proxy.upstream.forms import (
     DEFAULT,
     FIRST,
     LEARNT_FOR_S,
-    MOST_LEARNT,
+    MAX_LEARNT,
     PLACEMENTS,
     SUSPECTED_FOR_S,
     Attempt,
@@ -66,11 +66,11 @@ async def test_what_is_learnt_holds_for_a_day_and_is_then_tried_again() -> None:
 async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound() -> None:
     clock, store = Clock(), Kept()
     forms = Forms(clock)
-    for number in range(MOST_LEARNT + 100):
+    for number in range(MAX_LEARNT + 100):
         forms.learn(ModelRoute(M.upstream, f"m{number}"), DEFAULT, IN_USER)
         forms.suspect(ModelRoute(M.upstream, f"s{number}"), PLACEMENTS)
     await forms.sync(store)
-    assert len(store.rows) == len(forms._learnt) == len(forms._suspected) == MOST_LEARNT
+    assert len(store.rows) == len(forms._learnt) == len(forms._suspected) == MAX_LEARNT
     assert forms.of(ModelRoute(M.upstream, "m0")) == DEFAULT
 
 

@@ -26,7 +26,7 @@ from proxy.http.responses.owners import new_id, owner_of
 from proxy.http.responses.response_store import ChainHistory
 from proxy.http.responses.translated import TranslationPorts, changeable_in, content_of, dropped, in_form
 from proxy.upstream.connection import UpstreamResponse
-from proxy.upstream.forms import MOST_ATTEMPTS, Attempt, Learning, next_attempt
+from proxy.upstream.forms import MAX_ATTEMPTS, Attempt, Learning, next_attempt
 from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import Downstream, log_cut, raw_target, relay
 from proxy.wire import body as json_body
@@ -119,7 +119,7 @@ class CompactApi:
         target = b"/v1/chat/completions" + mark + query
         model = self.learning.model(str(planned.chat["model"]), "chat")
         first = attempt = Attempt(self.learning.forms.of(model), memory=False)
-        request, left = changeable_in(planned), MOST_ATTEMPTS
+        request, left = changeable_in(planned), MAX_ATTEMPTS
         while True:
             payload = await OFF_LOOP.run(size, _written, planned, attempt)
             opened, left = await self.shared.upstream.open("POST", target, headers, payload), left - 1
