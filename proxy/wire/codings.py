@@ -1,8 +1,8 @@
 """Undo content codings (gzip, deflate, br, zstd) while the bytes arrive. Sans-I/O, bounded.
 
-The bytes decide and the header is a hint: a body may be compressed without a header that says so, or be
-plain under a header that a middle box forgot to remove. Output comes in pieces of about 1 MiB and ends at
-the limit, so that a small body cannot fill the memory.
+A coding yields small pieces, so that a decompression bomb costs constant memory: the caller counts them.
+`Unpacker` reads an upstream's answer, where the bytes decide and the header is a hint: a body may be
+compressed without a header that says so, or be plain under a header that a middle box forgot to remove.
 """
 
 import zlib
@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import brotli
 import zstandard
 
-PIECE_BYTES = 1 << 20
-_MOST_CODINGS = 3
+PIECE_BYTES = 64 * 1024
+MAX_CODINGS = 3  # of one body
 _HELD_BYTES = 64 * 1024  # of input that may still turn out to be plain
-_GZIP, _ZLIB, _RAW_DEFLATE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
+_GZIP = 16 + zlib.MAX_WBITS
 _ZSTD_WINDOW_BYTES = 8 << 20  # RFC 9659: no more for the content coding
 # A zstd block of 4 bytes holds up to 128 KiB, and the library has no limit on its output.
 _ZSTD_SLICE_BYTES = 64
@@ -31,98 +31,130 @@ class TooLong(Exception):
     """The decoded bytes are more than the limit."""
 
 
-class _Coding(Protocol):
-    """One coding being undone. `feed` raises Undecodable; `whole` is True at the coding's end."""
+class Coding(Protocol):
+    """One coding being undone."""
 
     @property
-    def whole(self) -> bool: ...
+    def whole(self) -> bool:
+        """True if the bytes so far end where the coding does, or there are none."""
+        ...
 
-    def feed(self, data: bytes) -> Iterator[bytes]: ...
-
-
-class _Inflate:
-    """gzip, or deflate: RFC 9110 means zlib's format, some servers send the bare stream."""
-
-    def __init__(self, name: str, window_bits: int) -> None:
-        self._name, self._window_bits = name, window_bits
-        self._stream = zlib.decompressobj(window_bits)
-        self._members = 0
-        self.whole = False
+    @property
+    def ended(self) -> bool:
+        """True once an end was reached: what follows may be padding."""
+        ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        pending = data
-        while pending:
-            try:
-                piece = self._stream.decompress(pending, PIECE_BYTES)
-            except zlib.error:
-                if self._members:  # what follows a whole member is padding
-                    return
-                raise Undecodable(self._name) from None
+        """Yield what the data decode to. Raises Undecodable."""
+        ...
+
+
+def _inflated(stream: Any, data: bytes, name: str) -> Iterator[bytes]:
+    """Yield what zlib makes of the data; what is behind the end of the stream is its `unused_data`."""
+    try:
+        piece = stream.decompress(data, PIECE_BYTES)
+        while piece or stream.unconsumed_tail:
             yield piece
-            pending = self._stream.unconsumed_tail
-            self.whole = self._stream.eof
-            if self.whole:  # gzip members may follow one another
-                self._members += 1
-                pending, self._stream = self._stream.unused_data, zlib.decompressobj(self._window_bits)
+            piece = stream.decompress(stream.unconsumed_tail, PIECE_BYTES) if not stream.eof else b""
+    except zlib.error:
+        raise Undecodable(name) from None
+
+
+class _Gzip:
+    """gzip (RFC 1952), of several members, too."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP)
+        self.whole, self.ended = True, False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._member.eof:
+                if not data.strip(b"\0"):  # what pads a tape
+                    return
+                self._member = zlib.decompressobj(_GZIP)
+            self.whole = False
+            yield from _inflated(self._member, data, "gzip")
+            self.whole = self._member.eof
+            self.ended = self.ended or self.whole
+            data = self._member.unused_data
 
 
 class _Deflate:
-    """Either format of deflate: the low four bits of the first byte decide."""
+    """deflate: zlib's format, and the bare one that some send."""
 
     def __init__(self) -> None:
-        self._inflate: _Inflate | None = None
+        self._stream: Any = None
+        self._head = b""
 
     @property
     def whole(self) -> bool:
-        return self._inflate is not None and self._inflate.whole
+        return self._stream is not None and bool(self._stream.eof)
+
+    ended = whole
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        if self._inflate is None and data:
-            self._inflate = _Inflate("deflate", _ZLIB if data[0] & 0x0F == 8 else _RAW_DEFLATE)
-        return self._inflate.feed(data) if self._inflate is not None else iter(())
+        if self._stream is None:
+            self._head += data
+            if len(self._head) < 2:
+                return
+            data, first = self._head, self._head[:2]
+            is_zlib = first[0] & 0x0F == 8 and int.from_bytes(first, "big") % 31 == 0
+            self._stream = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+        while data:
+            if self._stream.eof:
+                raise Undecodable("deflate")
+            yield from _inflated(self._stream, data, "deflate")
+            data = self._stream.unused_data
 
 
 class _Brotli:
+    """br (RFC 7932)."""
+
     def __init__(self) -> None:
         self._stream = brotli.Decompressor()
-
-    @property
-    def whole(self) -> bool:
-        return bool(self._stream.is_finished())
+        self.whole = self.ended = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        pending = data
-        while not self._stream.is_finished():
-            try:
-                piece = self._stream.process(pending, output_buffer_limit=PIECE_BYTES)
-            except brotli.error:
-                raise Undecodable("br") from None
-            pending = b""
-            if piece:
+        try:
+            piece = self._stream.process(data, output_buffer_limit=PIECE_BYTES)
+            self.whole = self.ended = self._stream.is_finished()
+            while piece:
                 yield piece
-            if self._stream.can_accept_more_data():
-                return
+                # Output may be waiting also where `can_accept_more_data` is true.
+                piece = b"" if self.whole else self._stream.process(b"", output_buffer_limit=PIECE_BYTES)
+                self.whole = self.ended = self._stream.is_finished()
+        except brotli.error:
+            raise Undecodable("br") from None
 
 
 class _Zstd:
+    """zstd (RFC 8878), of several frames, too."""
+
     def __init__(self) -> None:
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-        self._stream: Any = decompressor.decompressobj(read_across_frames=True)
-        self.whole = True  # the library does not say where frames end
+        self._context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        self._frame = self._context.decompressobj()
+        self.whole, self.ended = True, False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_SLICE_BYTES):
-            try:
-                piece = self._stream.decompress(data[start : start + _ZSTD_SLICE_BYTES])
-            except zstandard.ZstdError:
-                raise Undecodable("zstd") from None
-            if piece:
-                yield piece
+            rest = data[start : start + _ZSTD_SLICE_BYTES]
+            while rest:
+                if self._frame.eof:
+                    self._frame = self._context.decompressobj()
+                try:
+                    piece = self._frame.decompress(rest)
+                except zstandard.ZstdError:
+                    raise Undecodable("zstd") from None
+                self.whole = self._frame.eof
+                self.ended = self.ended or self.whole
+                rest = self._frame.unused_data if self._frame.eof else b""
+                if piece:
+                    yield piece
 
 
-_CODINGS: dict[str, Callable[[], _Coding]] = {
-    "gzip": lambda: _Inflate("gzip", _GZIP),
-    "x-gzip": lambda: _Inflate("gzip", _GZIP),
+CODINGS: dict[str, Callable[[], Coding]] = {
+    "gzip": _Gzip,
     "deflate": _Deflate,
     "br": _Brotli,
     "zstd": _Zstd,
@@ -134,36 +166,21 @@ _MAGIC |= {bytes((0x78, level)): "deflate" for level in (0x01, 0x9C, 0xDA)}
 def named_codings(content_encoding: str) -> list[str]:
     """Return the codings in the order in which they were applied, `identity` left out."""
     names = (name.strip().lower() for name in content_encoding.split(","))
-    return [name for name in names if name not in ("", "identity")]
+    return ["gzip" if name == "x-gzip" else name for name in names if name not in ("", "identity")]
 
 
 class Unpacker:
     """Decodes one body. `feed` takes the bytes in any pieces.
 
-    `feed` raises Undecodable and TooLong, both also later on. What was decoded before has been yielded.
+    It raises Undecodable and TooLong, both also later on. What was decoded before has been yielded.
     """
 
     def __init__(self, content_encoding: str, limit_bytes: int) -> None:
         """`limit_bytes`: of output. A coding that is not known raises Undecodable at the first byte."""
         self._names = named_codings(content_encoding)
         self._left = limit_bytes
-        self._chain: list[_Coding] | None = None
+        self._chain: list[Coding] | None = None  # None: not known yet
         self._held = b""  # the input so far, while it may still be plain
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what the bytes decode to."""
-        if not chunk:
-            return
-        if self._chain is None:
-            self._held += chunk
-            if len(self._held) < 4:
-                return
-            yield from self._begin()
-        elif self._held:
-            self._held += chunk
-            yield from self._tried(chunk)
-        else:
-            yield from self._bounded(self._through(chunk))
 
     @property
     def is_plain(self) -> bool:
@@ -175,84 +192,79 @@ class Unpacker:
         """False if the bytes so far end inside a coding."""
         return all(coding.whole for coding in self._chain or ())
 
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield what the bytes decode to."""
+        if not chunk:
+            return
+        if self._chain is None:
+            self._held += chunk
+            if len(self._held) < 4:
+                return
+            chunk = self._choose()
+        elif self._held:
+            self._held += chunk
+        yield from self._decoded(chunk)
+
     def end(self) -> Iterator[bytes]:
         """Yield what was held back: a body of less than four bytes."""
         if self._chain is None and self._held:
-            yield from self._begin()
+            yield from self._decoded(self._choose())
 
-    def _begin(self) -> Iterator[bytes]:
-        """Choose the codings by the first bytes and by the header."""
-        held = self._held
-        names, plain = self._names, _is_plain(held)
-        if len(names) == 1 and (marked := _marked(held)) is not None:
+    def _choose(self) -> bytes:
+        """Choose the codings by the first bytes and by the header, and return the bytes."""
+        head, names = self._held, self._names
+        is_plain = _is_plain(head)
+        marked = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+        if marked and len(names) <= 1:
             names = [marked]  # whatever the header says
-        if names and _is_known(names):
-            self._chain = _chain(names)
-            if not plain and len(names) == 1:
-                self._held = b""
-        elif names:
-            if not plain:
+        elif not names and not is_plain:
+            names = ["br"]  # it has no mark, and is tried
+        if len(names) > MAX_CODINGS or any(name not in CODINGS for name in names):
+            if not is_plain:
                 raise Undecodable(names[0][:20])
-            self._chain, self._held = [], b""
-        elif not plain:
-            self._chain = _chain([_marked(held) or "br"])  # Brotli has no mark: it is tried
-        else:
-            self._chain, self._held = [], b""
-        yield from self._tried(held) if self._held else self._bounded(self._through(held))
-
-    def _tried(self, chunk: bytes) -> Iterator[bytes]:
-        """Decode bytes that may be plain after all, which shows before any output."""
-        try:
-            for piece in self._through(chunk):
-                if piece:
-                    self._held = b""
-                    yield from self._bounded([piece])
-        except Undecodable:
-            if not self._held:
-                raise
-            held, self._held, self._chain = self._held, b"", []
-            if _is_plain(held) or not self._names:
-                yield from self._bounded([held])
-                return
-            raise
-        if len(self._held) > _HELD_BYTES:
+            names = []
+        self._chain = [CODINGS[name]() for name in reversed(names)]
+        if not names or (not is_plain and len(self._names) == 1):
             self._held = b""
+        return head
 
-    def _through(self, chunk: bytes) -> Iterator[bytes]:
+    def _decoded(self, chunk: bytes) -> Iterator[bytes]:
+        """Decode bytes that, while they are held, may be plain after all."""
         pieces: Iterable[bytes] = (chunk,)
         for coding in self._chain or ():
             pieces = _each(coding, pieces)
-        return iter(pieces)
+        try:
+            for piece in pieces:
+                self._held = b""
+                yield from self._bounded(piece)
+        except Undecodable:
+            held, self._held = self._held, b""
+            if not held or (self._names and not _is_plain(held)):
+                raise
+            self._chain = []
+            yield from self._bounded(held)
+        if len(self._held) > _HELD_BYTES:
+            self._held = b""
 
-    def _bounded(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            if len(piece) > self._left:
-                yield piece[: self._left]
-                self._left = 0
-                raise TooLong
-            self._left -= len(piece)
-            if piece:
-                yield piece
+    def _bounded(self, piece: bytes) -> Iterator[bytes]:
+        if len(piece) > self._left:
+            yield piece[: self._left]
+            self._left = 0
+            raise TooLong
+        self._left -= len(piece)
+        if piece:
+            yield piece
 
 
-def _each(coding: _Coding, pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _each(coding: Coding, pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        yield from coding.feed(piece)
-
-
-def _is_known(names: list[str]) -> bool:
-    return len(names) <= _MOST_CODINGS and all(name in _CODINGS for name in names)
-
-
-def _chain(names: list[str]) -> list[_Coding]:
-    return [_CODINGS[name]() for name in reversed(names)]
+        try:
+            yield from coding.feed(piece)
+        except Undecodable:
+            if not coding.ended:
+                raise
 
 
 def _is_plain(head: bytes) -> bool:
     """True if the bytes begin as text does."""
     return all(byte in _PLAIN for byte in head.removeprefix(_BOM)[:4])
-
-
-def _marked(head: bytes) -> str | None:
-    """Return the coding by the magic number that the bytes begin with."""
-    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)

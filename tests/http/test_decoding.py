@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.errors import ClientError, InvalidRequest, TooLarge, UnsupportedMedia
-from proxy.http.decoding import FREE_BYTES, MOST_STEPS, decoded, encodings_of
+from proxy.http.decoding import FREE_BYTES, decoded, encodings_of
+from proxy.wire.codings import MAX_CODINGS
 from tests.adversary.conftest import begun, context
 from tests.e2e.conftest import Houses
 from tests.support.serving import ask
@@ -41,7 +42,7 @@ def refused(raw: bytes, *encodings: str, max_bytes: int = MANY) -> ClientError:
     return caught.value
 
 
-@given(st.binary(max_size=2_000), st.lists(st.sampled_from(sorted(ENCODERS)), max_size=MOST_STEPS))
+@given(st.binary(max_size=2_000), st.lists(st.sampled_from(sorted(ENCODERS)), max_size=MAX_CODINGS))
 def test_what_was_encoded_comes_back(data: bytes, encodings: list[str]) -> None:
     raw = data
     for name in encodings:
