@@ -1,17 +1,14 @@
-"""Server-sent events, decoded as they arrive. Sans-I/O: bytes go in, events come out.
+"""Read the bytes of an upstream's answer: streamed or whole, compressed or plain, an error of any shape.
 
-`Decoder` follows the WHATWG's rules (HTML standard, 9.2.6): lines end in LF, CR or CRLF; a blank line
-dispatches the event; several `data` lines are joined by newlines; a byte order mark at the very start and
-comments are dropped; an event that the end of the stream cuts short is none. Lines are split before they are
-decoded: no byte of a UTF-8 sequence looks like a line end, so any split of the bytes gives the same.
-
-`JsonDecoder` reads the streams of model servers as clients do that read line by line.
+`JsonDecoder` reads server-sent events as clients of model servers do, `Values` the JSON objects of an answer
+of any form, `problem_of` what an error says. Sans-I/O.
 """
 
 import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,20 +16,42 @@ from proxy.wire.body import loads
 from proxy.wire.codings import TooLong, Undecodable, Unpacker, named_codings
 from proxy.wire.content import clean
 
+Json = dict[str, Any]
+
+LIMIT_BYTES = 32 << 20
+EXPANSION = 4  # what is compressed may unfold to so many times the limit
+_LINE_BYTES = 64 * 1024  # of the first JSON line of a stream; a longer one is a document on one line
 _BOM = b"\xef\xbb\xbf"
 _DONE = b"[DONE]"
+# The charsets that servers still write. A document in another one is read as UTF-8.
+_CHARSET = re.compile(
+    r"charset=[\"']?(iso-8859-\d{1,2}|windows-125\d|gbk|gb2312|gb18030|big5|shift_jis|euc-(?:jp|kr)|koi8-[ru])\b",
+    re.IGNORECASE,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
-    """One dispatched event. `name` is "message" where the stream gave none."""
+def lenient(text: bytes) -> Any:
+    """Return any JSON value; bytes that are not UTF-8 are replaced, control characters in strings are taken.
+    Raises ValueError or RecursionError."""
+    try:
+        return loads(text)
+    except ValueError:
+        return json.loads(text.decode("utf-8", "replace").removeprefix("\ufeff"), strict=False)
 
-    name: str
-    data: str
+
+def _objects_in(text: bytes) -> list[Json] | None:
+    """Return the objects that the text is, itself or in a list; None if it is not JSON."""
+    try:
+        value = lenient(text)
+    except (ValueError, RecursionError):
+        return None
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
 
 
+# ---------------------------------------------------------------- streams
 class _Lines:
-    """Splits one stream into lines. `rest` is the line that has not ended yet."""
+    """Splits one stream into lines, before they are decoded: no byte of a UTF-8 sequence looks like a line
+    end. `rest` is the line that has not ended yet."""
 
     def __init__(self) -> None:
         self.rest = bytearray()
@@ -64,43 +83,13 @@ class _Lines:
         return line.removeprefix(_BOM) if self._at_start else line
 
 
-class Decoder:
-    """Decodes one stream by the standard. `feed` takes the bytes in any pieces."""
-
-    def __init__(self) -> None:
-        self._lines = _Lines()
-        self._name = ""
-        self._data: list[str] = []
-
-    def feed(self, chunk: bytes) -> list[ServerEvent]:
-        """Return the events that the chunk completes."""
-        return [event for line in self._lines.feed(chunk) if (event := self._take(line))]
-
-    def _take(self, line: bytes) -> ServerEvent | None:
-        if not line:
-            return self._dispatch()
-        field, _, value = line.decode("utf-8", "replace").partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            self._data.append(value)
-        elif field == "event":
-            self._name = value
-        # Comments have the empty field; `id` and `retry` are for reconnecting, which we never do.
-        return None
-
-    def _dispatch(self) -> ServerEvent | None:
-        name, data = self._name or "message", self._data
-        self._name, self._data = "", []
-        # One empty `data` line makes an event of empty data; none at all makes no event.
-        return ServerEvent(name, "\n".join(data)) if data else None
-
-
 class JsonDecoder:
     """Decodes a stream of JSON objects, as model servers send and clients read them.
 
     A `data` line that is JSON by itself is an event at once: servers separate events by one line feed, and
-    end the last one with none. Otherwise the standard holds, and `data` split over lines is joined. A line
-    that is JSON, or `[DONE]`, needs no `data:`. What is not JSON is left out, but the text of `event: error`.
+    end the last one with none. Otherwise the standard holds (HTML, 9.2.6), and `data` split over lines is
+    joined. A line that is JSON, or `[DONE]`, needs no `data:`. What is not JSON is left out, but the text of
+    `event: error`.
     """
 
     def __init__(self) -> None:
@@ -110,125 +99,97 @@ class JsonDecoder:
         self._name = b""
         self._data: list[bytes] = []
         self._data_bytes = 0
+        self._values: list[Json] = []
 
     @property
     def pending_bytes(self) -> int:
         """How many bytes are held of an event that has not ended."""
         return len(self._lines.rest) + self._data_bytes
 
-    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
+    def feed(self, chunk: bytes) -> list[Json]:
         """Return the objects that the chunk completes."""
-        values: list[dict[str, Any]] = []
         for line in self._lines.feed(chunk):
             if self._data or self._name or self.done:
-                self._take(line, values)
+                self._take(line)
             elif line[:6] == b"data: " and line[6:7] == b"{":  # as nearly all are
-                self._datum(line[6:], values)
+                self._datum(line[6:])
             elif line and line[:1] != b":":
-                self._take(line, values)
+                self._take(line)
+        values, self._values = self._values, []
         return values
 
-    def end(self) -> list[dict[str, Any]]:
+    def end(self) -> list[Json]:
         """Return what the last line completes, which nothing has ended."""
-        values: list[dict[str, Any]] = []
         if not self.done and (line := self._lines.end()):
-            known = len(values)
-            self._take(line, values)
+            self._take(line)
             is_comment = line.startswith(b":") or not line.strip()
-            self.ragged = not (self._data or len(values) > known or self.done or is_comment)
+            self.ragged = not (self._data or self._values or self.done or is_comment)
         if self._data:
-            known = len(values)
-            self._dispatch(values)
-            self.ragged = len(values) == known
+            known = len(self._values)
+            self._dispatch()
+            self.ragged = len(self._values) == known
+        values, self._values = self._values, []
         return values
 
-    def _take(self, line: bytes, values: list[dict[str, Any]]) -> None:
+    def _take(self, line: bytes) -> None:
         if self.done:
             return
         stripped = line.strip()
         if stripped.startswith(b"data:"):
-            self._datum(stripped[5:].strip(), values)
+            self._datum(stripped[5:].strip())
         elif not stripped:
-            self._dispatch(values)
+            self._dispatch()
         elif stripped[:1] == b"{" or stripped == _DONE:
-            self._datum(stripped, values)
+            self._datum(stripped)
         elif stripped.startswith(b"event:"):
-            self._dispatch(values)
+            self._dispatch()
             self._name = stripped[6:].strip()
 
-    def _datum(self, datum: bytes, values: list[dict[str, Any]]) -> None:
+    def _datum(self, datum: bytes) -> None:
         begins = datum[:1] == b"{" or datum == _DONE
         if self._data and begins and self._data[-1].endswith(b"}"):  # JSON has no `}` right before a `{`
-            self._dispatch(values)
+            self._dispatch()
         if datum == _DONE:
-            self._dispatch(values)
+            self._dispatch()
             self.done = True
-        elif self._data or not begins or not self._told(datum, values):  # alone, it is an event at once
+        elif self._data or not begins or not self._is_read(datum):  # alone, it is an event at once
             self._data.append(datum)
             self._data_bytes += len(datum)
 
-    def _dispatch(self, values: list[dict[str, Any]]) -> None:
+    def _dispatch(self) -> None:
         if self._data:
             joined = b"\n".join(self._data)
             self._data, self._data_bytes = [], 0
-            if not self._told(joined, values) and self._name == b"error" and joined:
-                values.append({"error": joined.decode("utf-8", "replace")})
+            if not self._is_read(joined) and self._name == b"error" and joined:
+                self._values.append({"error": joined.decode("utf-8", "replace")})
         self._name = b""
 
-    def _told(self, text: bytes, values: list[dict[str, Any]]) -> bool:
-        """Add what the text holds. False if it is not JSON."""
-        try:
-            value = lenient(text)
-        except (ValueError, RecursionError):
+    def _is_read(self, text: bytes) -> bool:
+        """Add the objects that the text holds. False if it is not JSON."""
+        found = _objects_in(text)
+        if found is None:
             return False
-        if type(value) is dict and not self._name:
-            values.append(value)
-            return True
-        found = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
         if self._name == b"error":
             found = [v if v.keys() & {"error", "choices", "type"} else {"error": v} for v in found]
-        values += found
+        self._values += found
         return True
 
 
-def lenient(text: bytes) -> Any:
-    """Return any JSON value; bytes that are not UTF-8 are replaced, control characters in strings are taken.
-    Raises ValueError or RecursionError."""
-    try:
-        return loads(text)
-    except ValueError:
-        return json.loads(text.decode("utf-8", "replace").removeprefix("\ufeff"), strict=False)
-
-
-def decode_all(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
-    """Yield the events of a whole stream given in any pieces."""
-    decoder = Decoder()
-    for chunk in chunks:
-        yield from decoder.feed(chunk)
-
-
-LIMIT_BYTES = 32 << 20
-EXPANSION = 4
-_LINE_BYTES = 64 * 1024  # of the first JSON line of a stream; a longer one is a document on one line
-_BEFORE = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, white space
-
-_CHARSET = re.compile(
-    r"charset=[\"']?(iso-8859-\d{1,2}|windows-125\d|gbk|gb2312|gb18030|big5|shift_jis|euc-(?:jp|kr)|koi8-[ru])\b",
-    re.IGNORECASE,
-)
-
-Json = dict[str, Any]
-
-
+# ---------------------------------------------------------------- answers of any form
 class Values:
     """Decodes one answer. `feed` takes the bytes in any pieces and never raises; `trouble` then says why
-    nothing more is read, in words for the client."""
+    nothing more is read, in words for the client.
+
+    What the upstream sends need not be what was asked for, nor what its headers say: some stream unasked,
+    others never do; some stream under `application/json`, or send a document under `text/event-stream`. The
+    first bytes decide. A document and a single event are bounded by the limit.
+    """
 
     def __init__(self, content_type: str, content_encoding: str, limit_bytes: int = LIMIT_BYTES) -> None:
         self.trouble = ""
         self.streamed: bool | None = None  # None: not known yet
         self._limit_bytes = limit_bytes
-        self._charset = _charset(content_type)
+        self._charset = _CHARSET.search(content_type)
         self._is_coded = bool(named_codings(content_encoding))
         self._unpacker = Unpacker(content_encoding, limit_bytes * EXPANSION)
         self._events = JsonDecoder()
@@ -267,10 +228,9 @@ class Values:
 
     def end(self, *, cut: bool = False) -> list[Json]:
         """Return what is left: the document, or the last event. `cut`: the bytes broke off."""
-        values: list[Json] = []
         if self.trouble or self.done:
-            return values
-        values += self._unfold(self._unpacker.end())
+            return []
+        values = list(self._unfold(self._unpacker.end()))
         if self.trouble:
             return values
         if self.streamed:
@@ -283,7 +243,11 @@ class Values:
             for piece in pieces:
                 yield from self._read(piece)
         except Undecodable as error:
-            self.trouble = _undecodable(error)
+            name = "".join(c for c in str(error) if c.isalnum() or c in "-_")
+            self.trouble = (
+                "The upstream's answer could not be decoded:"
+                f" it is damaged, or not in the content coding '{name}'."
+            )
         except TooLong:
             self.trouble = self._too_long()
 
@@ -307,55 +271,45 @@ class Values:
         return []
 
     def _decide(self, piece: bytes) -> None:
-        """Find out what this is. A document is read at its end; JSON lines are told from one by the first."""
+        """Find out what this is. A document is read at its end; the first line distinguishes JSON lines."""
         if self._is_object and b"\n" not in piece and self._held_bytes < _LINE_BYTES:
             return
-        start = b"".join((*self._held, piece)).lstrip(_BEFORE) if self._held else piece.lstrip(_BEFORE)
+        start = b"".join((*self._held, piece)).lstrip(_BOM + b" \t\r\n")
         if not start:
             return
         self._is_object = start[:1] == b"{"
-        if start[:1] not in b"{[<":
-            self.streamed = True
-        elif start[:1] == b"{":
-            line, newline, _ = start.partition(b"\n")
-            if len(start) > _LINE_BYTES:
-                self.streamed = False
-            elif newline:
-                self.streamed = _object(line) is not None
-        else:
+        if not self._is_object:
+            self.streamed = start[:1] not in b"[<"
+        elif len(start) > _LINE_BYTES:
             self.streamed = False
+        elif b"\n" in start:
+            self.streamed = bool(_objects_in(start.partition(b"\n")[0]))
 
     def _document(self, *, cut: bool) -> list[Json]:
-        text, self._held = b"".join(self._held).strip(_BEFORE), []
+        text, self._held = b"".join(self._held).strip(_BOM + b" \t\r\n"), []
         if cut:
             self.trouble = "The upstream's answer broke off."
-            return []
-        if not text:
+        elif not text:
             self.trouble = "The upstream's answer is empty."
-            return []
-        try:
-            value = self._parsed(text)
-        except (ValueError, RecursionError):
-            page = text[:1] == b"<"
-            self.trouble = (
-                "The upstream answered with a page, not with JSON."
-                if page
-                else "The upstream's answer could not be read."
-            )
-            return []
-        objects = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
-        if not objects:
+        elif (found := self._parsed(text)) is None:
+            self.trouble = "The upstream's answer could not be read."
+            if text[:1] == b"<":
+                self.trouble = "The upstream answered with a page, not with JSON."
+        elif not found:
             self.trouble = "The upstream's answer is no JSON object."
-        return objects
+        else:
+            return found
+        return []
 
-    def _parsed(self, text: bytes) -> Any:
-        """Return the document. A charset that the header names is tried where UTF-8 fails."""
-        if self._charset and not _is_utf8(text):
+    def _parsed(self, text: bytes) -> list[Json] | None:
+        """Return the document's objects. A charset that the header names is tried if it is not UTF-8."""
+        if self._charset is not None:
             try:
-                return lenient(text.decode(self._charset).encode())
-            except (LookupError, ValueError):
-                pass
-        return lenient(text)
+                text.decode()
+            except UnicodeDecodeError:
+                with suppress(LookupError, ValueError):
+                    text = text.decode(self._charset[1]).encode()
+        return _objects_in(text)
 
     def _too_long(self) -> str:
         return f"The upstream's answer is longer than {self._limit_bytes / 2**20:g} MB."
@@ -385,38 +339,14 @@ def tokens_of(usage: Any) -> tuple[int, int] | None:
     return read, written
 
 
-def _object(text: bytes) -> Json | None:
-    try:
-        value = lenient(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _undecodable(error: Undecodable) -> str:
-    name = "".join(c for c in str(error) if c.isalnum() or c in "-_")
-    return (
-        f"The upstream's answer could not be decoded: it is damaged, or not in the content coding '{name}'."
-    )
-
-
-def _charset(content_type: str) -> str:
-    """Return the charset that the header names, if it is one of those that servers still write."""
-    found = _CHARSET.search(content_type)
-    return found[1] if found else ""
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-LONGEST = 1000  # characters of a message
-_READ = 16 * 1024  # characters of a page
-_DEEPEST = 4  # levels of errors inside errors
+# ---------------------------------------------------------------- errors
+# Shapes that servers send, with any status: `{"error": {…}}`, `{"error": "text"}`, a list of those (Gemini),
+# `{"detail": …}` (FastAPI, text or a list of findings), `{"message": …}` (gateways, old vLLM),
+# `{"errors": […]}` (Cloudflare), `{"base_resp": {"status_code", "status_msg"}}` (MiniMax), plain text, and
+# pages of HTML.
+MAX_MESSAGE_CHARS = 1000  # characters of a message
+_READ_CHARS = 16 * 1024  # characters of a page
+_MAX_DEPTH = 4  # levels of errors inside errors
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -436,7 +366,7 @@ _TEXT_FIELDS = ("message", "error_message", "error_msg", "msg", "status_msg", "d
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error of the upstream's, as text without markup of at most LONGEST characters."""
+    """An error of the upstream's, as text without markup of at most MAX_MESSAGE_CHARS characters."""
 
     message: str
     code: str | None = None
@@ -446,9 +376,7 @@ class Problem:
     def body(self, status: int) -> dict[str, Any]:
         """Return OpenAI's error object."""
         type_ = self.type or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-        return {
-            "error": {"message": self.message, "type": type_, "param": self.param, "code": self.code},
-        }
+        return {"error": {"message": self.message, "type": type_, "param": self.param, "code": self.code}}
 
 
 def problem_of(value: Any) -> Problem | None:
@@ -477,16 +405,15 @@ def is_openai_error(value: Any) -> bool:
 
 def problem_of_text(text: str, status: int) -> Problem:
     """Return the error in an answer that is not JSON: its text, or what a page says, without markup."""
-    said = _said(text[:_READ])
+    said = _said(text[:_READ_CHARS])
     if not said:
         return Problem(f"The upstream answered with status {status} and without a message.")
     is_page = text.lstrip()[:1] == "<"
     return Problem(f"The upstream answered with status {status} and a page: {said}" if is_page else said)
 
 
-# ---------------------------------------------------------------- JSON
 def _named(error: Any, depth: int = 0) -> Problem | None:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return None
     if isinstance(error, list):
         found = [_named(each, depth + 1) for each in error[:5]]
@@ -496,7 +423,8 @@ def _named(error: Any, depth: int = 0) -> Problem | None:
         return Problem(_short(_said(error))) if error.strip() else None
     if not isinstance(error, Mapping):
         return None
-    text = next((t for name in _TEXT_FIELDS if (t := _text(error.get(name), depth))), "")
+    found_texts = (_named(error.get(name), depth + 1) for name in _TEXT_FIELDS)
+    text = next((each.message for each in found_texts if each), "")
     if not text:
         nested = error.get("error")
         return _named(nested, depth + 1) if nested else None
@@ -507,18 +435,11 @@ def _named(error: Any, depth: int = 0) -> Problem | None:
     return Problem(_short(text), _code(error), _word(error.get("type")), _word(error.get("param")))
 
 
-def _text(value: Any, depth: int) -> str:
-    if isinstance(value, str):
-        return _said(value)
-    found = _named(value, depth + 1) if isinstance(value, list | dict) else None
-    return found.message if found else ""
-
-
 def _raw(error: Mapping[str, Any]) -> str:
     """Return the words of the provider behind a router (OpenRouter's `metadata.raw`)."""
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    return _said(raw[:_READ]) if isinstance(raw, str) else ""
+    return _said(raw[:_READ_CHARS]) if isinstance(raw, str) else ""
 
 
 def _code(error: Mapping[str, Any]) -> str | None:
@@ -535,10 +456,9 @@ def _word(value: Any) -> str | None:
     return clean(value[:200]) if isinstance(value, str) and value else None
 
 
-# ---------------------------------------------------------------- text
 def _said(text: str) -> str:
     """Return the text without markup, control characters and runs of white space."""
-    text = text[:_READ]
+    text = text[:_READ_CHARS]
     if text.lstrip()[:1] == "<":
         title = _TITLE.search(text)
         visible = _TAG.sub(" ", _NO_TEXT.sub(" ", text)).replace("<", " ")
@@ -552,4 +472,4 @@ def _said(text: str) -> str:
 
 def _short(text: str) -> str:
     text = clean(text)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
