@@ -1,6 +1,6 @@
 # ruff: noqa: E501  the lines are as clients write them
 """What the user typed, in messages as real clients send them. Contents are invented; the forms are the
-clients' own (their sources are in `wire.templates`)."""
+clients' own (their sources are in `client_templates.toml`)."""
 
 import re
 import time
