@@ -1,6 +1,8 @@
-"""Read the text of messages, as both APIs write them. What is not understood gives no text and no error."""
+"""Read the text of messages, as both APIs write them, and insert the memory block. No error for what is not
+understood: it gives no text.
+"""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ from proxy.domain.core import Message
 from proxy.text.markup import GAP, strip_blocks
 from proxy.wire.authorship import may_be_clients, split
 
+SYSTEM_ROLES = ("system", "developer")
 # Content parts that people or models wrote, and where their text is. Images, audio and files give none.
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 # Parts in which nobody says anything. Audio is none of them: a user may have spoken it.
@@ -63,9 +66,9 @@ def _joined(text: str) -> str:
     return joined.tobytes().decode("utf-32-le")
 
 
-def conversation(entries: Iterable[Message]) -> Iterator[Message]:
+def spoken(entries: Iterable[Message]) -> Iterator[Message]:
     """Yield the messages without the system messages that have no text: our block was all they held."""
-    return (m for m in entries if m.text or m.role not in ("system", "developer"))
+    return (m for m in entries if m.text or m.role not in SYSTEM_ROLES)
 
 
 def message(role: str, text: str) -> Message:
@@ -96,7 +99,7 @@ def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> li
             if (returned and _is_wordless(content)) or (asked and _is_clients(content)):
                 role = "tool"
             asked = asked or role == "user"
-        if role not in ("system", "developer"):
+        if role not in SYSTEM_ROLES:
             returned = role == "tool"
         found.append(role)
     return found
@@ -154,7 +157,8 @@ def part_text(part: object) -> str:
     return text if isinstance(text, str) else ""
 
 
-Entries = list[Any]
+# ---------------------------------------------------------------- placement
+PLACEMENTS = ("before_last_user", "after_system", "merge_system", "in_user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,51 +170,38 @@ class MessageFormat:
     part_type: str  # of a text part in a request
 
 
-def place(entries: Entries, block: str, placement: str, form: MessageFormat) -> Entries | None:
-    """Return a new list with the block in it, or None where it has no place: there is no user message,
-    or the message to extend has content of an unknown form. An unknown placement is a KeyError."""
-    put = PLACEMENTS[placement]
-    whose = speakers(entries, form.role_of)
-    last_user = next((i for i in reversed(range(len(entries))) if whose[i] == "user"), None)
-    return None if last_user is None else put(entries, last_user, block, form)
+def place(entries: list[Any], block: str, placement: str, form: MessageFormat) -> list[Any] | None:
+    """Return a new list with the block in it. None if it has no place: there is no user message, or the
+    message to extend has content of an unknown form. An unknown placement is a KeyError.
+
+    What precedes the block is not changed, so that the provider's prompt cache still hits. No tool call is
+    separated from its output, since a user message is never between the two.
+    """
+    roles = speakers(entries, form.role_of)
+    if "user" not in roles:
+        return None
+    last_user = len(roles) - 1 - roles[::-1].index("user")
+    is_system = (form.role_of(entry) in SYSTEM_ROLES for entry in entries)
+    system_end = next((i for i, each in enumerate(is_system) if not each), len(entries))
+    match placement:
+        case "before_last_user":
+            at = last_user
+        case "after_system":
+            at = system_end
+        case "merge_system" if system_end:
+            content = with_text_after(entries[system_end - 1].get("content"), block, form.part_type)
+            return _with_content(entries, system_end - 1, content)
+        case "merge_system":
+            at = 0
+        case "in_user":
+            content = with_text_before(entries[last_user].get("content"), block, form.part_type)
+            return _with_content(entries, last_user, content)
+        case _:
+            raise KeyError(placement)
+    return [*entries[:at], form.system(block), *entries[at:]]
 
 
-def _before_last_user(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
-    return [*entries[:last_user], form.system(block), *entries[last_user:]]
-
-
-def _after_system(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
-    end = _end_of_system(entries, form)
-    return [*entries[:end], form.system(block), *entries[end:]]
-
-
-def _merge_system(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
-    end = _end_of_system(entries, form)
-    if end == 0:
-        return [form.system(block), *entries]
-    content = with_text_after(entries[end - 1].get("content"), block, form.part_type)
-    return _with_content(entries, end - 1, content)
-
-
-def _in_user(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
-    content = with_text_before(entries[last_user].get("content"), block, form.part_type)
-    return _with_content(entries, last_user, content)
-
-
-PLACEMENTS: Mapping[str, Callable[[Entries, int, str, MessageFormat], Entries | None]] = {
-    "before_last_user": _before_last_user,
-    "after_system": _after_system,
-    "merge_system": _merge_system,
-    "in_user": _in_user,
-}
-
-
-def _end_of_system(entries: Entries, form: MessageFormat) -> int:
-    leading = (i for i, entry in enumerate(entries) if form.role_of(entry) not in ("system", "developer"))
-    return next(leading, len(entries))
-
-
-def _with_content(entries: Entries, at: int, content: Any) -> Entries | None:
+def _with_content(entries: list[Any], at: int, content: Any) -> list[Any] | None:
     if content is None:
         return None
     return [*entries[:at], {**entries[at], "content": content}, *entries[at + 1 :]]

@@ -1,27 +1,29 @@
-"""The Dialect protocol: the two intercepted APIs as the rest of the proxy sees them. No I/O.
+"""The two intercepted APIs, chat completions and responses, as the rest of the proxy sees them. No I/O.
 
-A dialect reads a request's body without judging it: whatever it does not understand it leaves alone,
-and the upstream gets it as it came. Only malformed JSON and our own fields are refused (body, extensions).
+A dialect reads a request's body without judging it: what it does not understand it leaves alone, and the
+upstream gets it as it came. Only malformed JSON and our own fields are refused (body, extensions).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.domain.core import Message
 from proxy.text.markup import behind_thoughts
-from proxy.wire.answers import Values, objects, tokens_of
+from proxy.wire.answers import Json, Values, objects, tokens_of
 from proxy.wire.body import Body
 from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece
 from proxy.wire.content import (
+    SYSTEM_ROLES,
     MessageFormat,
     clean,
-    conversation,
     joined,
     message,
     place,
     speakers,
+    spoken,
     text_of,
     with_text_after,
     with_text_before,
@@ -38,83 +40,92 @@ class Answer:
     text: str = ""
     whole: bool = False  # it came to its end: the model's, or a length limit's
     response_id: str | None = None  # of the Responses API only
-    usage: tuple[int, int] | None = None  # tokens read and written, where the upstream says so
+    usage: tuple[int, int] | None = None  # tokens read and written, if the upstream says so
     calls: bool = False  # tools that the client has to use: the answer goes on with what they return
     unread: str = field(default="", compare=False)  # why the answer could not be read; no word of it
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """How one API writes requests and answers. No method raises for what a body holds."""
 
-    @property
-    def conversation_field(self) -> str:
-        """The field that holds the conversation's entries."""
-        ...
+    conversation_field: str
+    """The field that holds the conversation's entries."""
+    format: MessageFormat
+    """How an entry is written."""
+
+    @abstractmethod
+    def conversation(self, body: Body) -> Iterator[Message]:
+        """Yield the conversation as memory sees it, without blocks that we injected earlier."""
 
     def messages(self, body: Body) -> tuple[Message, ...]:
-        """Return the conversation as memory sees it, without blocks that we injected earlier."""
-        ...
+        """Return the whole conversation."""
+        return tuple(self.conversation(body))
 
+    @abstractmethod
     def insert(self, body: Body, block: str, placement: str) -> Body:
         """Return a body with the block at its place; it shares all else with `body`, which is unchanged.
 
-        Where there is no place for it (no user message), or no block, `body` itself is returned.
+        If there is no place for it (no user message), or no block, `body` itself is returned.
         """
-        ...
 
+    @abstractmethod
     def same_shape(self, body: Body) -> str:
         """Return the placement that leaves the number of messages and their roles as they are."""
-        ...
 
-    def tool_forced(self, body: Body) -> bool:
-        """True if the model has to call a tool. Declaring tools forces none."""
-        ...
-
-    def model(self, body: Body) -> str:
-        """Return the model's name, "" where there is none."""
-        ...
-
-    def openai_user(self, body: Body) -> str | None:
-        """Return `safety_identifier`, else `user`; None where neither can name a user."""
-        ...
-
-    def is_unfilled(self, body: Body) -> bool:
-        """True if one of these fields holds a placeholder that was never filled in."""
-        ...
-
-    def previous_response_id(self, body: Body) -> str | None:
-        """Return the response that this request continues."""
-        ...
-
-    def conversation_key(self, body: Body) -> str:
-        """Return a text that stays the same while a conversation grows; "" for an empty one."""
-        ...
-
+    @abstractmethod
     def answer(
         self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
     ) -> Answer:
         """Return what was said in a response, streamed or not. `cut`: the chunks are not all of it."""
-        ...
 
+    def previous_response_id(self, body: Body) -> str | None:
+        """Return the response that this request continues."""
+        return None
 
-class CommonFields:
-    """What both APIs spell alike."""
+    def conversation_key(self, body: Body) -> str:
+        """Return the system texts and the first user message, which stay the same while the conversation
+        grows; "" for an empty one.
+
+        A message that the client wrote counts only if none of the user's follows it before any answer.
+        """
+        system: list[str] = []
+        first: str | None = None
+        for each in self.conversation(body):
+            if each.role == "user" and not each.is_clients:
+                first = each.identity
+                break
+            if each.role == "user" and first is None:
+                first = each.text
+            elif each.role in SYSTEM_ROLES and first is None:
+                system.append(each.text)
+            elif each.role == "assistant" and first is not None:
+                break
+        return "\n".join((*(f"{len(text)} {text}" for text in system), *([] if first is None else [first])))
+
+    def tool_forced(self, body: Body) -> bool:
+        """True if the model has to call a tool. Declaring tools forces none."""
+        choice = body.get("tool_choice")
+        if not isinstance(choice, dict):
+            return choice in ("required", "any")
+        kind = choice.get("type")
+        if kind == "allowed_tools":
+            # Chat completions nest the mode one deeper than the Responses API.
+            allowed = choice.get("allowed_tools")
+            return (allowed if isinstance(allowed, dict) else choice).get("mode") == "required"
+        return kind not in (None, "auto", "none") or "function" in choice or "name" in choice
 
     def model(self, body: Body) -> str:
-        """Return the model's name, "" where there is none, or what is there is too long to be one."""
+        """Return the model's name, "" if there is none, or it is too long to be one."""
         name = text_field(body, "model") or ""
         return name if len(name) <= MAX_MODEL_CHARS else ""
 
     def openai_user(self, body: Body) -> str | None:
-        """Return `safety_identifier`, else `user`; None where neither can name a user."""
-        for name in ("safety_identifier", "user"):
-            value = text_field(body, name)
-            if value and is_usable_id(value) and not is_placeholder(value):
-                return value
-        return None
+        """Return `safety_identifier`, else `user`; None if neither can name a user."""
+        named = (text_field(body, name) for name in ("safety_identifier", "user"))
+        return next((v for v in named if v and is_usable_id(v) and not is_placeholder(v)), None)
 
     def is_unfilled(self, body: Body) -> bool:
-        """True if OpenAI's own fields name a user by a placeholder that was never filled in."""
+        """True if one of these fields holds a placeholder that was never filled in."""
         named = (text_field(body, name) for name in ("safety_identifier", "user"))
         return any(is_placeholder(value) for value in named if value)
 
@@ -125,86 +136,53 @@ def text_field(body: Body, name: str) -> str | None:
     return clean(value) if value and isinstance(value, str) else None
 
 
-def choice_forces_tool(choice: Any) -> bool:
-    """True if a `tool_choice` of either API leaves the model no way but to call a tool."""
-    if not isinstance(choice, dict):
-        return choice in ("required", "any")
-    kind = choice.get("type")
-    if kind == "allowed_tools":
-        # Chat completions nest the mode one deeper than the Responses API.
-        allowed = choice.get("allowed_tools")
-        return (allowed if isinstance(allowed, dict) else choice).get("mode") == "required"
-    return kind not in (None, "auto", "none") or "function" in choice or "name" in choice
+# ---------------------------------------------------------------- chat completions
+_CHAT_ROLES = {role: role for role in ("system", "developer", "user", "assistant", "tool")}
+_CHAT_ROLES["function"] = "tool"
 
 
-def key_of(messages: Iterable[Message]) -> str:
-    """Return the system texts and the first user message, unambiguously joined; what follows is not read.
-
-    A message that the client wrote is passed over where one of the user's follows it before any answer."""
-    system: list[str] = []
-    first: str | None = None
-    for each in messages:
-        if each.role == "user" and not each.is_clients:
-            first = each.identity
-            break
-        if each.role == "user" and first is None:
-            first = each.text
-        elif each.role in ("system", "developer") and first is None:
-            system.append(each.text)
-        elif each.role == "assistant" and first is not None:
-            break
-    return "\n".join((*(f"{len(text)} {text}" for text in system), *([] if first is None else [first])))
+def _list(body: Body, name: str) -> list[Any]:
+    entries = body.get(name)
+    return entries if isinstance(entries, list) else []
 
 
-_CHAT_ROLES = {
-    "system": "system",
-    "developer": "developer",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
+def _chat_role(entry: Any) -> str | None:
+    role = entry.get("role") if isinstance(entry, dict) else None
+    return _CHAT_ROLES.get(role) if isinstance(role, str) else None
 
 
-_SYSTEM = ("system", "developer")
-
-
-class ChatDialect(CommonFields):
-    """Dialect of chat completions. See Dialect for what the methods guarantee."""
+class ChatDialect(Dialect):
+    """`POST /v1/chat/completions`."""
 
     conversation_field = "messages"
+    format = MessageFormat(_chat_role, lambda text: {"role": "system", "content": text}, "text")
 
-    def messages(self, body: Body) -> tuple[Message, ...]:
-        """Return the conversation; () where `messages` is no list."""
-        return tuple(_chat_conversation(body))
+    def conversation(self, body: Body) -> Iterator[Message]:
+        entries = _list(body, "messages")
+        return spoken(
+            message(role, text_of(entry.get("content")))
+            for entry, role in zip(entries, speakers(entries, _chat_role), strict=True)
+            if role
+        )
 
     def insert(self, body: Body, block: str, placement: str) -> Body:
-        """Return the body with the block as a message of its own or inside one."""
-        placed = place(_chat_entries(body), block, placement, _CHAT_FORMAT) if block else None
+        placed = place(_list(body, "messages"), block, placement, self.format) if block else None
         return body if placed is None else {**body, "messages": placed}
 
     def same_shape(self, body: Body) -> str:
-        """Return `merge_system` where there is a leading system message to extend, else `in_user`."""
-        return "merge_system" if _chat_role(next(iter(_chat_entries(body)), None)) in _SYSTEM else "in_user"
+        first = next(iter(_list(body, "messages")), None)
+        return "merge_system" if _chat_role(first) in SYSTEM_ROLES else "in_user"
 
     def tool_forced(self, body: Body) -> bool:
-        """True if `tool_choice`, or its forerunner `function_call`, demands a call."""
-        return choice_forces_tool(body.get("tool_choice")) or isinstance(body.get("function_call"), dict)
-
-    def previous_response_id(self, body: Body) -> str | None:
-        """Return None: a chat request carries its whole conversation."""
-        return None
-
-    def conversation_key(self, body: Body) -> str:
-        """Return the system texts and the first user message."""
-        return key_of(_chat_conversation(body))
+        """As above; `function_call` is the forerunner of `tool_choice`."""
+        return super().tool_forced(body) or isinstance(body.get("function_call"), dict)
 
     def answer(
         self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
     ) -> Answer:
-        """Return the text of choice 0, without thoughts."""
+        """Return the text of choice 0."""
         values, reader = Values(content_type, content_encoding), ChatReader()
-        texts: dict[PieceKind, list[str]] = {PieceKind.TEXT: [], PieceKind.REFUSAL: [], PieceKind.THOUGHT: []}
+        texts: dict[PieceKind, list[str]] = {kind: [] for kind in PieceKind}
         for pieces in chain(map(reader.take, objects(values, chunks)), [reader.flush()]):
             for piece in pieces:
                 if isinstance(piece, TextPiece):
@@ -224,32 +202,7 @@ class ChatDialect(CommonFields):
 CHAT = ChatDialect()
 
 
-def _chat_entries(body: Body) -> list[Any]:
-    entries = body.get("messages")
-    return entries if isinstance(entries, list) else []
-
-
-def _chat_role(entry: Any) -> str | None:
-    role = entry.get("role") if isinstance(entry, dict) else None
-    return _CHAT_ROLES.get(role) if isinstance(role, str) else None
-
-
-_CHAT_FORMAT = MessageFormat(
-    role_of=_chat_role,
-    system=lambda text: {"role": "system", "content": text},
-    part_type="text",
-)
-
-
-def _chat_conversation(body: Body) -> Iterator[Message]:
-    entries = _chat_entries(body)
-    return conversation(
-        message(role, text_of(entry.get("content")))
-        for entry, role in zip(entries, speakers(entries, _chat_role), strict=True)
-        if role
-    )
-
-
+# ---------------------------------------------------------------- responses
 CALLS = {
     "function_call": "call_id",
     "custom_tool_call": "call_id",
@@ -264,134 +217,111 @@ CALLS = {
 _INPUT_ROLES = ("system", "developer", "user", "assistant")
 
 
-class ResponsesDialect(CommonFields):
-    """Dialect of the Responses API. See Dialect for what the methods guarantee."""
-
-    conversation_field = "input"
-
-    def messages(self, body: Body) -> tuple[Message, ...]:
-        """Return `instructions` as a system message, then what `input` holds of a conversation."""
-        return tuple(_input_conversation(body))
-
-    def insert(self, body: Body, block: str, placement: str) -> Body:
-        """Return the body with the block as an input item, inside one, or in the instructions."""
-        if not block:
-            return body
-        if placement == "merge_system":
-            return _with_instructions(body, block)
-        if placement == "in_user" and isinstance(body.get("input"), str):
-            return {**body, "input": with_text_before(body["input"], block, _INPUT_FORMAT.part_type)}
-        placed = place(_items(body), block, placement, _INPUT_FORMAT)
-        return body if placed is None else {**body, "input": placed}
-
-    def same_shape(self, body: Body) -> str:
-        """Return `merge_system` where there are instructions to extend, else `in_user`."""
-        return "merge_system" if body.get("instructions") else "in_user"
-
-    def tool_forced(self, body: Body) -> bool:
-        """True if `tool_choice` demands a call."""
-        return choice_forces_tool(body.get("tool_choice"))
-
-    def previous_response_id(self, body: Body) -> str | None:
-        """Return the response that this request continues."""
-        return text_field(body, "previous_response_id")
-
-    def conversation_key(self, body: Body) -> str:
-        """Return the upstream's own conversation id, else the system texts and the first user message."""
-        named = body.get("conversation")
-        holder = named if isinstance(named, dict) else {"id": named}
-        if conversation_id := text_field(holder, "id"):
-            return f"conversation {conversation_id}"
-        return key_of(_input_conversation(body))
-
-    def answer(
-        self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
-    ) -> Answer:
-        """Return the text of the output's messages, and the response's id."""
-        values = Values(content_type, content_encoding)
-        read = _of_objects(values, objects(values, chunks))
-        return replace(read, unread=values.trouble if chunks else "")
-
-
-RESPONSES = ResponsesDialect()
-
-
-# ---------------------------------------------------------------- requests
-def asks_to_compact(body: Body) -> bool:
-    """True if the request wants the conversation compacted: its last item says so."""
-    given = body.get("input")
-    last = given[-1] if isinstance(given, list) and given else None
-    return isinstance(last, dict) and last.get("type") == "compaction_trigger"
-
-
 def _items(body: Body) -> list[Any]:
     """Return the input as items: a string is short for one user message."""
     given = body.get("input")
-    if isinstance(given, str):
-        return [_message_item("user", given)]
-    return given if isinstance(given, list) else []
+    return [message_item("user", given)] if isinstance(given, str) else _list(body, "input")
 
 
-def _message_item(role: str, text: str) -> dict[str, Any]:
-    # Spelt out in full. The API takes shorter forms (no type, a string as content), but not all of
-    # those who imitate it do.
+def message_item(role: str, text: str) -> Json:
+    """Return a message, spelt out in full: not all who imitate the API take its shorter forms."""
     return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
 
 
-def _role_of(item: Any) -> str | None:
+def _input_role(item: Any) -> str | None:
     if not isinstance(item, dict) or (item.get("type") or "message") != "message":
         return None
     role = item.get("role")
     return role if isinstance(role, str) and role in _INPUT_ROLES else None
 
 
-def _speaker(item: Any) -> str | None:
-    """Return whose an item is: a message, or what tools are called by and answer with."""
-    if (role := _role_of(item)) is not None:
-        return role
-    kind = item.get("type") if isinstance(item, dict) else None
-    return tool_role(kind) if isinstance(kind, str) else None
-
-
-_INPUT_FORMAT = MessageFormat(
-    role_of=_speaker, system=lambda text: _message_item("system", text), part_type="input_text"
-)
-
-
-def _input_conversation(body: Body) -> Iterator[Message]:
-    instructions = Message("system", text_of(body.get("instructions")))
-    return conversation(chain([instructions], _input_messages(_items(body))))
-
-
-def _input_messages(items: Sequence[Any]) -> Iterator[Message]:
-    """Yield a call as the assistant's turn and its output as a tool's; reasoning, references and
-    everything else are no part of what was said. A dozen kinds of tools share the two endings."""
-    for item, role in zip(items, speakers(items, _speaker), strict=True):
-        if role is not None and _role_of(item):
-            yield message(role, text_of(item.get("content")))
-        elif role is not None:
-            yield Message(role, text_of(item.get("output")) if role == "tool" else "")
-
-
 def tool_role(kind: str) -> str | None:
-    """Return whose message an item is, None where it is none: a call is the assistant's, what came of it the
-    tool's. So is leave to call it: nobody's words."""
+    """Return the role of an item of this type, None if it is no message: a call is the assistant's, its
+    output the tool's, and so is the approval of a call."""
     if kind.endswith("_call_output") or kind == "mcp_approval_response":
         return "tool"
     return "assistant" if kind.endswith("_call") or kind == "mcp_approval_request" else None
 
 
-def _with_instructions(body: Body, block: str) -> Body:
-    if "user" not in speakers(_items(body), _speaker):
-        return body
-    given = body.get("instructions")
-    merged = block if given is None else with_text_after(given, block, _INPUT_FORMAT.part_type)
-    return body if merged is None else {**body, "instructions": merged}
+def _speaker(item: Any) -> str | None:
+    """Return the role of an item: of a message, or of what tools are called by and answer with."""
+    if (role := _input_role(item)) is not None:
+        return role
+    kind = item.get("type") if isinstance(item, dict) else None
+    return tool_role(kind) if isinstance(kind, str) else None
 
 
-# ---------------------------------------------------------------- answers
-Parts = dict[tuple[Any, Any], list[str]]  # texts by output and content index, in order of appearance
-_ENDINGS = ("completed", "incomplete")
+class ResponsesDialect(Dialect):
+    """`POST /v1/responses`, as forwarded to an upstream that knows it."""
+
+    conversation_field = "input"
+    format = MessageFormat(_speaker, lambda text: message_item("system", text), "input_text")
+
+    def conversation(self, body: Body) -> Iterator[Message]:
+        """Yield `instructions` as a system message, then what `input` holds of a conversation."""
+        instructions = Message("system", text_of(body.get("instructions")))
+        return spoken(chain([instructions], _input_messages(_items(body))))
+
+    def insert(self, body: Body, block: str, placement: str) -> Body:
+        """Return the body with the block as an input item, inside one, or in the instructions."""
+        if not block:
+            return body
+        if placement == "merge_system":
+            return self._with_instructions(body, block)
+        if placement == "in_user" and isinstance(body.get("input"), str):
+            return {**body, "input": with_text_before(body["input"], block, self.format.part_type)}
+        placed = place(_items(body), block, placement, self.format)
+        return body if placed is None else {**body, "input": placed}
+
+    def _with_instructions(self, body: Body, block: str) -> Body:
+        if "user" not in speakers(_items(body), _speaker):
+            return body
+        given = body.get("instructions")
+        merged = block if given is None else with_text_after(given, block, self.format.part_type)
+        return body if merged is None else {**body, "instructions": merged}
+
+    def same_shape(self, body: Body) -> str:
+        return "merge_system" if body.get("instructions") else "in_user"
+
+    def previous_response_id(self, body: Body) -> str | None:
+        return text_field(body, "previous_response_id")
+
+    def conversation_key(self, body: Body) -> str:
+        """Return the upstream's own conversation id, else what chat completions have."""
+        named = body.get("conversation")
+        holder = named if isinstance(named, dict) else {"id": named}
+        if conversation_id := text_field(holder, "id"):
+            return f"conversation {conversation_id}"
+        return super().conversation_key(body)
+
+    def answer(
+        self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
+    ) -> Answer:
+        """Return the text of the output's messages, and the response's id."""
+        values = Values(content_type, content_encoding)
+        read = _of_events(values, objects(values, chunks))
+        return replace(read, unread=values.trouble if chunks else "")
+
+
+RESPONSES = ResponsesDialect()
+
+
+def asks_to_compact(body: Body) -> bool:
+    """True if the request wants the conversation compacted: its last item says so."""
+    last = next(reversed(_list(body, "input")), None)
+    return isinstance(last, dict) and last.get("type") == "compaction_trigger"
+
+
+def _input_messages(items: Sequence[Any]) -> Iterator[Message]:
+    """Yield a call as the assistant's turn and its output as a tool's; reasoning, references and everything
+    else are no part of what was said. A dozen kinds of tools share the two endings."""
+    for item, role in zip(items, speakers(items, _speaker), strict=True):
+        if role is not None and _input_role(item):
+            yield message(role, text_of(item.get("content")))
+        elif role is not None:
+            yield Message(role, text_of(item.get("output")) if role == "tool" else "")
+
+
 # The field that holds a piece of the text ("delta") or all of a part's.
 _TEXT_EVENTS = {
     "response.output_text.delta": "delta",
@@ -401,26 +331,12 @@ _TEXT_EVENTS = {
 }
 
 
-def _of_response(response: dict[str, Any]) -> Answer:
-    output = response.get("output")
-    items = output if isinstance(output, list) else []
-    said = [text_of(i.get("content")) for i in items if _role_of(i) == "assistant"]
-    # A lenient server may leave the status out, but then not the output.
-    whole = response.get("status", "completed" if items else None) in _ENDINGS
-    return Answer(
-        behind_thoughts(joined(said)), whole, text_field(response, "id"), calls=any(map(_calls, items))
-    )
-
-
-def _of_objects(values: Values, events: Iterable[dict[str, Any]]) -> Answer:
-    """Return the text of the deltas; of the final response, where a stream came to it; of the document."""
-    parts: Parts = {}
-    response_id: str | None = None
-    usage: tuple[int, int] | None = None
-    calls = False
+def _of_events(values: Values, events: Iterable[Json]) -> Answer:
+    """Return the text of the deltas; of the final response, if a stream came to it; of the document."""
+    parts: dict[tuple[Any, Any], list[str]] = {}  # texts by output and content index, as they appeared
+    response_id, usage, calls = None, None, False
     for event in events:
-        kind = event.get("type")
-        response = event.get("response")
+        kind, response = event.get("type"), event.get("response")
         if values.streamed is False or event.get("object") == "response":
             return replace(_of_response(event), usage=tokens_of(event.get("usage")))
         if isinstance(response, dict):
@@ -429,30 +345,37 @@ def _of_objects(values: Values, events: Iterable[dict[str, Any]]) -> Answer:
         if isinstance(kind, str) and kind in _TEXT_EVENTS:
             _add_text(parts, event)
         elif kind == "response.output_item.done":
-            calls = calls or _calls(event.get("item"))
+            calls = calls or _is_call(event.get("item"))
         elif kind in ("response.completed", "response.incomplete"):
             final = _of_response(response) if isinstance(response, dict) else Answer()
-            text = final.text or _text(parts)
+            text = final.text or _said_in(parts)
             return Answer(text, True, response_id, usage=usage, calls=calls or final.calls)
-    return Answer(_text(parts), False, response_id, usage=usage)
+    return Answer(_said_in(parts), False, response_id, usage=usage)
 
 
-def _calls(item: Any) -> bool:
+def _of_response(response: Json) -> Answer:
+    items = _list(response, "output")
+    said = [text_of(item.get("content")) for item in items if _input_role(item) == "assistant"]
+    # A lenient server may leave the status out, but then not the output.
+    whole = response.get("status", "completed" if items else None) in ("completed", "incomplete")
+    called = any(map(_is_call, items))
+    return Answer(behind_thoughts(joined(said)), whole, text_field(response, "id"), calls=called)
+
+
+def _is_call(item: Any) -> bool:
     kind = item.get("type") if isinstance(item, dict) else None
     return isinstance(kind, str) and kind in CALLS
 
 
-def _text(parts: Parts) -> str:
+def _said_in(parts: dict[tuple[Any, Any], list[str]]) -> str:
     return behind_thoughts(joined(map("".join, parts.values())))
 
 
-def _add_text(parts: Parts, event: dict[str, Any]) -> None:
+def _add_text(parts: dict[tuple[Any, Any], list[str]], event: Json) -> None:
     key = (event.get("output_index"), event.get("content_index"))
-    if not all(isinstance(index, int | None) for index in key):
-        return
     field = _TEXT_EVENTS[event["type"]]
     text = event.get(field)
-    if isinstance(text, str):
+    if isinstance(text, str) and all(isinstance(index, int | None) for index in key):
         pieces = parts.setdefault(key, [])
         if field != "delta":
             pieces.clear()

@@ -1,28 +1,22 @@
-"""Divide a request's history into turns, and write the same request without some of them: no I/O, no
-judgement.
+"""Divide a request's history into turns, and write the same request without some of them. No I/O.
 
 A turn is what one exchange holds: the user's messages (as many as came with no answer between them) and
-all that follows until the user speaks again. It goes as a whole or stays as it is, so that no tool call
-loses its output; a call whose output stands in another turn keeps both. Only what is known goes: a turn
-with an entry of an unknown kind stays, since nobody here can tell who refers to it.
-
-System and developer messages, and a server's list of tools, belong to the conversation and to no turn:
-they stay where they stood.
+everything after them until the user speaks again. It is removed as a whole or not at all, so that no tool
+call loses its output; a call whose output is in another turn keeps both. A turn with an entry of an unknown
+kind stays, since nobody here can tell what refers to it. System and developer messages, and a server's list
+of tools, belong to no turn and stay where they are.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any
 
 from proxy.domain.core import Message
 from proxy.wire.body import Body
-from proxy.wire.content import text_of
+from proxy.wire.content import SYSTEM_ROLES, text_of
 from proxy.wire.dialect import CALLS, CHAT, RESPONSES, Dialect, tool_role
-
-_SYSTEM = ("system", "developer")
-Places = tuple[int, ...]  # of entries in the body's list
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +24,26 @@ class HistoryTurn:
     """One turn. `start`, `asked` and `end` count messages as `Dialect.messages` gives them: the turn is
     [start:end], and [:asked] is the conversation of the request that asked it."""
 
-    places: Places
+    places: tuple[int, ...]  # of its entries in the body's list
     start: int
     asked: int
     end: int
     whole: bool
-    """It may go: nothing but text was said, every call has its output and was answered, all is known."""
+    """It may be removed: it is all text, every call has its output and was answered, all is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryFormat:
-    """How one API writes a conversation: the list's field, and what an entry of it is."""
+    """How one API writes a conversation."""
 
     dialect: Dialect
-    field: str
     elsewhere: tuple[str, ...]  # fields that say that the upstream holds the conversation
-    read: Callable[[Any], "Entry"]
-    note: Callable[[str], dict[str, Any]]  # a system message that holds the text
+    read: Callable[[Any], "Entry"]  # what an entry is
+
+    @property
+    def field(self) -> str:
+        """The field that holds the entries."""
+        return self.dialect.conversation_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ class Entry:
 def turns_of(body: Body, history: HistoryFormat, messages: Sequence[Message]) -> list[HistoryTurn]:
     """Return the body's turns, oldest first. `messages` are what the dialect reads in the body.
 
-    There are none where the upstream holds the conversation, or where entries and messages do not match.
+    There are none if the upstream holds the conversation, or entries and messages do not match.
     """
     entries = body.get(history.field)
     if not isinstance(entries, list) or any(body.get(name) for name in history.elsewhere):
@@ -94,31 +91,33 @@ def turns_of(body: Body, history: HistoryFormat, messages: Sequence[Message]) ->
 
 
 def without(
-    body: Body, history: HistoryFormat, gone: Iterable[HistoryTurn], block: str, placement: str
+    body: Body, history: HistoryFormat, removed: Iterable[HistoryTurn], block: str, placement: str
 ) -> Body:
     """Return the body with the block in place of the turns; it shares all else with `body`, which is
-    unchanged. With no turns to go, no block, or no place for it, `body` itself is returned.
+    unchanged. With no turns, no block, or no place for it, `body` itself is returned.
 
-    The block stands where the first of the turns stood, so that the prompt is the same up to there from
-    request to request; a placement other than `before_last_user` puts it where memories go.
+    The block takes the place of the first of the turns, so that the prompt is the same up to there from
+    request to request; a placement other than `before_last_user` puts it where memories are put.
     """
-    places = frozenset(place for turn in gone for place in turn.places)
+    places = frozenset(place for turn in removed for place in turn.places)
     if not places or not block:
         return body
     entries: Sequence[Any] = body[history.field]
-    head, tail = _cut(entries, places)
+    first = min(places)
+    head = list(entries[:first])
+    tail = [entry for at, entry in enumerate(entries[first:], first) if at not in places]
     if placement == "before_last_user":
-        return {**body, history.field: [*head, history.note(block), *tail]}
+        return {**body, history.field: [*head, history.dialect.format.system(block), *tail]}
     shorter = {**body, history.field: head + tail}
     placed = history.dialect.insert(shorter, block, placement)
     return body if placed is shorter else placed
 
 
-def kept(messages: Sequence[Message], gone: Iterable[HistoryTurn]) -> tuple[Message, ...]:
+def kept(messages: Sequence[Message], removed: Iterable[HistoryTurn]) -> tuple[Message, ...]:
     """Return the conversation as the model is shown it: system messages and the turns that stay."""
     left = list(messages)
-    for turn in sorted(gone, key=lambda turn: turn.start, reverse=True):
-        left[turn.start : turn.end] = [m for m in left[turn.start : turn.end] if _is_system(m)]
+    for turn in sorted(removed, key=lambda turn: turn.start, reverse=True):
+        left[turn.start : turn.end] = [m for m in left[turn.start : turn.end] if m.role in SYSTEM_ROLES]
     return tuple(left)
 
 
@@ -126,55 +125,39 @@ def kept(messages: Sequence[Message], gone: Iterable[HistoryTurn]) -> tuple[Mess
 Range = tuple[int, int, int, list[Entry]]  # start, end of the question, end, the entries read
 
 
-@dataclass(slots=True)
-class _Cursor:
-    """The turn that is being read: where it began, and where its question ended."""
-
-    start: int
-    asked: int | None = None
-    read: list[Entry] = field(default_factory=list)
-
-    def range(self, end: int) -> Range:
-        return self.start, end if self.asked is None else self.asked, end, self.read
-
-
 def _ranges(read: Sequence[Entry]) -> Iterator[Range]:
     """Yield the turns, without a gap from the first user message on."""
-    cursor: _Cursor | None = None
+    start: int | None = None  # of the turn that is being read
+    asked: int | None = None  # where its question ended
+    entries: list[Entry] = []
     for place, entry in enumerate(read):
-        if entry.part == "asks" and (cursor is None or cursor.asked is not None):
-            if cursor is not None:
-                yield cursor.range(place)
-            cursor = _Cursor(place)
-        elif cursor is None:
-            continue  # the assistant's greeting, and whatever else stands before the first turn
-        elif cursor.asked is None and (entry.part == "answers" or entry.role == "assistant"):
-            cursor.asked = place
-        cursor.read.append(entry)
-    if cursor is not None:
-        yield cursor.range(len(read))
+        if entry.part == "asks" and (start is None or asked is not None):
+            if start is not None and asked is not None:
+                yield start, asked, place, entries
+            start, asked, entries = place, None, []
+        elif start is None:
+            continue  # the assistant's greeting, and whatever else precedes the first turn
+        elif asked is None and (entry.part == "answers" or entry.role == "assistant"):
+            asked = place
+        entries.append(entry)
+    if start is not None:
+        yield start, len(read) if asked is None else asked, len(read), entries
 
 
 def _is_known(read: Sequence[Entry]) -> bool:
-    """True if all that the turn holds is known, and the model had the last word: what became of a tool's
-    output is otherwise told nowhere."""
-    last = _STAYS
-    for entry in read:
-        if entry.part == "unknown" or not entry.plain:
-            return False
-        if entry.part != "stays":
-            last = entry
+    """True if all that the turn holds is known, and the model had the last word: the outcome of a tool's
+    output is found nowhere else."""
+    if any(entry.part == "unknown" or not entry.plain for entry in read):
+        return False
+    last = next((entry for entry in reversed(read) if entry.part != "stays"), _STAYS)
     return last.part == "answers" and last.output is None
 
 
 def _loose(read: Sequence[Entry]) -> Iterable[str]:
     """Return the ids that the turn calls and does not answer, or answers and does not call: some other
     turn may hold the other half."""
-    calls = sorted(call for entry in read for call in entry.calls)
-    outputs = sorted(entry.output for entry in read if entry.output is not None)
-    if calls == outputs:
-        return ()
-    made, answered = Counter(calls), Counter(outputs)
+    made = Counter(call for entry in read for call in entry.calls)
+    answered = Counter(entry.output for entry in read if entry.output is not None)
     return [*(made - answered), *(answered - made)]
 
 
@@ -183,15 +166,6 @@ def _ids(read: Sequence[Entry]) -> Iterator[str]:
         yield from entry.calls
         if entry.output is not None:
             yield entry.output
-
-
-def _cut(entries: Sequence[Any], places: frozenset[int]) -> tuple[list[Any], list[Any]]:
-    first = min(places)
-    return list(entries[:first]), [e for i, e in enumerate(entries[first:], first) if i not in places]
-
-
-def _is_system(message: Message) -> bool:
-    return message.role in _SYSTEM
 
 
 # ---------------------------------------------------------------- what both APIs share
@@ -203,7 +177,7 @@ _SAID = {
     role: {is_text: Entry(part, role, plain=is_text) for is_text in (True, False)}
     for role, part in (("user", "asks"), ("assistant", "answers"))
 }
-_SET = {role: Entry("stays", role) for role in _SYSTEM}
+_SET = {role: Entry("stays", role) for role in SYSTEM_ROLES}
 
 
 def _is_text(content: object) -> bool:
@@ -266,11 +240,7 @@ def _read_calls(message: dict[str, Any]) -> Entry:
     return Entry("answers", "assistant", tuple(ids), plain=plain)
 
 
-def _chat_note(text: str) -> dict[str, Any]:
-    return {"role": "system", "content": text}
-
-
-CHAT_HISTORY = HistoryFormat(CHAT, "messages", (), _read_message, _chat_note)
+CHAT_HISTORY = HistoryFormat(CHAT, (), _read_message)
 
 
 # ---------------------------------------------------------------- the Responses API
@@ -312,10 +282,4 @@ def _read_item(item: Any) -> Entry:
     return Entry("answers", role, (call,)) if isinstance(call, str) else Entry("unknown", role)
 
 
-def _item_note(text: str) -> dict[str, Any]:
-    return {"type": "message", "role": "system", "content": [{"type": "input_text", "text": text}]}
-
-
-RESPONSES_HISTORY = HistoryFormat(
-    RESPONSES, "input", ("previous_response_id", "conversation"), _read_item, _item_note
-)
+RESPONSES_HISTORY = HistoryFormat(RESPONSES, ("previous_response_id", "conversation"), _read_item)

@@ -376,7 +376,7 @@ def test_what_stays_is_original_complete_and_in_order(made: Talk, rules: Compres
     turns = turns_of(body, made.history, messages)
     left = shorter[name]
     if shorter is not body:
-        left = [e for e in left if e != made.history.note(state_block(STATE))]
+        left = [e for e in left if e != made.history.dialect.format.system(state_block(STATE))]
     ids = {id(e) for e in left}
     places = [place for place, entry in enumerate(body[name]) if id(entry) in ids]
     assert [body[name][place] for place in places] == left
@@ -427,7 +427,7 @@ def torn(entries: Sequence[Any]) -> dict[str, int]:
 
 def size(messages: Sequence[Message], body: Body, made: Talk) -> int:
     """Return the tokens of what the model reads, our block included."""
-    note = made.history.note(state_block(STATE))
+    note = made.history.dialect.format.system(state_block(STATE))
     block = state_block(STATE) if note in body[made.history.field] else ""
     return sum(rough_tokens(m.text) + 4 for m in messages) + rough_tokens(block)
 
