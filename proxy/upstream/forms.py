@@ -22,8 +22,8 @@ from itertools import chain
 from typing import Any
 
 from proxy import telemetry
-from proxy.domain.cache import TTLCache
 from proxy.domain.errors import InvalidRequest
+from proxy.domain.limits import TTLCache
 from proxy.domain.ports import CompletionRequest, FormStore
 from proxy.wire.body import loads
 from proxy.wire.codings import TooLong, Undecodable, Unpacker
