@@ -1,1 +1,126 @@
-"""`memory-proxy memory …`: show and change the memories of a running proxy over its HTTP API."""
+"""A client of the memory API of a running proxy, on the standard library's HTTP."""
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+TIMEOUT_S = 30  # without a byte received
+IMPORT_TIMEOUT_S = 600  # the proxy answers when everything is stored
+
+
+class Refused(Exception):
+    """The proxy answered with an error; the message is the proxy's own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class NotAnswering(Exception):
+    """The address does not answer, or its answer is no JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryClient:
+    """The memory API at one address. Positional arguments are segments of the path below `/v1/memory`.
+
+    Parameters of the query and fields of a new object that are None are left out. Every method raises Refused
+    and NotAnswering.
+    """
+
+    url: str
+    api_key: str = ""
+
+    def get(self, *path: str, **query: Any) -> dict[str, Any]:
+        """Return one object, or one page of a list."""
+        return self._json(self._request("GET", path, query))
+
+    def post(self, *path: str, **body: Any) -> dict[str, Any]:
+        """Create, or search: the arguments are in the body."""
+        return self._json(self._request("POST", path, {}, json.dumps(_given(body)).encode()))
+
+    def run(self, *path: str, **query: Any) -> dict[str, Any]:
+        """Start an operation: the arguments are in the query."""
+        return self._json(self._request("POST", path, query))
+
+    def patch(self, *path: str, changes: dict[str, Any], **query: Any) -> dict[str, Any]:
+        """Change an object and return it. None is sent too: it removes the expiry or the project."""
+        return self._json(self._request("PATCH", path, query, json.dumps(changes).encode()))
+
+    def delete(self, *path: str, **query: Any) -> dict[str, Any]:
+        """Delete one object, or all that match."""
+        return self._json(self._request("DELETE", path, query))
+
+    def export(self, **query: Any) -> Iterator[bytes]:
+        """Yield the lines of an export, oldest memory first. Raises NotAnswering if it is cut off."""
+        with self._answer(self._request("GET", ("export",), query)) as response:
+            yield from response
+
+    def import_memories(self, chunks: Iterable[bytes], size: int | None, **query: Any) -> dict[str, Any]:
+        """Import an export, given in chunks of any length; `size` is its length in bytes if known."""
+        request = self._request("POST", ("import",), query, chunks, "application/x-ndjson")
+        if size is not None:
+            request.add_header("Content-Length", str(size))
+        return self._json(request, IMPORT_TIMEOUT_S)
+
+    def _request(
+        self,
+        method: str,
+        path: Iterable[str],
+        query: dict[str, Any],
+        body: bytes | Iterable[bytes] | None = None,
+        content_type: str = "application/json",
+    ) -> urllib.request.Request:
+        address = self.url.rstrip("/").removesuffix("/v1") + "/v1/memory"
+        address += "".join("/" + urllib.parse.quote(segment, safe="") for segment in path)
+        texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in _given(query).items()}
+        request = urllib.request.Request(
+            address + ("?" + urllib.parse.urlencode(texts) if texts else ""),
+            data=cast(Any, body),
+            headers={"User-Agent": "memory-proxy-cli", "Content-Type": content_type},
+            method=method,
+        )
+        if self.api_key:
+            request.add_header("Authorization", f"Bearer {self.api_key}")
+        return request
+
+    def _json(self, request: urllib.request.Request, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+        with self._answer(request, timeout_s) as response:
+            answer: Any = json.load(response)
+        if not isinstance(answer, dict):
+            raise NotAnswering(self.url)
+        return answer
+
+    @contextmanager
+    def _answer(self, request: urllib.request.Request, timeout_s: float = TIMEOUT_S) -> Iterator[Any]:
+        """Open the answer. Errors until the end of the block become Refused or NotAnswering."""
+        try:
+            with _open(request, timeout=timeout_s) as response:
+                yield response
+        except urllib.error.HTTPError as e:
+            with e:
+                raise Refused(e.code, _message(e.code, e.read())) from None
+        except (OSError, ValueError, http.client.HTTPException) as e:  # unknown host, cut off, no JSON
+            raise NotAnswering(self.url) from e
+
+
+# HTTP_PROXY of the environment is for other hosts: the proxy is usually on this one.
+_open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _message(status: int, raw: bytes) -> str:
+    """Return the message of an error in OpenAI's shape, else a sentence with the status."""
+    try:
+        return str(json.loads(raw)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the proxy answered with status {status}"

@@ -14,19 +14,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from proxy.client import files, memories
-from proxy.client.api import MemoryApi, NotAnswering, Refused
-from proxy.client.memories import NEVER
-from proxy.client.output import (
-    API_KEY,
-    REFUSED,
-    WRONG_USE,
-    Result,
-    WrongUse,
-    print_error,
-    print_refusal,
-    print_result,
-)
+from proxy.client import MemoryClient, NotAnswering, Refused, commands
+from proxy.client.commands import API_KEY, NEVER, REFUSED, WRONG_USE, Result, WrongUse
 from proxy.domain.core import KINDS
 from proxy.domain.session import JOB_STATES
 
@@ -39,7 +28,7 @@ TIMES = (
 _UNITS_S = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(rf"(\d{{1,6}})([{''.join(_UNITS_S)}])")
 
-Command = Callable[[argparse.Namespace, MemoryApi], Result]
+Command = Callable[[argparse.Namespace, MemoryClient], Result]
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
@@ -48,178 +37,37 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         "Show and change the memories of a running proxy, over its HTTP API. The credential is read from the"
         f" environment variable {API_KEY}."
     )
-    commands = parser.add_subparsers(dest="memory_command", required=True, metavar="COMMAND")
-    _add_reading(commands)
-    _add_writing(commands)
-    _add_documents(commands)
-    _add_export(commands)
-    _add_oversight(commands)
+    group = parser.add_subparsers(dest="memory_command", required=True, metavar="COMMAND")
+    _add_reading(group)
+    _add_writing(group)
+    _add_documents(group)
+    _add_oversight(group)
 
 
 def _run(command: Command, args: argparse.Namespace) -> int:
     """Run the command, print its result or error, and return the exit code."""
     try:
-        result = command(args, MemoryApi(args.url, os.environ.get(API_KEY, "")))
-        return print_result(result, as_json=args.json)
+        result = command(args, MemoryClient(args.url, os.environ.get(API_KEY, "")))
+        return commands.print_result(result, as_json=args.json)
     except WrongUse as e:
-        print_error(escape(str(e)))
+        commands.print_error(escape(str(e)))
         return WRONG_USE
     except Refused as e:
-        print_refusal(e)
+        commands.print_refusal(e)
         return REFUSED
     except NotAnswering:
-        print_error(
+        commands.print_error(
             f"[red]No memory-proxy answers at {escape(args.url)}.[/] Start one with `memory-proxy serve`, or"
             " name another with --url."
         )
         return NO_PROXY
     except (KeyboardInterrupt, EOFError):
-        print_error("Stopped.")
+        commands.print_error("Stopped.")
         return REFUSED
 
 
-# ---------------------------------------------------------------- subcommands
-def _add_reading(commands: Any) -> None:
-    listing = _command(commands, "list", memories.list_, "show what is stored, newest first")
-    _type(listing)
-    listing.add_argument("--text", metavar="WORDS", help="only memories that contain this text")
-    listing.add_argument("--inactive", action="store_true", help="also superseded, expired and archived ones")
-    _paged(listing)
-
-    search = _command(commands, "search", memories.search, "show which memories a question finds, and why")
-    search.add_argument("query", metavar="QUESTION", help="a message as a user would write it")
-    _type(search)
-    search.add_argument(
-        "--limit", type=limit, metavar="N", help="how many, 1 to 100 (default: the proxy's setting)"
-    )
-    search.add_argument(
-        "--threshold", type=float, metavar="0..1", help="minimum similarity (default: the proxy's setting)"
-    )
-
-    get = _command(commands, "get", memories.get, "show one memory and its history")
-    _id(get)
-
-
-def _add_writing(commands: Any) -> None:
-    add = _command(commands, "add", memories.add, "store a memory")
-    add.add_argument("content", metavar="TEXT", help="one fact that is understood without context")
-    add.add_argument("--type", choices=sorted(KINDS), default="semantic", help="default: semantic")
-
-    edit = _command(commands, "edit", memories.edit, "correct a memory; its history has the old version")
-    _id(edit)
-    edit.add_argument("--content", metavar="TEXT", help="the new text")
-    edit.add_argument("--type", choices=sorted(KINDS), help="the new type")
-    edit.add_argument("--tags", metavar="A,B", help="the new tags, all of them; '' for none")
-    edit.add_argument("--importance", type=float, metavar="0..1", help="the new importance")
-    edit.add_argument("--expires", type=expiry, metavar="WHEN", help=f"when it expires: {TIMES}")
-    edit.add_argument("--to-project", metavar="ID", help="move it to this project; `none` for no project")
-    archived = edit.add_mutually_exclusive_group()
-    archived.add_argument(
-        "--archive", dest="archived", action="store_true", default=None, help="exclude it from searches"
-    )
-    archived.add_argument(
-        "--restore", dest="archived", action="store_false", default=None, help="include it in searches again"
-    )
-
-    forget = _command(commands, "forget", memories.forget, "forget one memory, or everything about a user")
-    _id(forget, nargs="?", help="the memory; without it, everything that --user and the filters match")
-    _type(forget)
-    forget.add_argument("--yes", action="store_true", help="do not ask before everything is forgotten")
-    forget.add_argument("--dry-run", action="store_true", help="show what would be deleted; change nothing")
-
-    receipts = _command(commands, "receipts", memories.receipts, "show what was forgotten, newest first")
-    _paged(receipts)
-
-
-def _add_documents(commands: Any) -> None:
-    words = "manage texts that are searched together with the memories: runbooks, handbooks, notes"
-    group = commands.add_parser("documents", help=words, description=_sentence(words))
-    actions = group.add_subparsers(dest="documents_command", required=True, metavar="COMMAND")
-
-    add = _command(
-        actions, "add", files.add_documents, "store files; a file of the same name is the next version"
-    )
-    add.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
-    add.add_argument("--name", help="name of the document (default: the file's name)")
-    add.add_argument("--format", choices=("markdown", "text"), help="default: by the file's suffix")
-
-    _paged(_command(actions, "list", files.list_documents, "show all documents, newest first"))
-
-    show = _command(actions, "show", files.show_document, "show a document's headings, or its text")
-    _id(show)
-    show.add_argument("--content", action="store_true", help="print the stored text")
-
-    delete = _command(
-        actions, "delete", files.delete_document, "delete a document and stored answers that may quote it"
-    )
-    _id(delete)
-
-
-def _add_export(commands: Any) -> None:
-    export = _command(commands, "export", files.export, "write a user's memories to a file, one per line")
-    export.add_argument("file", metavar="FILE", help="- for standard output")
-    import_ = _command(
-        commands, "import", files.import_, "read an export; run it again to resume an interrupted import"
-    )
-    import_.add_argument("file", metavar="FILE", help="- for standard input")
-
-
-def _add_oversight(commands: Any) -> None:
-    _paged(_command(commands, "sessions", memories.sessions, "show a user's sessions, last used first"))
-    end = _command(commands, "end", memories.end, "end a session: extract its waiting exchanges now")
-    _id(end, metavar="SESSION")
-
-    jobs = _command(commands, "jobs", memories.jobs, "show extraction jobs, or queue failed ones again")
-    jobs.add_argument("--state", choices=JOB_STATES, help="only jobs in this state")
-    jobs.add_argument("--retry", action="store_true", help="queue all dead jobs again")
-    _paged(jobs)
-
-    held = _command(
-        commands, "quarantine", memories.quarantine, "review candidates that were held back as suspicious"
-    )
-    decision = held.add_mutually_exclusive_group()
-    decision.add_argument("--release", metavar="ID", help="store it as a memory")
-    decision.add_argument("--discard", metavar="ID", help="delete it")
-    _paged(held)
-
-
-# ---------------------------------------------------------------- shared arguments
-def _command(commands: Any, name: str, command: Command, line: str) -> argparse.ArgumentParser:
-    """Return the subcommand's parser with the arguments that all of them share."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=line, description=_sentence(line))
-    parser.add_argument(
-        "--url",
-        default=os.environ.get("MEMORY_PROXY_URL") or DEFAULT_URL,
-        help=f"address of the proxy (default: $MEMORY_PROXY_URL or {DEFAULT_URL})",
-    )
-    parser.add_argument("--user", metavar="ID", help="the user, as in memory_context.user_id")
-    parser.add_argument("--project", metavar="ID", help="only this project")
-    parser.add_argument("--json", action="store_true", help="print the proxy's answer as JSON")
-    parser.set_defaults(func=lambda args: _run(command, args))
-    return parser
-
-
-def _sentence(line: str) -> str:
-    return f"{line[0].upper()}{line[1:]}."
-
-
-def _id(parser: argparse.ArgumentParser, **options: Any) -> None:
-    parser.add_argument("id", **{"metavar": "ID", "help": "as the list shows it", **options})
-
-
-def _type(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--type", choices=sorted(KINDS), help="only memories of this type")
-
-
-def _paged(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--limit", type=limit, default=20, metavar="N", help="how many, 1 to 100 (default: 20)"
-    )
-    parser.add_argument("--after", metavar="ID", help="continue after this entry")
-
-
 # ---------------------------------------------------------------- argument types
-def limit(text: str) -> int:
+def page_limit(text: str) -> int:
     """Return the length of a page. Raises ArgumentTypeError."""
     if not text.isdigit() or not 1 <= int(text) <= 100:
         raise argparse.ArgumentTypeError("must be a whole number from 1 to 100")
@@ -247,3 +95,131 @@ def expiry(text: str) -> float | str:
 
 def _timestamp(text: str) -> float:
     return datetime.fromisoformat(text.upper()).timestamp()
+
+
+# ---------------------------------------------------------------- subcommands
+def _add_reading(group: Any) -> None:
+    listing = _command(group, "list", commands.list_, "show what is stored, newest first")
+    _type(listing)
+    listing.add_argument("--text", metavar="WORDS", help="only memories that contain this text")
+    listing.add_argument("--inactive", action="store_true", help="also superseded, expired and archived ones")
+    _paged(listing)
+
+    search = _command(group, "search", commands.search, "show which memories a question finds, and why")
+    search.add_argument("query", metavar="QUESTION", help="a message as a user would write it")
+    _type(search)
+    setting = "(default: the proxy's setting)"
+    search.add_argument("--limit", type=page_limit, metavar="N", help=f"how many, 1 to 100 {setting}")
+    search.add_argument("--threshold", type=float, metavar="0..1", help=f"minimum similarity {setting}")
+
+    _id(_command(group, "get", commands.get, "show one memory and its history"))
+
+    export = _command(group, "export", commands.export, "write a user's memories to a file, one per line")
+    export.add_argument("file", metavar="FILE", help="- for standard output")
+
+
+def _add_writing(group: Any) -> None:
+    add = _command(group, "add", commands.add, "store a memory")
+    add.add_argument("content", metavar="TEXT", help="one fact that is understood without context")
+    add.add_argument("--type", choices=sorted(KINDS), default="semantic", help="default: semantic")
+
+    edit = _command(group, "edit", commands.edit, "correct a memory; its history has the old version")
+    _id(edit)
+    edit.add_argument("--content", metavar="TEXT", help="the new text")
+    edit.add_argument("--type", choices=sorted(KINDS), help="the new type")
+    edit.add_argument("--tags", metavar="A,B", help="the new tags, all of them; '' for none")
+    edit.add_argument("--importance", type=float, metavar="0..1", help="the new importance")
+    edit.add_argument("--expires", type=expiry, metavar="WHEN", help=f"when it expires: {TIMES}")
+    edit.add_argument("--to-project", metavar="ID", help="move it to this project; `none` for no project")
+    archived = edit.add_mutually_exclusive_group()
+    for option, is_archived, line in (
+        ("--archive", True, "exclude it from searches"),
+        ("--restore", False, "include it in searches again"),
+    ):
+        archived.add_argument(option, dest="archived", action="store_const", const=is_archived, help=line)
+
+    forget = _command(group, "forget", commands.forget, "forget one memory, or everything about a user")
+    _id(forget, nargs="?", help="the memory; without it, everything that --user and the filters match")
+    _type(forget)
+    forget.add_argument("--yes", action="store_true", help="do not ask before everything is forgotten")
+    forget.add_argument("--dry-run", action="store_true", help="show what would be deleted; change nothing")
+
+    line = "read an export; run it again to resume an interrupted import"
+    _command(group, "import", commands.import_, line).add_argument(
+        "file", metavar="FILE", help="- for standard input"
+    )
+
+
+def _add_documents(group: Any) -> None:
+    line = "manage texts that are searched together with the memories: runbooks, handbooks, notes"
+    documents = group.add_parser("documents", help=line, description=_sentence(line))
+    actions = documents.add_subparsers(dest="documents_command", required=True, metavar="COMMAND")
+
+    line = "store files; a file of the same name is the next version"
+    add = _command(actions, "add", commands.add_documents, line)
+    add.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
+    add.add_argument("--name", help="name of the document (default: the file's name)")
+    add.add_argument("--format", choices=("markdown", "text"), help="default: by the file's suffix")
+
+    _paged(_command(actions, "list", commands.list_documents, "show all documents, newest first"))
+
+    show = _command(actions, "show", commands.show_document, "show a document's headings, or its text")
+    _id(show)
+    show.add_argument("--content", action="store_true", help="print the stored text")
+
+    line = "delete a document and stored answers that may quote it"
+    _id(_command(actions, "delete", commands.delete_document, line))
+
+
+def _add_oversight(group: Any) -> None:
+    _paged(_command(group, "receipts", commands.receipts, "show what was forgotten, newest first"))
+    _paged(_command(group, "sessions", commands.sessions, "show a user's sessions, last used first"))
+    end = _command(group, "end", commands.end, "end a session: extract its waiting exchanges now")
+    _id(end, metavar="SESSION")
+
+    jobs = _command(group, "jobs", commands.jobs, "show extraction jobs, or queue failed ones again")
+    jobs.add_argument("--state", choices=JOB_STATES, help="only jobs in this state")
+    jobs.add_argument("--retry", action="store_true", help="queue all dead jobs again")
+    _paged(jobs)
+
+    line = "review candidates that were held back as suspicious"
+    held = _command(group, "quarantine", commands.quarantine, line)
+    decision = held.add_mutually_exclusive_group()
+    decision.add_argument("--release", metavar="ID", help="store it as a memory")
+    decision.add_argument("--discard", metavar="ID", help="delete it")
+    _paged(held)
+
+
+# ---------------------------------------------------------------- shared arguments
+def _command(group: Any, name: str, command: Command, line: str) -> argparse.ArgumentParser:
+    """Return the subcommand's parser with the arguments that all of them share."""
+    parser: argparse.ArgumentParser = group.add_parser(name, help=line, description=_sentence(line))
+    parser.add_argument(
+        "--url",
+        default=os.environ.get("MEMORY_PROXY_URL") or DEFAULT_URL,
+        help=f"address of the proxy (default: $MEMORY_PROXY_URL or {DEFAULT_URL})",
+    )
+    parser.add_argument("--user", metavar="ID", help="the user, as in memory_context.user_id")
+    parser.add_argument("--project", metavar="ID", help="only this project")
+    parser.add_argument("--json", action="store_true", help="print the proxy's answer as JSON")
+    parser.set_defaults(func=lambda args: _run(command, args))
+    return parser
+
+
+def _sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def _id(parser: argparse.ArgumentParser, **options: Any) -> None:
+    parser.add_argument("id", **{"metavar": "ID", "help": "as the list shows it", **options})
+
+
+def _type(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--type", choices=sorted(KINDS), help="only memories of this type")
+
+
+def _paged(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--limit", type=page_limit, default=20, metavar="N", help="how many, 1 to 100 (default: 20)"
+    )
+    parser.add_argument("--after", metavar="ID", help="continue after this entry")

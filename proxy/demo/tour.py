@@ -7,20 +7,27 @@ memory that answers it.
 import asyncio
 import os
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from openai import OpenAI, OpenAIError
 from rich.console import Console
 from rich.markup import escape
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
-from proxy.client.api import MemoryApi, NotAnswering, Refused
-from proxy.demo.answers import MODEL
-from proxy.demo.screen import Screen, Stopped
+from proxy.client import MemoryClient, NotAnswering, Refused
+from proxy.demo.model import MODEL
 
+MAX_WIDTH = 100
+NAME_COLUMNS = 9  # "  Alice > "
 POLL_S = 0.1
 SETTLED_S = 3.0  # a real model may find more or fewer facts: wait until no new ones arrive
 MIN_FACTS_OF_REAL_MODEL = 3
@@ -71,6 +78,124 @@ CHANGE = "Actually, my budget for the Hawaii trip is now $12,000."
 NEW_BUDGET = Question(BUDGET.text, r"\b12[,.]?000\b|\b12k\b")
 
 
+# ---------------------------------------------------------------- terminal output
+class Stopped(Exception):
+    """The demo was interrupted."""
+
+
+class Screen:
+    """Prints the demo. With `fast` there are no pauses for reading."""
+
+    def __init__(self, console: Console, *, fast: bool) -> None:
+        self._out, self._fast, self._stopped = console, fast, threading.Event()
+        self._width = min(console.width, MAX_WIDTH)
+        plain = console.options.ascii_only
+        self._yes, self._no, self._arrow, self._dot = ("+", "x", ">", "-") if plain else ("✓", "✗", "▸", "·")
+
+    def pause(self, seconds: float) -> None:
+        """Give the reader time. Raises Stopped."""
+        self.wait(0 if self._fast else seconds)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, also with `fast`. Raises Stopped."""
+        if self._stopped.wait(seconds):
+            raise Stopped
+
+    def stop(self) -> None:
+        """End the demo at its next pause. Another thread may call this."""
+        self._stopped.set()
+
+    def panel(self, title: str, markup: str) -> None:
+        """Show a framed text."""
+        self._out.print(Panel(markup, title=title, width=self._width, padding=(0, 1)))
+        self._out.print()
+
+    def chapter(self, title: str, explanation: str = "") -> None:
+        """Begin a part of the demo with a line across the screen."""
+        self._out.print(Rule(title, align="left", style="cyan"), width=self._width)
+        if explanation:
+            self.narrate(explanation)
+
+    def narrate(self, text: str) -> None:
+        """Show a sentence about what comes next."""
+        self._out.print(Text(text, style="italic"), width=self._width)
+        self.pause(1)
+
+    def said(self, who: str, text: str) -> None:
+        """Show what a person says."""
+        write = self.speaker(who, style="bold")
+        write(text)
+        write("\n")
+        self.pause(0.5)
+
+    def speaker(self, who: str, *, style: str = "") -> Callable[[str], None]:
+        """Return a function that prints pieces of speech as they arrive, indented under the name."""
+        self._out.print(Text(f"{who:>{NAME_COLUMNS - 3}} {self._arrow} ", style="bold cyan"), end="")
+        return _Wrapped(self._out, self._width, style)
+
+    def facts(self, *facts: str) -> None:
+        """Show small print below what was said. A line breaks between facts, not inside one."""
+        separator = f" {self._dot} "
+        lines: list[str] = []
+        for fact in filter(None, facts):
+            if lines and len(lines[-1] + separator + fact) <= self._width - NAME_COLUMNS:
+                lines[-1] += separator + fact
+            else:
+                lines.append(fact)
+        self._indented(Text(" " * NAME_COLUMNS), Text("\n".join(lines), style="dim"))
+
+    def check(self, ok: bool, text: str) -> None:
+        """Show a check and its result."""
+        mark = f"{' ' * (NAME_COLUMNS - 2)}{self._yes if ok else self._no} "
+        self._indented(Text(mark, style="green" if ok else "bold red"), Text(text, style="" if ok else "red"))
+        self._out.print()
+
+    def waiting(self, text: str) -> AbstractContextManager[Any]:
+        """Show a spinner inside the block. In a pipe it prints nothing."""
+        return self._out.status(text, spinner="line" if self._out.options.ascii_only else "dots")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show a table. Its last column takes the rest of the width."""
+        table = Table(width=self._width, header_style="bold")
+        for name in columns:
+            table.add_column(name, overflow="fold", ratio=1 if name == columns[-1] else None)
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._out.print(table)
+
+    def _indented(self, head: Text, body: Text) -> None:
+        grid = Table.grid()
+        grid.add_column(no_wrap=True)
+        grid.add_column()
+        grid.add_row(head, body)
+        self._out.print(grid, width=self._width)
+
+
+class _Wrapped:
+    """Writes pieces of text as they arrive, in whole words, and breaks lines between words."""
+
+    def __init__(self, console: Console, width: int, style: str) -> None:
+        self._out, self._width, self._style = console, width, style
+        self._column, self._rest = NAME_COLUMNS, ""
+
+    def __call__(self, piece: str) -> None:
+        *words, self._rest = re.split(r"(?<=[ \n])", self._rest + piece)
+        for word in words:
+            if self._column + len(word.rstrip()) > self._width and self._column > NAME_COLUMNS:
+                self._end_line()
+            indent = "" if self._column else " " * NAME_COLUMNS
+            text = indent + word.rstrip("\n")
+            self._out.print(Text(text, style=self._style), end="", soft_wrap=True)
+            self._column += len(text)
+            if word.endswith("\n"):
+                self._end_line()
+
+    def _end_line(self) -> None:
+        self._out.print()
+        self._column = 0
+
+
+# ---------------------------------------------------------------- the tour
 async def run_demo(
     proxy_url: str,
     *,
@@ -99,7 +224,7 @@ def _run(screen: Screen, proxy_url: str, model: str | None, wait_s: float) -> in
     api_key = os.environ.get("OPENAI_API_KEY") if model else None
     options: dict[str, Any] = {"max_retries": 0, "timeout": wait_s}
     with OpenAI(base_url=f"{origin}/v1", api_key=api_key or "none", **options) as client:
-        tour = Tour(screen, MemoryApi(origin), client, model, wait_s)
+        tour = Tour(screen, MemoryClient(origin), client, model, wait_s)
         try:
             tour.run()
         except (OpenAIError, Refused, NotAnswering) as e:
@@ -124,7 +249,7 @@ class Tour:
     """The acts, and how many checks passed and failed so far."""
 
     screen: Screen
-    memory: MemoryApi
+    memory: MemoryClient
     client: OpenAI
     model: str | None
     wait_s: float
@@ -156,7 +281,7 @@ class Tour:
         """Delete what the demo stored, also after it was stopped half-way."""
         for name in ("alice", "bob"):
             try:
-                self.memory.forget_all(user_id=self._user(name))
+                self.memory.delete(user_id=self._user(name))
             except (Refused, NotAnswering):
                 return
 
@@ -198,13 +323,13 @@ class Tour:
 
         self.screen.narrate("Alice deletes one memory: DELETE /v1/memory/{id}")
         for memory in (about := ALLERGY.among(self._current())):
-            self.memory.forget(memory["id"])
+            self.memory.delete(memory["id"])
             self.screen.facts(f"forgotten: {memory['content']}")
         self.check(bool(about) and not ALLERGY.among(self._current()), "it is no longer stored")
         self._ask_in_vain("3.2", ALLERGY)
 
         self.screen.narrate(f"And then all of them: DELETE /v1/memory?user_id={self._user('alice')}")
-        count = self.memory.forget_all(user_id=self._user("alice")).get("deleted_count", 0)
+        count = self.memory.delete(user_id=self._user("alice")).get("deleted_count", 0)
         self.screen.facts(f"deleted_count: {count}")
         self.check(count > 0 and not self._current(), "nothing about Alice is stored")
         self._ask_in_vain("3.3", NEW_BUDGET)
@@ -275,7 +400,7 @@ class Tour:
         return [self.memory.get(memory_id, user_id=self._user("alice")) for memory_id in ids]
 
     def _current(self) -> Memories:
-        found: Memories = self.memory.list(user_id=self._user("alice"), limit=100)["data"]
+        found: Memories = self.memory.get(user_id=self._user("alice"), limit=100)["data"]
         return found
 
     def _user(self, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client.output import REFUSED, WRONG_USE
+from proxy.client.commands import REFUSED, WRONG_USE
 from tests.client.commanding import run_memory
 from tests.support.fake_proxy import FakeProxy
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.client.api import MemoryApi, Refused
+from proxy.client import MemoryClient, Refused
 from proxy.client.command_line import NO_PROXY
-from proxy.client.output import REFUSED, WRONG_USE
+from proxy.client.commands import REFUSED, WRONG_USE
 from tests.client.commanding import run_memory as run
 from tests.support.fake_proxy import FakeProxy
 
@@ -215,7 +215,7 @@ def test_a_refused_credential_names_its_environment_variable(
     def refuse(*_: object, **__: object) -> None:
         raise Refused(401, "There is no such API key, or it has been revoked.")
 
-    monkeypatch.setattr(MemoryApi, "list", refuse)
+    monkeypatch.setattr(MemoryClient, "get", refuse)
     monkeypatch.delenv("MEMORY_PROXY_API_KEY", raising=False)
     if key:
         monkeypatch.setenv("MEMORY_PROXY_API_KEY", key)

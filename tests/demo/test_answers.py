@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from proxy.demo.answers import extract, session_state, summarise
+from proxy.demo.model import extract, session_state, summarise
 from proxy.domain.core import Stamp
 from proxy.domain.session import Batch, Exchange
 from proxy.learn import extractor, session_notes

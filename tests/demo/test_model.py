@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from proxy.demo.answers import MODEL
+from proxy.demo.model import MODEL
 from proxy.text.markup import fence
 
 QUESTION = "How much can we spend on the islands?"

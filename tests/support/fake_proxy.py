@@ -19,8 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from proxy.demo.answers import Message, answer, statements
-from proxy.demo.model import Completion, text_of
+from proxy.demo.model import Completion, Message, answer, statements, text_of
 from proxy.demo.tour import BUDGET, CHANGE, NEW_BUDGET, QUESTIONS
 from proxy.domain.errors import error_body
 from proxy.text.markup import fence
