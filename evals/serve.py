@@ -45,9 +45,9 @@ def lend_clock(file: Path) -> None:
 def believe_jumps() -> None:
     """Let the proxy follow the clock at once: its own clock does not believe a jump for ten minutes, in which
     a whole evaluation is over."""
-    from proxy.app import clock
+    from proxy.app import maintenance
 
-    clock.JUMP_S = float("inf")  # every step is a small correction
+    maintenance.JUMP_S = float("inf")  # every step is a small correction
 
 
 def main() -> int:
@@ -59,7 +59,7 @@ def main() -> int:
     lend_clock(Path(os.environ[VARIABLE]))
     believe_jumps()
 
-    from proxy.app.serve import serve
+    from proxy.app.server import serve
     from proxy.config import from_process
 
     overrides = {

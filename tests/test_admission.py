@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from proxy.app.admission import auth_of
+from proxy.app.factories import auth_of
 from proxy.config import load
 from proxy.domain.errors import ConfigError
 from proxy.http.auth.identity import HeaderAuth, KeyAuth, OpenAuth

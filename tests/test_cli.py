@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.app.admission import refuse_open_network
+from proxy.app.factories import refuse_open_network
 from proxy.build import VARIABLE
 from proxy.cli.main import main
 from proxy.config import PREFIX, load
@@ -190,7 +190,8 @@ def test_what_is_shipped_for_other_machines_believes_nobody_there(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []
-    monkeypatch.setattr("proxy.app.serve.serve", lambda settings: started.append(settings.identity.mode) or 0)
+    modes = started.append
+    monkeypatch.setattr("proxy.app.server.serve", lambda settings: modes(settings.identity.mode) or 0)
     command = shipped_commands()[file]
     for name, value in environment_of_image() if file == "Dockerfile" else []:
         monkeypatch.setenv(name, value)
@@ -238,7 +239,7 @@ def test_a_command_reads_the_file_that_the_environment_names_unless_one_is_given
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither file is there: which one was looked for is in the refusal, which is a configuration's (2)."""
-    monkeypatch.setattr("proxy.app.serve.serve", lambda settings: 0)
+    monkeypatch.setattr("proxy.app.server.serve", lambda settings: 0)
     monkeypatch.setenv(f"{PREFIX}STORAGE__DATA_DIR", str(tmp_path))  # if one does not look, it finds nothing
     monkeypatch.setenv("MEMORY_PROXY_CONFIG", "/absent/named.yaml")
     for given, read in (
@@ -250,7 +251,7 @@ def test_a_command_reads_the_file_that_the_environment_names_unless_one_is_given
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from proxy.app.serve import bind
+    from proxy.app.server import bind
 
     with bind("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from proxy.app.clock import SteadyClock
+from proxy.app.maintenance import SteadyClock
 
 DAY = 86_400.0
 

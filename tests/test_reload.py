@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proxy.app.reload import is_fixed, pinned, planned
+from proxy.app.reloadable import is_fixed, pinned, planned
 from proxy.config import Settings, load
 
 

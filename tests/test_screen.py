@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from proxy import __version__
-from proxy.app.screen import open_with, opening_screen
-from proxy.app.serve import address_of, bind
+from proxy.app.server import address_of, bind, open_with, opening_screen
 from proxy.config import load
 from tests.storage.recording import recorded
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 
-from proxy.app import served as served_app
+from proxy.app import reloadable
 from proxy.config import Settings, load
 from tests.e2e.conftest import models_dir
 from tests.support.model import ScriptedModel, known
@@ -209,10 +209,10 @@ async def test_who_serves_is_told_when_who_served_before_has_ended(monkeypatch: 
     def with_key(key: str) -> Settings:
         return load(None, {}, {"upstream": {"base_url": "http://127.0.0.1:1/v1", "api_key": key}})
 
-    monkeypatch.setattr(served_app, "App", Brief)
-    monkeypatch.setattr(served_app, "settings_of_process", lambda: with_key("new"))
+    monkeypatch.setattr(reloadable, "App", Brief)
+    monkeypatch.setattr(reloadable, "settings_of_process", lambda: with_key("new"))
     Brief.made.clear()
-    serving = served_app.Served(with_key("old"), None, scripted=lambda stack: asyncio.sleep(0, ""))
+    serving = reloadable.ReloadableApp(with_key("old"), scripted=lambda stack: asyncio.sleep(0, ""))
     async with asyncio.TaskGroup() as tasks:
         serving._current = await serving._begin(tasks, with_key("old"))
         streaming = serving._current
@@ -426,9 +426,9 @@ async def test_what_a_process_begins_with_is_not_looked_through_for_garbage(
     done: list[str] = []
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # the test's own process goes on
     for name in ("collect", "freeze"):
-        monkeypatch.setattr(served_app.gc, name, lambda name=name: done.append(name))
-    served = served_app.Served(
-        load(None, {}, {"storage": {"data_dir": data_dir}}), None, scripted=nowhere, leaves=True
+        monkeypatch.setattr(reloadable.gc, name, lambda name=name: done.append(name))
+    served = reloadable.ReloadableApp(
+        load(None, {}, {"storage": {"data_dir": data_dir}}), scripted=nowhere, owns_process=True
     )
     messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
 

@@ -3,7 +3,7 @@
 import socket
 from contextlib import closing
 
-from proxy.app.serve import bind
+from proxy.app.server import bind
 from proxy.system import BETWEEN_S, IDLE_S, QUESTIONS
 from proxy.upstream.client import Upstream
 from tests.support.upstream import ScriptedUpstream

@@ -6,9 +6,8 @@ from functools import partial
 
 from proxy import __version__
 from proxy.admit.safety import safe_id
-from proxy.app.admission import auth_of
-from proxy.app.care import vitals
-from proxy.app.library import documents_of
+from proxy.app.factories import auth_of
+from proxy.app.maintenance import vitals
 from proxy.app.parts import Parts
 from proxy.domain.core import Prepared, Scope, Turn
 from proxy.domain.limits import Rate
@@ -23,6 +22,7 @@ from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.memory_api import MemoryApi, Recall, Recalled
 from proxy.http.memory_api import Tools as ApiTools
 from proxy.http.memory_api.openapi import OpenApi
+from proxy.http.memory_api.wiring import Documents
 from proxy.http.operations import Operations
 from proxy.http.responses.background import BackgroundRegistry
 from proxy.http.responses.capability_probe import AutoForwarding, EndpointProbe, ResponsesMode
@@ -37,6 +37,8 @@ from proxy.http.router import Application, Apps
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
 from proxy.learn.edits import MemoryEditor
+from proxy.recall import documents
+from proxy.recall.documents import RankedPassage
 from proxy.recall.history import CompressionRules, ToolLoops
 from proxy.recall.prepare import Tools, forget_memories, memories_to_forget, prepare, search, unshown
 from proxy.upstream.relay import Passthrough
@@ -181,7 +183,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         mode=parts.settings.identity.mode,
         version=__version__,
         retrieval_limit=parts.settings.memory.default_retrieval_limit,
-        documents=documents_of(parts.written.library, parts.tools.shelf),
+        documents=_documents(parts),
     )
 
 
@@ -247,6 +249,16 @@ def _keeping(parts: Parts) -> ResponseStore:
         conversation_ttl_s=parts.settings.storage.conversation_ttl_days * 86_400,
         most_bytes=int(parts.settings.limits.max_responses_mb_per_user * 1e6),
     )
+
+
+def _documents(parts: Parts) -> Documents:
+    async def search(
+        scope: Scope, query: str, *, limit: int, threshold: float | None
+    ) -> Sequence[RankedPassage]:
+        return await documents.search(scope, query, parts.tools.shelf, limit=limit, threshold=threshold)
+
+    library = parts.written.library
+    return Documents(library.store, library.add, search)
 
 
 def _recall(tools: Tools) -> Recall:

@@ -4,30 +4,43 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
 from proxy.admit import safety
-from proxy.app.admission import network_of
-from proxy.app.library import shelf_of
-from proxy.app.open_stores import cache_of, stores_of
-from proxy.app.query_models import with_query_models
-from proxy.app.write_path import WritePath, write_path
-from proxy.config import Retrieval, Settings
+from proxy.admit.gate import Gate
+from proxy.admit.safety import PII, SafetyPolicy, redact
+from proxy.admit.safety import redact as redacted
+from proxy.app.factories import cache_of, network_of, stores_of
+from proxy.config import MemorySettings, Privacy, Retrieval, Settings
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
-from proxy.domain.ports import Clock, Stores
+from proxy.domain.judging import Judge
+from proxy.domain.limits import CallQuota
+from proxy.domain.ports import Clock, Completer, Embedder, Stores
 from proxy.http.failopen import FailOpen
 from proxy.http.limits import Ledger
 from proxy.http.turns import Zones
-from proxy.learn.recorder import ExchangeRecorder
+from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter, TurnPriority
+from proxy.learn.documents import DocumentIngester
+from proxy.learn.recorder import AccessCounts, ExchangeRecorder
+from proxy.learn.session_notes import NoteWriter
+from proxy.learn.triggers import TopicDrift, TriggerPolicy, on_completion
+from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import OnnxJudge, load_judge
 from proxy.models.load import LoadedEmbedder, load_embedder
+from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
+from proxy.recall import rewrite
+from proxy.recall.documents import Shelf
+from proxy.recall.history import mark
 from proxy.recall.pack import Budget
 from proxy.recall.prepare import Tools, prepare
-from proxy.recall.rank import Ranking
+from proxy.recall.query import readable
+from proxy.recall.rank import Ranking, Reranking
+from proxy.recall.rewrite import QueryRewriter, SearchPlanner
 from proxy.recall.search import Profiles, Searcher
 from proxy.recall.triage import Restraint
 from proxy.system import give_back
@@ -39,6 +52,7 @@ from proxy.upstream.network import Network
 
 if TYPE_CHECKING:
     from proxy.storage.redis_cache import RedisCache
+
 
 PATIENCE = 0.7  # share of memory's deadline that a message which needs no memory waits for the store
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
@@ -53,6 +67,20 @@ _NOBODYS = Turn(  # nobody's memories are looked through, all of the read path i
     named=True,
     standalone=True,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """The parts of one process that write."""
+
+    safety: SafetyPolicy
+    gate: Gate
+    keeper: NoteWriter
+    worker: Worker
+    recorder: ExchangeRecorder
+    touches: AccessCounts
+    library: DocumentIngester
+    turns: TurnPriority  # entered around each turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,3 +348,165 @@ async def _completer(
             )
     own = RoleModel(timeout_s=settings.memory.llm_timeout_seconds)
     return UpstreamCompleter(upstream, credentials, roles, endpoints, learning=learning, own=own)
+
+
+async def with_query_models(
+    tools: Tools, settings: Settings, completer: Completer, safety: SafetyPolicy, stack: AsyncExitStack
+) -> Tools:
+    """Return the tools with the models of external_models that word and plan queries, and the reranker of
+    retrieval.rerank; `stack` closes it."""
+    deadline_s = settings.memory.deadline_ms / 1000
+    redact = partial(redacted, policy=safety)
+    roles = {model.model_role for model in settings.external_models}
+    worded = planned = None
+    if rewrite.REWRITE_ROLE in roles:
+        worded = QueryRewriter(completer, deadline_s=deadline_s, hyde=settings.retrieval.hyde, redact=redact)
+    if rewrite.PLAN_ROLE in roles:
+        planned = SearchPlanner(completer, deadline_s=deadline_s, redact=redact)
+    reranking = await _reranking(settings, deadline_s, stack)
+    searcher = replace(tools.searcher, reranking=reranking)
+    return replace(tools, searcher=searcher, wording=worded, planner=planned)
+
+
+async def _reranking(settings: Settings, deadline_s: float, stack: AsyncExitStack) -> Reranking | None:
+    loaded = await asyncio.to_thread(
+        load_reranker,
+        settings.data_dir / "models",
+        settings.retrieval.rerank,
+        allow_download=settings.embedding.allow_download,
+    )
+    if loaded.note:
+        telemetry.log.error("rerank.unavailable", note=loaded.note)
+    if loaded.reranker is None:
+        return None
+    stack.callback(loaded.reranker.close)
+    return Reranking(loaded.reranker, deadline_s=deadline_s)
+
+
+def write_path(
+    settings: Settings,
+    stores: Stores,
+    embedder: OnnxEmbedder | None,
+    completer: Completer,
+    metrics: telemetry.Metrics,
+    clock: Clock,
+    judge: Judge | None = None,
+    calls: CallQuota | None = None,
+) -> WritePath:
+    """Return the parts, not running yet. None of them waits for a request, nor lets one wait. `calls`: where
+    the hour's model calls are counted; None: in the stores."""
+    memory, safety = settings.memory, _safety(settings.privacy)
+    quiet = embedder.in_background() if embedder else None
+    gate = Gate(
+        stores.memories,
+        quiet,
+        memory.min_confidence,
+        policy=safety,
+        ttl_days=memory.ttl_days,
+        judge=judge,
+    )
+    policy = TriggerPolicy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
+    # Our own calls are metered; but the rewrite of a query is not: a request waits for it.
+    load = Load(_bounds(memory), clock, calls or stores.calls)
+    metered = MeteredCompleter(completer, load, lambda call: _called(metrics, load, call))
+    keeper = NoteWriter(
+        stores.notes,
+        metered,
+        mark,
+        policy=safety,
+        step_turns=memory.compress_step_turns,
+        summaries=memory.session_summaries and memory.extraction == "llm",
+        idle_seconds=memory.idle_seconds,
+        judge=judge,
+    )
+    turns = TurnPriority()
+    worker = Worker(
+        WorkerTools(
+            stores.jobs,
+            stores.sessions,
+            gate,
+            metered,
+            closing=keeper.closing,
+            state=keeper.refresh,
+            drift=TopicDrift(stores.sessions, quiet) if quiet else None,
+            load=load,
+            turns=turns,
+            shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
+        ),
+        WorkerConfig(memory.extraction, policy, _pace(memory, _longest_call_s(settings))),
+        clock=clock,
+        report=lambda report: _count(metrics, report),
+    )
+    stores.on_queued(worker.wake.set)
+    recorder = ExchangeRecorder(
+        sessions=stores.sessions,
+        trigger=on_completion(policy),
+        wake=worker.wake,
+        redact=partial(redact, policy=safety),
+        judge=judge,
+        notes=stores.notes,
+        default_timezone=memory.timezone,
+        gist=readable if memory.conversational_forget else None,
+    )
+    touches, library = AccessCounts(stores.memories, clock), library_of(stores, quiet, safety, clock)
+    return WritePath(safety, gate, keeper, worker, recorder, touches, library, turns)
+
+
+def _called(metrics: telemetry.Metrics, load: Load, call: CallOutcome) -> None:
+    metrics.model_calls.labels(call.role, call.ended).observe(call.seconds)
+    if (left := load.calls_left()) is not None:
+        metrics.calls_left.set(left)
+
+
+def _count(metrics: telemetry.Metrics, report: JobReport) -> None:
+    metrics.job_outcomes.labels(str(report.lane), report.outcome).inc()
+    if report.since_said_s is not None:
+        metrics.said_to_stored.labels(str(report.lane)).observe(report.since_said_s)
+    for change in ("created", "superseded", "confirmed", "held"):
+        metrics.stored.labels(change).inc(getattr(report, change))
+
+
+def _safety(privacy: Privacy) -> SafetyPolicy:
+    return SafetyPolicy(
+        pii={name: getattr(privacy, name) for name in PII},
+        quarantine=privacy.quarantine,
+    )
+
+
+def _bounds(memory: MemorySettings) -> CallBounds:
+    return CallBounds(
+        concurrency=memory.extraction_concurrency,
+        peak=memory.extraction_peak,
+        calls_per_hour=memory.extraction_calls_per_hour,  # of all processes that share the stores
+    )
+
+
+def _longest_call_s(settings: Settings) -> float:
+    """Return how long one of our own calls may take."""
+    others = (model.llm_timeout_seconds for model in settings.external_models)
+    return max(settings.memory.llm_timeout_seconds, *others, 0)
+
+
+def _pace(memory: MemorySettings, longest_call_s: float) -> WorkerPace:
+    return WorkerPace(
+        lease_seconds=max(180, 2 * longest_call_s + 60),
+        batch_limit=memory.extraction_batch_size + 5,
+        sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),
+    )
+
+
+SHARE_OF_DEADLINE = 0.5  # of memory's: what a search of documents may take beside that of memories
+
+
+def library_of(
+    stores: Stores, embedder: Embedder | None, policy: SafetyPolicy, clock: Clock
+) -> DocumentIngester:
+    """Return what takes documents in."""
+    return DocumentIngester(stores.documents, stores.passages, embedder, clock, policy)
+
+
+def shelf_of(stores: Stores, embedder: Embedder | None, deadline_ms: float) -> Shelf:
+    """Return what the read path looks documents up with. `embedder`: reads questions as it reads documents;
+    what an encoder for questions learnt is how memories are told."""
+    deadline_s = SHARE_OF_DEADLINE * deadline_ms / 1000
+    return Shelf(stores.passages, stores.memories, embedder, deadline_s=deadline_s)

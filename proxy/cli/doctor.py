@@ -7,16 +7,17 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from proxy import telemetry
-from proxy.app import admission
-from proxy.app.open_stores import cache_of, index_of, place_of, stores_of
-from proxy.cli import doctor_data
-from proxy.cli.doctor_data import BAD, GOOD, NOTE, Finding
+from proxy.app import factories
+from proxy.app.factories import cache_of, index_of, place_of, stores_of
 from proxy.config import Identity, Settings
 from proxy.domain.endpoint import Endpoint, endpoint
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
@@ -28,10 +29,124 @@ from proxy.models.load import load_embedder, short_name
 from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
 from proxy.storage.sql.external_index import IndexUnavailable
+from proxy.storage.sql.outages import CORRUPT
+from proxy.storage.sqlite.database import kind_of
+from proxy.storage.sqlite.file import SCHEMA_VERSION, Survey, older_schema, survey
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.connection import Timeouts
+from proxy.upstream.forms import described
 from proxy.upstream.headers import Headers
 from proxy.upstream.network import Network
+
+GOOD, NOTE, BAD = "ok", "--", "!!"
+
+LEAST_FREE_BYTES = 200_000_000
+LARGE_LOG_BYTES = 256_000_000
+CLOCK_S = 300.0  # that what is stored may be ahead of now
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing checked: how it is, and what to do about it."""
+
+    mark: str
+    subject: str
+    text: str
+
+
+def is_there(database: Path) -> bool:
+    """False where a start would make an empty database: there is no file, or one without a byte."""
+    return os.path.lexists(database) and not (database.is_file() and not database.stat().st_size)
+
+
+def no_directory(path: Path) -> Finding:
+    """Return what a data directory is that is not there: to be made by the first start, or mistyped."""
+    nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
+    if not os.path.isdir(nearest):
+        return Finding(BAD, "data", f"cannot make {path}: {nearest} is no directory; set --data-dir")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Finding(BAD, "data", f"cannot make {path}: {nearest} cannot be written by this user")
+    return Finding(NOTE, "data", f"{path} is not there: the first start makes it, and knows nothing")
+
+
+def absent(database: Path) -> Finding:
+    """Return what a directory without a database is: to be used first, or one that has lost it."""
+    traces = (database.with_suffix(".opening"), database.with_name(database.name + "-wal"))
+    if not any(trace.exists() for trace in traces):
+        return Finding(GOOD, "data", f"{database.parent}: nothing is stored yet")
+    remedy = "put it back, or restore a backup (docs/operations.md)"
+    return Finding(BAD, "data", f"{database} is gone: {remedy}; a start makes an empty one")
+
+
+def of_older_version(database: Path) -> Finding | None:
+    """Return what is to be known of a database that an older version has made. It is not opened here: an
+    older proxy may be serving it, and could not go on."""
+    try:
+        schema = older_schema(database)
+    except StoreError:  # what is wrong with it is for `findings` to say
+        return None
+    if schema is None:
+        return None
+    told = f"of an older version (schema {schema}): the first start brings it to {SCHEMA_VERSION}, for good"
+    return Finding(NOTE, "data", f"{database.parent} is {told}; take a backup before. Not looked into here")
+
+
+def findings(database: Path, model: str) -> Iterator[Finding]:
+    """Yield what was found about the database; `model`: what the settings name for embeddings."""
+    try:
+        found = survey(database)
+    except StoreError as error:
+        if kind_of(error) == CORRUPT or not database.parent.is_dir():
+            yield Finding(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
+            return
+        # A full or read-only disk is no reason to put an old state in place of a sound file.
+        yield Finding(BAD, "database", f"{error}: its disk may be at fault (docs/operations.md)")
+        yield _disk(shutil.disk_usage(database.parent).free, LEAST_FREE_BYTES)
+        return
+    yield _soundness(database, found)
+    yield _disk(found.free_bytes, max(LEAST_FREE_BYTES, found.bytes))
+    yield from learnt(found.forms)
+    if found.log_bytes > LARGE_LOG_BYTES:
+        text = f"the write-ahead log has grown to {_size(found.log_bytes)}: a program reads the file for long"
+        yield Finding(NOTE, "log", text)
+    if found.exposed:
+        names = " ".join(found.exposed)
+        text = f"others on this machine may read {names}: chmod 600 in {database.parent}"
+        yield Finding(BAD, "privacy", text)
+    if found.newest_at is not None and found.newest_at > time.time() + CLOCK_S:
+        at = datetime.fromtimestamp(found.newest_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        text = f"this machine's clock is behind what is stored (the last is of {at}): set the clock"
+        yield Finding(BAD, "clock", text)
+    if found.model not in (None, model):
+        text = f"the vectors were made with {found.model}, the settings name {model}: memory-proxy reembed"
+        yield Finding(BAD, "vectors", text)
+
+
+def learnt(rows: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what models were found to take, so that an operator sees why a request is written as it is."""
+    for line in described(rows, time.time()):
+        yield Finding(NOTE, "form", f"learnt: {line}")
+
+
+def _soundness(database: Path, found: Survey) -> Finding:
+    told = f"{found.memories:,} memories, {_size(found.bytes)}, schema {found.schema}"
+    if found.is_sound is None:
+        return Finding(NOTE, "database", f"{told}; too large to read through here: a backup verifies it")
+    if not found.is_sound:
+        return Finding(BAD, "database", f"{database} is corrupt: restore a backup (docs/operations.md)")
+    return Finding(GOOD, "database", f"{told}, sound")
+
+
+def _disk(free_bytes: int, wanted_bytes: int) -> Finding:
+    if free_bytes < wanted_bytes:
+        text = f"{_size(free_bytes)} free: a backup or a large forget may need {_size(wanted_bytes)}"
+        return Finding(BAD, "disk", text)
+    return Finding(GOOD, "disk", f"{_size(free_bytes)} free")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
 
 _NO_KEY = Finding(BAD, "identity", "keys: there are none; run memory-proxy keys create --name NAME")
 
@@ -50,8 +165,8 @@ def diagnose(settings: Settings) -> int:
 def _checks(settings: Settings) -> Iterator[Finding]:
     older = _older(settings)
     yield older or _data_dir(settings)
-    if older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
-        yield from doctor_data.findings(database, short_name(settings.embedding.model))
+    if older is None and os.path.isfile(database := _database(settings)) and is_there(database):
+        yield from findings(database, short_name(settings.embedding.model))
     yield from asyncio.run(_cache(settings))
     yield from asyncio.run(_index(settings))
     yield from _embedder(settings)
@@ -59,7 +174,7 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield _tokens()
     yield from _identity(settings)
     try:
-        network = admission.network_of(settings)
+        network = factories.network_of(settings)
     except ConfigError as e:
         yield Finding(BAD, "network", str(e))
         return
@@ -76,20 +191,20 @@ def _checks(settings: Settings) -> Iterator[Finding]:
 def _data_dir(settings: Settings) -> Finding:
     path = settings.data_dir
     if not os.path.isdir(path):  # Path.is_dir raises if a parent is not readable
-        return doctor_data.no_directory(path)
+        return no_directory(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding(BAD, "data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite":
         return asyncio.run(_store(settings))
-    if not doctor_data.is_there(_database(settings)):
+    if not is_there(_database(settings)):
         # Opening the store would create a database, and a running proxy would take it for its lost one.
-        return doctor_data.absent(_database(settings))
+        return absent(_database(settings))
     return asyncio.run(_store(settings))
 
 
 def _older(settings: Settings) -> Finding | None:
     is_ours = settings.storage.backend == "sqlite" and os.path.isfile(_database(settings))
-    return doctor_data.of_older_version(_database(settings)) if is_ours else None
+    return of_older_version(_database(settings)) if is_ours else None
 
 
 def _database(settings: Settings) -> Path:
@@ -194,7 +309,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
     identity = settings.identity
     try:
         stores = stores_of(settings)
-        admission.auth_of(settings, stores.keys)
+        factories.auth_of(settings, stores.keys)
     except ConfigError as e:
         yield Finding(BAD, "identity", str(e))
         return
@@ -202,7 +317,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         case "open":
             yield Finding(NOTE, "identity", "open: every client that reaches the port may name any user")
         case "keys":
-            if settings.storage.backend == "sqlite" and not doctor_data.is_there(_database(settings)):
+            if settings.storage.backend == "sqlite" and not is_there(_database(settings)):
                 yield _NO_KEY
             elif _older(settings) is None:
                 yield asyncio.run(_keys(stores))

@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from proxy import telemetry
-from proxy.cli.shared import add_place, settings_of
+from proxy.cli import add_place, settings_of
 from proxy.config import Settings
 from proxy.domain.errors import InvalidRequest, StoreUnavailable
 from proxy.domain.ports import RIGHTS, Key, KeyStore
@@ -131,14 +131,14 @@ async def _revoke(args: argparse.Namespace) -> int:
 @contextlib.asynccontextmanager
 async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
     """Open the store of the settings. Raises StoreUnavailable."""
-    from proxy.app.open_stores import stores_of  # slow to import: `--help` does not wait for it
-    from proxy.cli import doctor_data
+    from proxy.app.factories import stores_of  # slow to import: `--help` does not wait for it
+    from proxy.cli import doctor
 
     settings = settings_of(args.config, args.data_dir)
     print(f"Keys in {_place(settings)}", file=sys.stderr)
     database = settings.data_dir / "memory.db"
-    is_missing = settings.storage.backend == "sqlite" and not doctor_data.is_there(database)
-    if is_missing and (found := doctor_data.absent(database)).mark == doctor_data.BAD:
+    is_missing = settings.storage.backend == "sqlite" and not doctor.is_there(database)
+    if is_missing and (found := doctor.absent(database)).mark == doctor.BAD:
         raise StoreUnavailable(found.text)  # a running proxy would take a new file for its lost one
     stores = stores_of(settings)
     try:
@@ -162,7 +162,7 @@ def _has_database(args: argparse.Namespace) -> bool:
 
 
 def _place(settings: Settings) -> str:
-    from proxy.app.open_stores import place_of
+    from proxy.app.factories import place_of
 
     return place_of(settings)
 

@@ -30,15 +30,15 @@ _COMMANDS = (
     (
         "backup",
         "copy the database into one file; the proxy may run",
-        "proxy.cli.backup:add_backup",
+        "proxy.cli.database:add_backup",
     ),
-    ("restore", "replace the database with a backup; stop the proxy first", "proxy.cli.backup:add_restore"),
+    ("restore", "replace the database with a backup; stop the proxy first", "proxy.cli.database:add_restore"),
     (
         "receipts",
         "save the receipts of all deletions, for a later restore",
-        "proxy.cli.backup:add_receipts",
+        "proxy.cli.database:add_receipts",
     ),
-    ("migrate", "copy everything between SQLite and PostgreSQL", "proxy.cli.migrate:add_migrate"),
+    ("migrate", "copy everything between SQLite and PostgreSQL", "proxy.cli.database:add_migrate"),
 )
 
 
@@ -126,7 +126,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    from proxy.cli.shared import add_place
+    from proxy.cli import add_place
 
     add_place(parser)
     parser.add_argument(
@@ -156,8 +156,8 @@ def _settings(args: argparse.Namespace) -> "Settings":
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from proxy.app.admission import refuse_open_network
-    from proxy.app.serve import serve
+    from proxy.app.factories import refuse_open_network
+    from proxy.app.server import serve
 
     settings = _settings(args)
     refuse_open_network(settings)
@@ -165,7 +165,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    from proxy.app.serve import demo
+    from proxy.app.server import demo
 
     return demo(args.upstream, args.model, fast=args.fast)
 

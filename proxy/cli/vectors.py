@@ -18,8 +18,8 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from proxy import telemetry
 from proxy.admit.gate import vectors_of
-from proxy.app.open_stores import stores_of
-from proxy.cli.shared import add_place, progress, settings_of
+from proxy.app.factories import stores_of
+from proxy.cli import add_place, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.errors import ConfigError, EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, EmbeddingModel, Vectors

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.cli import doctor_data
+from proxy.cli import doctor
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sqlite import backup, database, file
 from tests.adversary.conftest import listed, tell, until
@@ -44,8 +44,8 @@ def test_a_schema_that_is_no_text_is_a_corrupt_file(spoilt: Path) -> None:
 
 
 def test_the_doctor_and_a_backup_say_so_of_such_a_file(spoilt: Path, tmp_path: Path) -> None:
-    (found,) = doctor_data.findings(spoilt, "m")
-    assert (found.mark, "restore a backup" in found.text) == (doctor_data.BAD, True)
+    (found,) = doctor.findings(spoilt, "m")
+    assert (found.mark, "restore a backup" in found.text) == (doctor.BAD, True)
     with pytest.raises(StoreUnavailable):
         backup.write(spoilt, tmp_path / "copy", lambda *_: None, now=1.0)
 
@@ -59,11 +59,11 @@ def test_the_doctor_advises_no_restore_where_the_disk_is_at_fault(
         error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
         raise StoreUnavailable("SQLITE_IOERR_SHMSIZE") from error
 
-    monkeypatch.setattr(doctor_data, "survey", full)
-    monkeypatch.setattr(doctor_data, "LEAST_FREE_BYTES", 2**62)
-    (found, disk) = doctor_data.findings(spoilt, "m")
+    monkeypatch.setattr(doctor, "survey", full)
+    monkeypatch.setattr(doctor, "LEAST_FREE_BYTES", 2**62)
+    (found, disk) = doctor.findings(spoilt, "m")
     assert "restore" not in found.text
-    assert (disk.mark, disk.subject) == (doctor_data.BAD, "disk")
+    assert (disk.mark, disk.subject) == (doctor.BAD, "disk")
 
 
 async def test_the_proxy_starts_on_a_file_whose_schema_is_no_text(house: Houses, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.app import care
+from proxy.app import maintenance
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.sessions import SqlSessions
 from proxy.storage.sqlite import file
@@ -52,7 +52,7 @@ async def test_a_store_of_another_model_that_comes_back_leaves_memory_off_and_re
         db.execute("UPDATE embeddings SET name = 'another-model', dimension = 768")
     stored.rename(tmp_path / "away.db")
     stored.symlink_to(tmp_path)  # not a file; and the file takes its place at once, so no retry finds nothing
-    monkeypatch.setattr(care, "STORE_RETRY_S", 0.05)
+    monkeypatch.setattr(maintenance, "STORE_RETRY_S", 0.05)
     async with house(ScriptedModel()) as h:
         assert (await tell(h, "I like rain.")).status_code == 200
         (tmp_path / "away.db").replace(stored)

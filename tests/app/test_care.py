@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app.care import Care, needs_no_client, vitals
+from proxy.app.maintenance import Care, needs_no_client, vitals
 from proxy.config import load
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable

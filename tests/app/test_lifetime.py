@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.app import care, parts
+from proxy.app import maintenance, parts
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import Trigger
 from proxy.domain.session import Begun, Outcome
@@ -74,7 +74,7 @@ async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_
             raise StoreUnavailable("gone")
         return await complete(sessions, begun, outcome, trigger)
 
-    monkeypatch.setattr(care, "STORE_RETRY_S", 3_600.0)  # the end comes first
+    monkeypatch.setattr(maintenance, "STORE_RETRY_S", 3_600.0)  # the end comes first
     monkeypatch.setattr(SqlSessions, "complete", once_away)
     model = ScriptedModel(answer="Aloha!", facts=known(("$10,000", BUDGET)))
     async with house(model, memory=UNHURRIED | {"session_summaries": False}) as h:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import App, http
-from proxy.app.care import vitals
+from proxy.app import http
+from proxy.app.maintenance import vitals
 from proxy.app.parts import _NOBODYS as NOBODYS
 from proxy.app.parts import Parts
+from proxy.app.reloadable import App
 from proxy.config import load
 from proxy.domain.core import Level, Prepared, Scope, Turn
 from proxy.domain.errors import StoreUnavailable
@@ -26,7 +27,7 @@ from tests.storage.recording import recorded
 SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
-from proxy.app import App
+from proxy.app.reloadable import App
 from proxy.admit import secrets
 from proxy.http.connections import RawTargetProtocol
 from proxy.config import load

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.admit.safety import SafetyPolicy
-from proxy.app.query_models import with_query_models
+from proxy.app.parts import with_query_models
 from proxy.config import load
 from proxy.recall.prepare import Tools
 from tests.recall.conftest import Shelf

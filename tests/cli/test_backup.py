@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli import backup as backup_cli
+from proxy.cli import database as backup_cli
 from proxy.cli.main import main
 from proxy.config import PREFIX
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import doctor
-from proxy.cli.doctor_data import BAD, GOOD
+from proxy.cli.doctor import BAD, GOOD
 from proxy.config import Settings, load
 from tests import redis_server
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli import doctor_data
-from proxy.cli.doctor_data import BAD, GOOD, NOTE, findings
+from proxy.cli import doctor
+from proxy.cli.doctor import BAD, GOOD, NOTE, findings
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite import file
 from proxy.storage.sqlite.stores import SqliteStores
@@ -58,7 +58,7 @@ def test_a_disk_with_little_room_is_found(database: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_that_has_grown_is_told_of(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_data, "LARGE_LOG_BYTES", 0)
+    monkeypatch.setattr(doctor, "LARGE_LOG_BYTES", 0)
     with closing(sqlite3.connect(database)) as other:
         other.execute("INSERT INTO meta VALUES ('x', '1')")
         other.commit()

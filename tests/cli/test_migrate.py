@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from proxy.cli import migrate
+from proxy.cli import database
 from proxy.domain.errors import ConfigError
 from proxy.storage.sqlite import SqliteStores
 from tests import redis_server
@@ -35,13 +35,13 @@ def run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Any]:
     """Run the command; returns exit status, standard output, standard error."""
-    monkeypatch.delenv(migrate.URL, raising=False)
+    monkeypatch.delenv(database.URL, raising=False)
     parser = argparse.ArgumentParser()
-    migrate.add_migrate(parser)
+    database.add_migrate(parser)
 
     async def run(*argv: str) -> tuple[int, str, str]:
         status = await asyncio.to_thread(
-            migrate._run, parser.parse_args([*argv, "--data-dir", str(tmp_path / "data")])
+            database._migrate, parser.parse_args([*argv, "--data-dir", str(tmp_path / "data")])
         )
         said = capsys.readouterr()
         return status, said.out, said.err
@@ -52,7 +52,7 @@ def run(
 async def test_everything_is_copied_and_no_user_is_named(
     run: Callable[..., Any], server: redis_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(migrate.URL, server.url)
+    monkeypatch.setenv(database.URL, server.url)
     status, out, err = await run()
     assert (status, err) == (0, "")
     assert "15  memories\n" in out

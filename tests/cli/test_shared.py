@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TaskProgressColumn
 
-from proxy.cli import shared as commands
-from proxy.cli.shared import progress, settings_of
+from proxy.cli import progress, settings_of
 from proxy.config import CONFIG_FILE, PREFIX
 from proxy.domain.errors import ConfigError
 
@@ -47,8 +46,7 @@ def test_a_terminal_shows_the_step_and_the_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], column: object, amount: str
 ) -> None:
     monkeypatch.setattr(
-        commands,
-        "Console",
+        "rich.console.Console",
         lambda stderr: Console(stderr=stderr, force_terminal=True, width=80, color_system=None),
     )
     with progress({"move": "moving"}, column) as report:  # type: ignore[arg-type]

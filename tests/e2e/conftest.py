@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from openai import AsyncOpenAI
 
-from proxy.app import App
+from proxy.app.reloadable import App
 from proxy.config import load
 from proxy.http.connections import RawTargetProtocol
 from proxy.models.load import load_embedder

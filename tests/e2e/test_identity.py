@@ -283,7 +283,7 @@ async def test_nobody_becomes_a_trusted_peer_by_saying_so(house: Houses) -> None
 
 
 def test_the_server_takes_the_peer_from_the_socket_and_from_nowhere_else() -> None:
-    from proxy.app.serve import _config
+    from proxy.app.server import _config
 
     assert _config(None, Settings()).proxy_headers is False
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.app.screen import opening_screen
+from proxy.app.server import opening_screen
 from proxy.cli import doctor
 from proxy.config import load
 from proxy.upstream.network import Network

@@ -50,7 +50,7 @@ NO_KEYS = (
 
 def test_a_start_does_not_wait_for_the_rules() -> None:
     loaded = (
-        "import proxy.app; from proxy.admit.secrets import vendor_keys;"
+        "import proxy.app.http; from proxy.admit.secrets import vendor_keys;"
         "print(vendor_keys.cache_info().currsize)"
     )
     told = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)

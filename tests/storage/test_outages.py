@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxy.app import care
+from proxy.app import maintenance
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.outages import HOLD_S, REMIND_S, Outages
 from tests.storage.recording import recorded
@@ -96,17 +96,17 @@ async def test_a_store_out_of_reach_is_told_of_once_a_minute_where_it_does_not_i
     clock, monkeypatch, trouble, told_at
 ):
     lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
-    keeping = care.Care(SimpleNamespace(stores=Away(trouble)), clock)
-    while clock.now < 2.5 * care.REMIND_S:
-        clock.now += care.STORE_RETRY_S
+    keeping = maintenance.Care(SimpleNamespace(stores=Away(trouble)), clock)
+    while clock.now < 2.5 * maintenance.REMIND_S:
+        clock.now += maintenance.STORE_RETRY_S
         await keeping._catch_up()
-    assert lines == [("store.unavailable", (at * care.REMIND_S, "somewhere")) for at in told_at]
+    assert lines == [("store.unavailable", (at * maintenance.REMIND_S, "somewhere")) for at in told_at]
 
 
 async def test_a_store_that_cannot_be_opened_is_tried_on_and_told_of_once_a_minute(clock, monkeypatch):
     lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
-    keeping = care.Care(SimpleNamespace(stores=Shut(), embedder=None), clock)
-    while clock.now < 2.5 * care.REMIND_S:
-        clock.now += care.STORE_RETRY_S
+    keeping = maintenance.Care(SimpleNamespace(stores=Shut(), embedder=None), clock)
+    while clock.now < 2.5 * maintenance.REMIND_S:
+        clock.now += maintenance.STORE_RETRY_S
         await keeping._open()
-    assert lines == [("store.unavailable", (at * care.REMIND_S, "somewhere")) for at in (1, 2)]
+    assert lines == [("store.unavailable", (at * maintenance.REMIND_S, "somewhere")) for at in (1, 2)]

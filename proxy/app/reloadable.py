@@ -1,33 +1,193 @@
-"""The ASGI application of one process, from start to end, with its configuration exchanged while it serves.
+"""The ASGI application of one process from start to end, with its configuration reloaded while it serves.
 
-A new configuration is served by a new App beside the old one. Requests that come from then on are the new
-one's; the old one stays until the last of its requests is answered, however long that streams.
+A new configuration is served by a new App beside the old one. Requests that arrive from then on are the new
+one's; the old one stays until its last request is answered, however long that streams.
 """
 
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
 
-from proxy import telemetry
-from proxy.app import App
-from proxy.app.admission import refuse_open_network
-from proxy.app.clock import SteadyClock
-from proxy.app.reload import planned
-from proxy.app.screen import open_with
-from proxy.config import Settings, config_file, load
+from pydantic import BaseModel, SecretStr
+
+from proxy import __version__, telemetry
+from proxy.app.factories import refuse_open_network
+from proxy.app.http import routes
+from proxy.app.maintenance import Care, SteadyClock
+from proxy.app.parts import Parts
+from proxy.config import PREFIX, Settings, config_file, load
 from proxy.domain.errors import ConfigError
+from proxy.domain.ports import Clock
 from proxy.http.asgi import ASGIScope, Receive, Send, send_json
 from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections
-from proxy.http.router import give_request_id, with_request_id
+from proxy.http.router import Application, give_request_id, with_request_id
 from proxy.system import raise_file_limit
+
+# What the process is built around: its socket, its neighbours, its stores, what it records spans with.
+_FIXED = frozenset(
+    (
+        "server.host",
+        "server.port",
+        "server.workers",
+        "server.head_timeout_seconds",
+        "server.body_timeout_seconds",
+        "server.max_connections",
+        "server.max_connections_per_peer",
+        "server.shutdown_seconds",
+        "server.leave_seconds",
+        "storage.backend",
+        "storage.data_dir",
+        "storage.postgres_url",
+        "storage.postgres_connections",
+        "storage.vectors",
+    )
+)
+_FIXED_SECTIONS = frozenset(("cache", "qdrant", "tracing"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """What becomes of a new configuration."""
+
+    settings: Settings  # to serve with: the new ones, but for what has to stay
+    changed: tuple[str, ...]  # keys that differ, and count from now on
+    needs_restart: tuple[str, ...]  # keys that differ, and do not count until a restart
+
+
+def planned(current: Settings, wanted: Settings) -> Reload:
+    """Return what can be changed of `current` towards `wanted`."""
+    differing = [key for key, value in _values(wanted).items() if value != _values(current)[key]]
+    kept = [key for key in differing if is_fixed(key)]
+    settings = wanted
+    for key in kept:
+        section, _, name = key.partition(".")
+        values = {name: getattr(getattr(current, section), name)}
+        changed = getattr(settings, section).model_copy(update=values)
+        settings = settings.model_copy(update={section: changed})
+    return Reload(settings, tuple(key for key in differing if key not in kept), tuple(kept))
+
+
+def is_fixed(key: str) -> bool:
+    """True if the setting holds until a restart."""
+    return key in _FIXED or key.partition(".")[0] in _FIXED_SECTIONS
+
+
+def pinned(settings: Settings) -> Mapping[str, str]:
+    """Return an environment that holds worker processes, also those that are started later in place of one
+    that died, to what must not differ between them."""
+    values = _values(settings) | {"storage.data_dir": settings.data_dir}
+    keys = {f"{PREFIX}{key.upper().replace('.', '__')}": _as_text(values[key]) for key in _FIXED}
+    sections = {f"{PREFIX}{name.upper()}": _as_json(getattr(settings, name)) for name in _FIXED_SECTIONS}
+    return keys | sections
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return "" if value is None else str(value)
+
+
+def _values(settings: Settings) -> dict[str, Any]:
+    return dict(_flat(settings))
+
+
+def _flat(settings: Settings) -> Iterator[tuple[str, Any]]:
+    for section in type(settings).model_fields:
+        values = getattr(settings, section)
+        if not isinstance(values, BaseModel):
+            yield section, values
+            continue
+        for name in type(values).model_fields:
+            yield f"{section}.{name}", getattr(values, name)
+
+
+def _as_json(section: BaseModel) -> str:
+    values = {name: getattr(section, name) for name in type(section).model_fields}
+    return json.dumps(
+        {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in values.items()
+        },
+        default=str,
+    )
+
+
+CLOSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One process's proxy, running."""
+
+    routes: Application
+    judges: bool  # whether the trained heads are there
+    embedder: str  # where the embedding model came from, "" for lexical search only
+    care: Care
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        settings: Settings,
+        upstream_url: str,
+        *,
+        clock: Clock = time.time,
+        must_embed: bool = False,
+        succeeded: Callable[[], bool] = lambda: False,
+    ) -> AsyncIterator["App"]:
+        """Run the proxy while the block runs. Raises ConfigError for what only an operator can mend.
+
+        `succeeded` is asked at the end: whether another one takes over, so that sessions go on."""
+        async with AsyncExitStack() as stack:
+            if (wanted := settings.tracing).endpoint is not None:
+                recorded = telemetry.start_tracing(
+                    wanted.endpoint, sample=wanted.sample, service=wanted.service, version=__version__
+                )
+                stack.push_async_callback(asyncio.to_thread, telemetry.stop_tracing, recorded)
+            parts = await Parts.open(settings, upstream_url, stack, clock, must_embed=must_embed)
+            running = cls(routes(parts), parts.judge is not None, parts.embedder_source, Care(parts))
+            async with asyncio.TaskGroup() as tasks:
+                owned = [
+                    tasks.create_task(running.care.keep_up()),
+                    tasks.create_task(running.care.keep_index()),
+                    tasks.create_task(parts.written.worker.run()),
+                ]
+                try:
+                    yield running
+                finally:
+                    for task in owned:
+                        task.cancel()
+                    await asyncio.wait(owned)
+                    # Other replicas go on with their users' sessions, and close them in time.
+                    goes_on = succeeded() or settings.storage.backend != "sqlite"
+                    await _finish(parts, sessions_end=not goes_on)
+
+
+async def _finish(parts: Parts, *, sessions_end: bool) -> None:
+    """Commit the answers that wait for the store, extract what is pending, then sum up every session that
+    ends: a summary is made of what is stored. What does not get done in time is queued for the next start."""
+    # First: an exchange without its answer is not read.
+    await parts.fail_open.attempt("late", parts.written.recorder.catch_up, CLOSE_S)
+    ends_at = time.monotonic() + parts.settings.server.shutdown_seconds
+    # Now, while the credentials of the clients are known: nobody else will have them.
+    await parts.written.worker.drain(parts.settings.server.shutdown_seconds)
+    await parts.fail_open.attempt("touch", parts.written.touches.write, CLOSE_S)
+    await parts.fail_open.attempt("forms", lambda: parts.learning.forms.sync(parts.stores.forms), CLOSE_S)
+    if not sessions_end:
+        return
+    await parts.fail_open.attempt("close", lambda: parts.written.keeper.close_all(parts.clock()), CLOSE_S)
+    await parts.written.worker.drain(max(0.0, ends_at - time.monotonic()))
+
 
 ASKED_WITHIN_S = 60.0  # of /ready, for its answer to matter to anybody when the process leaves
 
@@ -86,23 +246,23 @@ class Generation:
         await self._retired.wait()
 
 
-class Served:
-    """The application with its lifespan. `address` None: another says where. `reloads`: SIGHUP has the
-    configuration read again; `leaves`: the process ends with it, so SIGTERM is first told to those who ask
-    for /ready, the log says when a stop begins and when it is done, and what it begins with is no garbage."""
+class ReloadableApp:
+    """The application with its lifespan. `on_started` is called once it serves. `reloads`: SIGHUP reloads the
+    configuration; `owns_process`: the process ends with it, so after SIGTERM /ready answers 503 for a while,
+    the log says when a stop begins and ends, and start-up objects are frozen out of garbage collection."""
 
     def __init__(
         self,
         settings: Settings,
-        address: str | None,
         *,
         scripted: OpenUpstream,
+        on_started: Callable[[App], None] = lambda app: None,
         reloads: bool = False,
-        leaves: bool = False,
+        owns_process: bool = False,
     ) -> None:
         self.failure: ConfigError | None = None
-        self._settings, self._address, self._scripted = settings, address, scripted
-        self._reloads, self._leaves = reloads, leaves
+        self._settings, self._scripted, self._on_started = settings, scripted, on_started
+        self._reloads, self._owns_process = reloads, owns_process
         self._clock = SteadyClock()
         self._current: Generation | None = None
         self._generations: set[Generation] = set()
@@ -135,21 +295,19 @@ class Served:
                 self.failure = error
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
-            if self._leaves:
+            if self._owns_process:
                 _keep_what_is_there()
             with self._hearing_signals(tasks):
-                if self._address is not None:
-                    app = self._current.app
-                    open_with(self._settings, self._address, app.embedder, judges=app.judges)
+                self._on_started(self._current.app)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
-                if self._leaves and not self._is_leaving:  # it was told to before it could hear us
+                if self._owns_process and not self._is_leaving:  # it was told to before it could hear us
                     self._is_leaving, self._left_at = True, time.monotonic()
                     self._say_that_it_stops("shutdown", 0.0)
             self._is_over = True
             for generation in tuple(self._generations):
                 generation.end()
-        if self._leaves:
+        if self._owns_process:
             telemetry.log.info("process.stopped", took_s=round(time.monotonic() - self._left_at, 1))
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -242,7 +400,7 @@ class Served:
     @contextlib.contextmanager
     def _hearing_signals(self, tasks: asyncio.TaskGroup) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        if self._leaves:
+        if self._owns_process:
             for number in (signal.SIGTERM, signal.SIGINT):
                 stop = signal.getsignal(number)  # uvicorn's, which it takes back itself
                 signal.signal(number, partial(self._leave, loop, stop))
