@@ -58,4 +58,4 @@ def test_a_command_on_the_stores_loads_no_server(argv: list[str]) -> None:
     modules = loaded(*argv)
     assert "proxy.cli" in modules
     assert not modules & {"proxy.app", "proxy.recall", "proxy.learn"}
-    assert not modules & {"numpy", "onnxruntime", "starlette", "uvicorn", "aiohttp", "jwt"}
+    assert not modules & {"numpy", "onnxruntime", "uvicorn", "httpx", "jwt"}
