@@ -27,7 +27,6 @@ from proxy.cli import add_place, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.core import Forgotten, Receipt
 from proxy.domain.errors import ConfigError, StoreError
-from proxy.models.load import short_name
 
 if TYPE_CHECKING:
     from proxy.config import Settings
@@ -154,6 +153,7 @@ def _backup(args: argparse.Namespace, settings: Settings) -> int:
 
 # ---------------------------------------------------------------- restore
 def _restore(args: argparse.Namespace, settings: Settings) -> int:
+    from proxy.models.load import short_name
     from proxy.storage.sqlite.restore import Restore
 
     receipts = _read_receipts(args.receipts) if args.receipts else []
