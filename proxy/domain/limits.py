@@ -65,6 +65,11 @@ class TTLCache(Generic[K, V]):
             self._entries.clear()
             self._size = 0
 
+    @property
+    def filled(self) -> float:
+        """The share of `max_size` that is used."""
+        return self._size / self._max_size
+
     def __iter__(self) -> Iterator[K]:
         """Iterate over a copy of the keys, those of expired values too."""
         with self._lock:

@@ -290,19 +290,7 @@ async def _seen_at(house: House, replica: Replica, path: str) -> str:
 
 
 async def test_users_whose_names_look_like_patterns_are_apart(house: House) -> None:
-    odd = [
-        "*",
-        "%",
-        "_",
-        "a:b",
-        "a",
-        "A",
-        "$1",
-        "é",
-        "e\u0301",
-        "'; --",
-        "z" * 256,
-    ]
+    odd = ["*", "%", "_", "a:b", "a", "A", "$1", "é", "e\u0301", "'; --", "z" * 256]
     names = [f"Zi{letter}o" for letter in "bcdfghklmnp"]
     for user, name in zip(odd, names, strict=True):
         answer = await house.chat(house.one, said(name), user)

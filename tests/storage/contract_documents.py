@@ -11,15 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.core import Forgotten, Scope
-from proxy.domain.documents import (
-    INDEXING,
-    READY,
-    Document,
-    Limits,
-    Look,
-    NewDocument,
-    Passage,
-)
+from proxy.domain.documents import INDEXING, READY, Document, Limits, Look, NewDocument, Passage
 from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome

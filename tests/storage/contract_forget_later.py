@@ -199,8 +199,7 @@ class ForgetBesidesContract:
         await talk(stores.sessions, "my dog is Rex", "nice")
         await read(stores, create(FACT, id="a", evidence=quote(told)))
         await store(
-            stores.memories,
-            create(f"They play the {WORD}", id="s", source="summary", evidence=quote(told)),
+            stores.memories, create(f"They play the {WORD}", id="s", source="summary", evidence=quote(told))
         )
         gone = await forgotten(stores.memories, of(ANNA), "a")
         assert (gone.memories, gone.exchanges) == (2, 2)

@@ -7,12 +7,7 @@ from proxy.domain.core import Forgotten, Hold
 from proxy.domain.errors import NotFound
 from proxy.domain.session import Outcome
 from tests.storage.contract_chains import keep, response
-from tests.storage.forgetting_support import (
-    SCOPES,
-    WORD,
-    candidate,
-    everything,
-)
+from tests.storage.forgetting_support import SCOPES, WORD, candidate, everything
 from tests.storage.making import (
     ANNA,
     APOLLO,

@@ -37,13 +37,7 @@ def vector(*components: float) -> bytes:
 
 
 def memory(content: str, scope: Scope = ANNA, *, id: str | None = None, **fields: object) -> Memory:
-    defaults = {
-        "type": "semantic",
-        "source": "api",
-        "created_at": NOW,
-        "updated_at": NOW,
-        "valid_from": NOW,
-    }
+    defaults = {"type": "semantic", "source": "api", "created_at": NOW, "updated_at": NOW, "valid_from": NOW}
     return Memory(id=id or f"m{next(_numbers)}", scope=scope, content=content, **{**defaults, **fields})
 
 

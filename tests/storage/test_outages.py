@@ -1,12 +1,15 @@
-"""What the log says of trouble that comes, lasts, goes and comes back, on a virtual clock."""
+"""What the log and /health say of a database that fails, recovers and fails again, on a virtual clock."""
 
+import errno
+import sqlite3
 from types import SimpleNamespace
 
 import pytest
 
 from proxy.app import maintenance
-from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sql.outages import HOLD_S, REMIND_S, Outages
+from proxy.domain.errors import DamagedRow, StoreUnavailable
+from proxy.storage.sql.outages import CORRUPT, DISK_FULL, HOLD_S, READ_ONLY, UNAVAILABLE, Outages
+from proxy.storage.sqlite.database import DIAGNOSIS, kind_of
 from tests.storage.recording import recorded
 
 
@@ -23,55 +26,114 @@ def clock():
 
 
 @pytest.fixture
+def outages(clock):
+    return Outages(DIAGNOSIS, clock)
+
+
+@pytest.fixture
 def log(monkeypatch):
-    """What is logged: event, and how long it was in trouble."""
-    return recorded(monkeypatch, lambda facts: facts.get("seconds"))
+    """What is logged: the event, its kind, and how long the outage lasted."""
+    return recorded(monkeypatch, lambda facts: (facts.get("kind"), facts.get("seconds")))
 
 
-def test_it_is_over_when_it_has_held_for_a_while_and_the_while_is_not_counted(clock, log):
-    told = Outages(clock)
-    told.failed("full", "write", "FULL")
-    clock.now = 30
-    told.over("full")
-    told.over("full")
-    clock.now = 30 + HOLD_S - 0.1
-    told.settle()
-    assert log == [("store.trouble", None)]
-    clock.now = 30 + HOLD_S
-    told.settle()
-    assert log[1:] == [("store.recovered", 30)]
+def raised(code):
+    error = sqlite3.OperationalError()
+    error.sqlite_errorcode = code
+    return error
 
 
-def test_what_comes_back_at_once_was_never_over(clock, log):
-    told = Outages(clock)
-    for clock.now in range(0, round(REMIND_S), 2):
-        told.failed("full", "write", "FULL")
-        told.over("full")
+FULL, RECOVERED = raised(sqlite3.SQLITE_FULL), "store.recovered"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (raised(sqlite3.SQLITE_READONLY), READ_ONLY),
+        (raised(sqlite3.SQLITE_IOERR | 3 << 8), UNAVAILABLE),  # extended: IOERR_WRITE
+        (raised(sqlite3.SQLITE_CANTOPEN), UNAVAILABLE),
+        (raised(sqlite3.SQLITE_NOTADB), CORRUPT),
+        (raised(sqlite3.SQLITE_CONSTRAINT), None),
+        (OSError(errno.EROFS, "Read-only file system"), READ_ONLY),
+        (OSError(errno.ENOSPC, "No space left on device"), DISK_FULL),
+        (FileNotFoundError(errno.ENOENT, "No such file"), UNAVAILABLE),
+        (ValueError("an unreadable row"), None),
+    ],
+)
+def test_an_error_of_sqlite_is_known_by_its_number_also_as_a_cause(error, kind):
+    assert kind_of(error) == kind
+    ours = StoreUnavailable("x")
+    ours.__cause__ = error
+    assert kind_of(ours) == kind
+
+
+def test_an_outage_that_lasts_or_comes_and_goes_is_one_and_logged_once_a_minute(outages, clock, log):
+    for clock.now in range(0, 125, 5):
+        outages.failed("write", FULL)  # a large write, and then small ones
+        outages.worked("write")
+        outages.settle()
+        assert outages.current == "", "the last operation worked"
+    assert log == [("store.trouble", (DISK_FULL, None))] * 3
+    clock.now += HOLD_S - 0.1
+    outages.settle()
+    assert len(log) == 3
+    clock.now += 0.1
+    outages.settle()
+    outages.settle()
+    assert log[3:] == [(RECOVERED, (DISK_FULL, 120))]  # without the time in which it held
+    outages.failed("write", FULL)
+    assert log[4:] == [("store.trouble", (DISK_FULL, None))]
+
+
+def test_an_outage_of_both_sides_is_over_when_both_work(outages, clock, log):
+    missing = FileNotFoundError(errno.ENOENT, "No such file")
+    outages.failed("read", missing)
+    outages.failed("write", missing)
+    outages.worked("read")
+    assert (outages.current, outages.of_reading) == (UNAVAILABLE, "")
     clock.now += HOLD_S
-    told.settle()
-    assert log == [("store.trouble", None), ("store.recovered", REMIND_S - 2)]
+    outages.settle()
+    assert len(log) == 1
+    outages.worked("write")
+    clock.now += HOLD_S
+    outages.settle()
+    assert log[1:] == [(RECOVERED, (UNAVAILABLE, HOLD_S))]
 
 
-def test_what_comes_back_later_is_told_anew_though_nobody_has_asked_in_between(clock, log):
-    told = Outages(clock)
-    told.failed("full", "write", "FULL")
-    told.over("full")
-    clock.now = HOLD_S
-    told.failed("full", "write", "FULL")
-    assert log == [("store.trouble", None), ("store.recovered", 0), ("store.trouble", None)]
+def test_an_outage_that_follows_another_is_logged_apart(outages, clock, log):
+    outages.failed("write", FULL)
+    outages.failed("write", raised(sqlite3.SQLITE_READONLY))
+    clock.now += HOLD_S
+    outages.settle()
+    assert [(event, kind) for event, (kind, _) in log] == [
+        ("store.trouble", DISK_FULL), ("store.trouble", READ_ONLY), (RECOVERED, DISK_FULL)
+    ]  # fmt: skip
+    assert outages.current == READ_ONLY
 
 
-def test_what_never_began_is_not_over(clock, log):
-    told = Outages(clock)
-    told.over("full")
-    clock.now = HOLD_S
-    told.settle()
-    assert log == []
+def test_only_a_sound_file_ends_corruption(outages, log):
+    outages.failed("read", raised(sqlite3.SQLITE_CORRUPT))
+    outages.failed("read", raised(sqlite3.SQLITE_BUSY))
+    outages.worked("read")
+    outages.worked("write")
+    assert outages.is_corrupt
+    outages.repaired()
+    assert (outages.current, outages.is_corrupt) == ("", False)
+
+
+def test_damaged_rows_and_faulty_statements_are_no_outage_and_logged_once_a_minute(outages, clock, log):
+    refused = StoreUnavailable("x")
+    refused.__cause__ = raised(sqlite3.SQLITE_CONSTRAINT)
+    for clock.now in range(0, 125, 5):
+        outages.failed("read", DamagedRow("a row is damaged"))
+        outages.failed("write", refused)
+        outages.failed("write", StoreUnavailable("the file is not open"))  # reported by whoever opens it
+    assert outages.current == ""
+    assert [event for event, _ in log] == ["store.row_damaged", "store.failed"] * 3
 
 
 # ---------------------------------------------------------------- at a start
 class Shut:
-    """Stores that nobody can open."""
+    """Stores that cannot be opened."""
 
     is_open, place = False, "somewhere"
 
@@ -91,22 +153,15 @@ class Away:
         raise StoreUnavailable("gone")
 
 
-@pytest.mark.parametrize(("trouble", "told_at"), [("", (1, 2)), ("store_disk_full", ())])
-async def test_a_store_out_of_reach_is_told_of_once_a_minute_where_it_does_not_itself(
-    clock, monkeypatch, trouble, told_at
+@pytest.mark.parametrize(
+    ("stores", "logged_at"), [(Shut(), (1, 2)), (Away(), (1, 2)), (Away("store_disk_full"), ())]
+)
+async def test_stores_out_of_reach_are_logged_once_a_minute_unless_they_do_it(
+    clock, monkeypatch, stores, logged_at
 ):
     lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
-    keeping = maintenance.Care(SimpleNamespace(stores=Away(trouble)), clock)
+    keeping = maintenance.Care(SimpleNamespace(stores=stores, embedder=None), clock)
     while clock.now < 2.5 * maintenance.REMIND_S:
         clock.now += maintenance.STORE_RETRY_S
-        await keeping._catch_up()
-    assert lines == [("store.unavailable", (at * maintenance.REMIND_S, "somewhere")) for at in told_at]
-
-
-async def test_a_store_that_cannot_be_opened_is_tried_on_and_told_of_once_a_minute(clock, monkeypatch):
-    lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
-    keeping = maintenance.Care(SimpleNamespace(stores=Shut(), embedder=None), clock)
-    while clock.now < 2.5 * maintenance.REMIND_S:
-        clock.now += maintenance.STORE_RETRY_S
-        await keeping._open()
-    assert lines == [("store.unavailable", (at * maintenance.REMIND_S, "somewhere")) for at in (1, 2)]
+        await (keeping._catch_up() if stores.is_open else keeping._open())
+    assert lines == [("store.unavailable", (at * maintenance.REMIND_S, "somewhere")) for at in logged_at]

@@ -41,9 +41,7 @@ async def test_a_memory_forgotten_after_the_backup_does_not_come_back(house):
     async with house.open() as stores:
         begun = await talk(stores.sessions, "I like tea", "Tea it is.", always)
         await store(
-            stores.memories,
-            create("tea", id="a", evidence=quote(begun, "like tea")),
-            create("rum", id="b"),
+            stores.memories, create("tea", id="a", evidence=quote(begun, "like tea")), create("rum", id="b")
         )
         await store(stores.memories, create("tea", BEN), scope=BEN)
         house.back_up()

@@ -375,23 +375,6 @@ async def test_words_that_a_forget_took_are_in_no_kept_row(stores, second):
         assert await contents(each.memories, "vegan") == set()
 
 
-async def test_rows_are_kept_within_a_bound(tmp_path):
-    stores = SqliteStores(tmp_path, row_bytes=20_000)
-    await stores.open()
-    for n in range(8):
-        scope = Scope("t", f"u{n}")
-        await store(stores.memories, *(create(f"tea {n}-{m}", scope) for m in range(9)), scope=scope)
-    for n in (*range(8), *range(8)):
-        scope = Scope("t", f"u{n}")
-        assert len(await find(stores.memories, "tea", scope)) == 9
-        kept = stores.memories._rows
-        assert 0 < kept._bytes == sum(user.nbytes for user in kept._users.values()) <= 20_000
-    assert len(kept._users) < 8
-    await forgotten(stores.memories, of(scope))
-    assert kept._bytes == sum(user.nbytes for user in kept._users.values())
-    await stores.close()
-
-
 async def test_retiring_an_expired_memory_is_a_change_though_nothing_takes_its_place(stores):
     await store(stores.memories, create("tea", id="a", expires_at=NOW + 5))
     before = await stores.memories.stamp(ANNA)

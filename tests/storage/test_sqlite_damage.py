@@ -10,8 +10,6 @@ from proxy.domain.documents import Limits, Look, NewDocument, Passage
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import EmbeddingModel, Key
 from proxy.storage.sql.database import DamagedRow, legible
-from proxy.storage.sql.outages import REMIND_S
-from proxy.storage.sqlite.database import SqliteTroubles
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -153,17 +151,6 @@ async def test_a_damaged_receipt_key_and_session_state_are_out_of_reach(stores):
     ):
         with pytest.raises(DamagedRow):
             await read
-
-
-def test_damaged_rows_are_told_of_once_a_minute(log):
-    now = [0.0]
-    troubles = SqliteTroubles(lambda: now[0])
-    for second in range(0, round(2 * REMIND_S) + 5, 5):
-        now[0] = second
-        troubles.failed("read", DamagedRow("a row is damaged"))
-        troubles.worked("read")
-    assert log == [("store.row_damaged", {"operation": "read"})] * 3
-    assert troubles.current == ""
 
 
 def test_only_what_a_row_can_cause_is_called_damage():

@@ -4,14 +4,7 @@ import sqlite3
 
 from proxy.domain.core import MemoryFilter
 from proxy.storage.sql import memories
-from tests.storage.making import (
-    ANNA,
-    BEN,
-    NOW,
-    create,
-    of,
-    store,
-)
+from tests.storage.making import ANNA, BEN, NOW, create, of, store
 
 
 async def test_a_list_goes_both_ways_in_slices(stores, monkeypatch):

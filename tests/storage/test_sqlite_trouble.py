@@ -1,7 +1,6 @@
 """Faults of the file under open stores: what is said of them, what goes on, and that they end."""
 
 import contextlib
-import errno
 import os
 import resource
 import sqlite3
@@ -11,9 +10,8 @@ from contextlib import closing
 import pytest
 
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sql.outages import HOLD_S
+from proxy.storage.sql.outages import HOLD_S, Outages
 from proxy.storage.sqlite import SqliteStores, database, file
-from proxy.storage.sqlite.database import SqliteTroubles, kind_of
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -43,7 +41,7 @@ class Clock:
 def steady(stores):
     """The time by which the stores' trouble is told."""
     clock = Clock()
-    stores._database.troubles = SqliteTroubles(clock)
+    stores._database.outages = Outages(database.DIAGNOSIS, clock)
     return clock
 
 
@@ -249,119 +247,6 @@ async def test_a_check_of_a_large_corrupt_file_is_not_made_again_and_again(tmp_p
         await stores.upkeep()
     assert len(checks) == 1
     await stores.close()
-
-
-def raised(code: int) -> sqlite3.Error:
-    error = sqlite3.OperationalError()
-    error.sqlite_errorcode = code
-    return error
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (raised(sqlite3.SQLITE_READONLY), database.READ_ONLY),
-        (raised(sqlite3.SQLITE_IOERR | 3 << 8), database.UNAVAILABLE),  # extended: IOERR_WRITE
-        (raised(sqlite3.SQLITE_CANTOPEN), database.UNAVAILABLE),
-        (raised(sqlite3.SQLITE_NOTADB), database.CORRUPT),
-        (raised(sqlite3.SQLITE_CONSTRAINT), None),
-        (OSError(errno.EROFS, "Read-only file system"), database.READ_ONLY),
-        (OSError(errno.ENOSPC, "No space left on device"), database.DISK_FULL),
-        (FileNotFoundError(errno.ENOENT, "No such file"), database.UNAVAILABLE),
-        (ValueError("a row that nobody can read"), None),
-    ],
-)
-def test_an_error_is_known_by_its_number_also_through_ours(error, kind):
-    assert kind_of(error) == kind
-    ours = StoreUnavailable("x")
-    ours.__cause__ = error
-    assert kind_of(ours) == kind
-
-
-def test_trouble_that_lasts_is_told_once_a_minute(log):
-    clock = Clock()
-    troubles = SqliteTroubles(clock)
-    for clock.now in range(0, 125, 5):
-        troubles.failed("write", raised(sqlite3.SQLITE_FULL))
-    assert log == [("store.trouble", database.DISK_FULL)] * 3
-
-
-def test_what_is_refused_for_no_fault_of_the_files_is_told_once_a_minute(log):
-    clock = Clock()
-    troubles = SqliteTroubles(clock)
-    refused = StoreUnavailable("x")
-    refused.__cause__ = raised(sqlite3.SQLITE_CONSTRAINT)
-    for clock.now in range(0, 125, 5):
-        troubles.failed("write", refused)
-        troubles.failed("write", StoreUnavailable("the file is not open"))  # whoever opens it says so
-    assert troubles.current == ""
-    assert log == [("store.failed", None)] * 3
-
-
-def test_trouble_that_comes_and_goes_is_one_trouble(log):
-    clock = Clock()
-    troubles = SqliteTroubles(clock)
-    for clock.now in range(0, 125, 5):
-        troubles.failed("write", raised(sqlite3.SQLITE_FULL))  # a large write, and then small ones
-        troubles.worked("write")
-        troubles.settle()
-        assert troubles.current == "", "what is asked just now works"
-    assert log == [("store.trouble", database.DISK_FULL)] * 3
-    clock.now += HOLD_S
-    troubles.settle()
-    troubles.settle()
-    assert log[3:] == [("store.recovered", database.DISK_FULL)]
-
-
-def test_a_file_is_well_again_when_both_sides_are(log):
-    clock = Clock()
-    troubles = SqliteTroubles(clock)
-    gone = FileNotFoundError(errno.ENOENT, "No such file")
-    troubles.failed("read", gone)
-    troubles.failed("write", gone)
-    troubles.worked("read")
-    clock.now += HOLD_S
-    troubles.settle()
-    assert log == [("store.trouble", database.UNAVAILABLE)]
-    troubles.worked("write")
-    clock.now += HOLD_S
-    troubles.settle()
-    assert log[1:] == [("store.recovered", database.UNAVAILABLE)]
-
-
-def test_one_trouble_that_follows_another_is_told_of_apart(log):
-    clock = Clock()
-    troubles = SqliteTroubles(clock)
-    troubles.failed("write", raised(sqlite3.SQLITE_FULL))
-    troubles.failed("write", raised(sqlite3.SQLITE_READONLY))
-    clock.now += HOLD_S
-    troubles.settle()
-    assert log == [
-        ("store.trouble", database.DISK_FULL),
-        ("store.trouble", database.READ_ONLY),
-        ("store.recovered", database.DISK_FULL),
-    ]
-    assert troubles.current == database.READ_ONLY
-
-
-def test_reading_that_works_says_nothing_of_writing(log):
-    troubles = SqliteTroubles()
-    troubles.failed("write", raised(sqlite3.SQLITE_FULL))
-    troubles.worked("read")
-    assert (troubles.current, troubles.of_reading) == (database.DISK_FULL, "")
-    troubles.worked("write")
-    assert troubles.current == ""
-
-
-def test_nothing_but_a_sound_file_ends_corruption(log):
-    troubles = SqliteTroubles()
-    troubles.failed("read", raised(sqlite3.SQLITE_CORRUPT))
-    troubles.failed("read", raised(sqlite3.SQLITE_BUSY))
-    troubles.worked("read")
-    troubles.worked("write")
-    assert troubles.is_corrupt
-    troubles.mended()
-    assert (troubles.current, troubles.is_corrupt) == ("", False)
 
 
 async def test_what_only_the_log_held_survives_another_file_at_the_path(stores, tmp_path):

@@ -33,7 +33,7 @@ from psycopg.types.numeric import NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
 from proxy.domain.errors import ConfigError, StoreUnavailable
-from proxy.storage.sql.outages import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE, Troubles
+from proxy.storage.sql.outages import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE, Diagnosis
 
 # ---------------------------------------------------------------- dialect
 _LITERAL = re.compile(r"('(?:[^']|'')*')")
@@ -171,38 +171,30 @@ def is_crowded(message: str) -> bool:
     return "too many" in message or "remaining connection slots" in message
 
 
-def kind_of(error: BaseException | None) -> str | None:
-    """Return the trouble that the error shows; None for what is no fault of the database's."""
+def _engine_error(error: BaseException | None) -> psycopg.Error | None:
     while error is not None and not isinstance(error, psycopg.Error):
         error = error.__cause__
-    if error is None:
+    return error
+
+
+def kind_of(error: BaseException) -> str | None:
+    """Return the outage that the error shows; None for what is no fault of the database's."""
+    found = _engine_error(error)
+    if found is None:
         return None
-    if (state := error.sqlstate) is None:
-        if not isinstance(error, psycopg.OperationalError):
-            return None
-        return LOCKED if is_crowded(str(error)) else UNAVAILABLE
-    return _BY_STATE.get(state) or _BY_STATE.get(state[:2])
+    if (state := found.sqlstate) is not None:
+        return _BY_STATE.get(state) or _BY_STATE.get(state[:2])
+    if not isinstance(found, psycopg.OperationalError):
+        return None
+    return LOCKED if is_crowded(str(found)) else UNAVAILABLE
 
 
-def name_of(error: BaseException) -> str:
+def _name_of(error: BaseException) -> str:
     """Return SQLSTATE's name for the error. Its message may hold a value, an address or a password."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, psycopg.Error):
-        found = found.__cause__
-    return type(found or error).__name__
+    return type(_engine_error(error) or error).__name__
 
 
-class PostgresTroubles(Troubles):
-    """What is wrong with one database now."""
-
-    def kind_of(self, error: BaseException) -> str | None:
-        return kind_of(error)
-
-    def is_of_engine(self, error: BaseException | None) -> bool:
-        return isinstance(error, psycopg.Error)
-
-    def name_of(self, error: BaseException) -> str:
-        return name_of(error)
+DIAGNOSIS = Diagnosis(kind_of, _name_of, psycopg.Error)
 
 
 # ---------------------------------------------------------------- connections

@@ -28,8 +28,8 @@ from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.domain.limits import CircuitBreaker
 from proxy.storage.postgres.connection import (
+    DIAGNOSIS,
     PostgresConnection,
-    PostgresTroubles,
     Raw,
     connect,
     kind_of,
@@ -38,7 +38,7 @@ from proxy.storage.postgres.connection import (
     place_of,
 )
 from proxy.storage.sql.database import Connection, Work
-from proxy.storage.sql.outages import READ_ONLY, UNAVAILABLE, Side
+from proxy.storage.sql.outages import READ_ONLY, UNAVAILABLE, Outages, Side
 from proxy.system import step_back
 
 # ---------------------------------------------------------------- schema
@@ -111,7 +111,7 @@ class PostgresDatabase:
         self.place = place_of(url)
         self.commits = 0
         self.epoch = 0  # rises with each outage: the server that answers then may have lost what was read
-        self.troubles = PostgresTroubles()
+        self.outages = Outages(DIAGNOSIS)
         self.is_open = False
         self._closed = False
         self._waiting = 0  # writes
@@ -167,8 +167,8 @@ class PostgresDatabase:
         await asyncio.sleep(0)
 
     async def probe(self) -> None:
-        self.troubles.settle()
-        if self.troubles.current and self.is_open:
+        self.outages.settle()
+        if self.outages.current and self.is_open:
             with suppress(StoreUnavailable):
                 await self.read(_look)
                 await self.write(_leave_a_mark)
@@ -206,9 +206,9 @@ class PostgresDatabase:
             with mapped(self.place):
                 yield
         except StoreUnavailable as error:
-            self.troubles.failed(side, error)
+            self.outages.failed(side, error)
             raise
-        self.troubles.worked(side)
+        self.outages.worked(side)
 
     def _repeated(self, work: Work[T]) -> T:
         pause = _PAUSE_S
@@ -265,7 +265,7 @@ class PostgresDatabase:
         self._breaker.succeeded()
         with self._guard:
             self._all.add(raw)
-        if UNAVAILABLE in (self.troubles.current, self.troubles.of_reading):
+        if UNAVAILABLE in (self.outages.current, self.outages.of_reading):
             self.epoch += 1
         return raw
 

@@ -24,7 +24,7 @@ from proxy.domain.core import (
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
 from proxy.storage.exact_index import pack
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection, Database, legible
+from proxy.storage.sql.database import Connection, Store, legible, reads
 from proxy.storage.sql.embeddings import NO_MODEL, Generations
 from proxy.text import terms
 
@@ -65,25 +65,31 @@ _TRIM = """
 """
 
 
-class SqlQuarantine:
+class SqlQuarantine(Store):
     """What is held, for its owner to look at."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def held(
-        self, scope: Scope, *, limit: int, after: str | None = None
+    @reads
+    def held(
+        self, tx: Connection, scope: Scope, *, limit: int, after: str | None = None
     ) -> Sequence[QuarantinedCandidate]:
-        def work(tx: Connection) -> Sequence[QuarantinedCandidate]:
-            before = _cursor(tx, scope, after)
-            query = f"{_HELD} AND (:before IS NULL OR q.seq < :before) ORDER BY q.seq DESC LIMIT :limit"
-            return [_read(row) for row in tx.execute(query, _of(scope) | {"before": before, "limit": limit})]
+        asked = rows.named(scope, limit=limit, before=None)
+        if after is not None:
+            if (row := _find(tx, Scope(scope.tenant, scope.user), after)) is None:
+                raise NotFound("Nothing is held under this id.", param="after")
+            asked["before"] = row[0]
+        query = f"{_HELD} AND (:before IS NULL OR q.seq < :before) ORDER BY q.seq DESC LIMIT :limit"
+        return [_read(row) for row in tx.execute(query, asked)]
 
-        return await self._database.read(work)
-
-    async def find(self, scope: Scope, held_id: str) -> QuarantinedCandidate | None:
-        row = await self._database.read(lambda tx: _find(tx, scope, held_id))
+    @reads
+    def find(self, tx: Connection, scope: Scope, held_id: str) -> QuarantinedCandidate | None:
+        row = _find(tx, scope, held_id)
         return _read(row) if row else None
+
+
+def _find(tx: Connection, scope: Scope, held_id: str) -> tuple[Any, ...] | None:
+    asked = rows.named(scope, id=rows.storable(held_id))
+    row: tuple[Any, ...] | None = tx.execute(f"{_HELD} AND q.id = :id", asked).fetchone()
+    return row
 
 
 def hold(tx: Connection, owner: int, project: str | None, change: Hold) -> bool:
@@ -108,26 +114,6 @@ def release(tx: Connection, owner: int, held_id: str) -> bool:
     return False
 
 
-def _find(tx: Connection, scope: Scope, held_id: str) -> tuple[Any, ...] | None:
-    row: tuple[Any, ...] | None = tx.execute(
-        f"{_HELD} AND q.id = :id", _of(scope) | {"id": rows.storable(held_id)}
-    ).fetchone()
-    return row
-
-
-def _cursor(tx: Connection, scope: Scope, after: str | None) -> int | None:
-    if after is None:
-        return None
-    row = _find(tx, Scope(scope.tenant, scope.user), after)
-    if row is None:
-        raise NotFound("Nothing is held under this id.", param="after")
-    return int(row[0])
-
-
-def _of(scope: Scope) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "user": scope.user, "project": scope.project}
-
-
 def _read(row: tuple[Any, ...]) -> QuarantinedCandidate:
     _, id_, tenant, user, project, reason, at, type_, content, confidence, tags, span, *more = row
     replaces, source, importance, observed_at, expires_at, session_id, exchange_id = more
@@ -145,10 +131,7 @@ def _read(row: tuple[Any, ...]) -> QuarantinedCandidate:
 
 
 # ---------------------------------------------------------------- memories
-REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
-
-
-_SEQS = "(SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
+REMEMBERED_VERSIONS = 1000  # an index older than that is read again: see memory_cache.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,19 +272,13 @@ class Writer:
         """Erase memories (seq, id, superseded_by) with what cascades: not on anybody's order to forget, so
         that the generation stays. Indexes learn of it from `evicted`."""
         successors = {id_: superseded_by for _, id_, superseded_by in doomed}
-        parameters = {
-            "owner": self.owner,
-            "version": self.version,
-            "seqs": rows.as_json(seq for seq, _, _ in doomed),
-        }
+        seqs = rows.as_json(seq for seq, _, _ in doomed)
+        parameters = {"owner": self.owner, "version": self.version, "seqs": seqs}
         self.tx.execute(
             "INSERT INTO evicted SELECT :owner, :version, CAST(value AS INTEGER) FROM json_each(:seqs)",
             parameters,
         )
-        self.tx.execute(
-            "DELETE FROM memories WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))",
-            parameters,
-        )
+        self.tx.execute(f"DELETE FROM memories WHERE seq IN {rows.seqs_in(':seqs')}", parameters)
         self.tx.execute(
             "DELETE FROM evicted WHERE owner = ? AND version <= ?",
             (self.owner, self.version - REMEMBERED_VERSIONS),

@@ -5,12 +5,17 @@ runs that text as it is; the PostgreSQL driver translates it (postgres/connectio
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from proxy.domain.errors import DamagedRow as DamagedRow
 
+if TYPE_CHECKING:
+    from proxy.storage.sql.outages import Outages
+
+P = ParamSpec("P")
+S = TypeVar("S", bound="Store")
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -52,21 +57,11 @@ Work = Callable[[Connection], T]
 cursor, and changes nothing but the database."""
 
 
-class Trouble(Protocol):
-    """What is wrong with the database now, in constant words; "" for nothing."""
-
-    @property
-    def current(self) -> str: ...
-
-    @property
-    def of_reading(self) -> str: ...
-
-
 class Database(Protocol):
     """Runs work in threads. Every method raises StoreUnavailable where the database cannot be used."""
 
     @property
-    def troubles(self) -> Trouble: ...
+    def outages(self) -> "Outages": ...
 
     @property
     def is_open(self) -> bool: ...
@@ -99,6 +94,55 @@ class Database(Protocol):
     async def checkpoint(self) -> None:
         """Give other writers a turn between the portions of a large change."""
         ...
+
+
+class Store:
+    """A store over a database. Its methods marked `reads` or `writes` run in a transaction of their own.
+
+    `instance` is this process, None until the store is open."""
+
+    instance: "Instance | None" = None
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def _living(self) -> "Instance":
+        assert self.instance is not None, "the database is open only after the instance lives"
+        return self.instance
+
+
+def reads(
+    work: Callable[Concatenate[S, Connection, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a method that is given a transaction one that awaits Database.read."""
+
+    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.read(lambda tx: work(self, tx, *args, **kwargs))
+
+    return method
+
+
+def writes(
+    work: Callable[Concatenate[S, Connection, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a method that is given a transaction one that awaits Database.write."""
+
+    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.write(lambda tx: work(self, tx, *args, **kwargs))
+
+    return method
+
+
+def purges(
+    work: Callable[Concatenate[S, Connection, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The same; what the method deletes is removed from the database's logs too."""
+
+    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._database.write(lambda tx: work(self, tx, *args, **kwargs), purge=True)
+
+    return method
 
 
 class Instance(Protocol):

@@ -7,11 +7,12 @@ time, while requests go on. A killed process leaves nothing to repair: the rows 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection, Database
+from proxy.storage.sql.database import Connection, Store, reads, writes
 
 FIRST = 0
 NO_MODEL = -1  # the generation of memories that were stored without a model at hand
@@ -26,27 +27,17 @@ class Generations:
     generations: tuple[int, ...]
 
 
-def made_with_another(name: str, dimension: int, model: EmbeddingModel) -> WrongModel:
-    """Return the error of a store that holds vectors of another model than the configured one."""
-    return WrongModel(
-        f"the memories were embedded with {name} ({dimension} dimensions), the configured model is"
-        f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
-        " serve with (it can be interrupted and continues), or set embedding.model back"
-    )
-
-
-def unknown_to(newest: str, name: str) -> WrongModel:
-    """Return the error of a store that got another model while this process ran."""
-    return WrongModel(f"the store holds vectors of {newest}, not of {name}")
-
-
 def stamp_model(tx: Connection, model: EmbeddingModel) -> None:
     """Name the model in the store, or raise WrongModel if vectors of another one are there."""
     last = newest_model(tx)
     if last is not None and last[1:] == (model.name, model.dimension):
         return
-    if last is not None and _holds_vectors(tx):
-        raise made_with_another(last[1], last[2], model)
+    if last and tx.execute("SELECT 1 FROM vectors WHERE embedding IS NOT NULL LIMIT 1").fetchone():
+        raise WrongModel(
+            f"the memories were embedded with {last[1]} ({last[2]} dimensions), the configured model is"
+            f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
+            " serve with (it can be interrupted and continues), or set embedding.model back"
+        )
     add_model(tx, model)
 
 
@@ -67,13 +58,13 @@ def generations_of(tx: Connection, model: EmbeddingModel | None) -> Generations:
     if last is None:
         return Generations(FIRST, None, (FIRST,))
     name, dimension = (model.name, model.dimension) if model else last[1:]
-    rows = tx.execute(
+    found = tx.execute(
         "SELECT generation FROM embeddings WHERE name = ? AND dimension = ? ORDER BY generation",
         (name, dimension),
     ).fetchall()
-    if not rows:
-        raise unknown_to(last[1], name)
-    generations = tuple(generation for (generation,) in rows)
+    if not found:
+        raise WrongModel(f"the store holds vectors of {last[1]}, not of {name}")
+    generations = tuple(generation for (generation,) in found)
     return Generations(generations[-1], dimension, generations)
 
 
@@ -85,12 +76,8 @@ def newest_model(tx: Connection) -> tuple[int, str, int] | None:
     return row
 
 
-def _holds_vectors(tx: Connection) -> bool:
-    return tx.execute("SELECT 1 FROM vectors WHERE embedding IS NOT NULL LIMIT 1").fetchone() is not None
-
-
 # ---------------------------------------------------------------- memory-proxy reembed
-# Of nobody: rows of a user whose memories are being forgotten as a whole.
+# A user without a name is being forgotten as a whole.
 _STALE = """
     FROM scopes s JOIN memories m ON m.owner = s.id JOIN vectors v ON v.memory = m.seq
     WHERE s.user IS NOT NULL AND v.generation <> :generation
@@ -112,42 +99,30 @@ class Stale:
     content: str
 
 
-class SqlVectors:
+class SqlVectors(Store):
     """The vectors of all users, for `memory-proxy reembed`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def begin(self, embedding: EmbeddingModel, *, anew: bool = False) -> int:
+    @writes
+    def begin(self, tx: Connection, embedding: EmbeddingModel, *, anew: bool = False) -> int:
         """Make the model the store's and return its generation: the last one, where it is this model's
         already and not all is to be done `anew`."""
+        last = newest_model(tx)
+        if last is not None and not anew and last[1:] == (embedding.name, embedding.dimension):
+            return last[0]
+        return add_model(tx, embedding)
 
-        def work(tx: Connection) -> int:
-            last = newest_model(tx)
-            if last is not None and not anew and last[1:] == (embedding.name, embedding.dimension):
-                return last[0]
-            return add_model(tx, embedding)
-
-        return await self._database.write(work)
-
-    async def count(self, generation: int) -> int:
+    @reads
+    def count(self, tx: Connection, generation: int) -> int:
         """Return how many memories have no vector of the generation."""
+        (count,) = tx.execute(f"SELECT count(*) {_STALE}", {"generation": generation}).fetchone()
+        return int(count)
 
-        def work(tx: Connection) -> int:
-            (count,) = tx.execute(f"SELECT count(*) {_STALE}", {"generation": generation}).fetchone()
-            return int(count)
-
-        return await self._database.read(work)
-
-    async def stale(self, generation: int, after: Stale | None, limit: int) -> list[Stale]:
+    @reads
+    def stale(self, tx: Connection, generation: int, after: Stale | None, limit: int) -> list[Stale]:
         """Return the next memories that have no vector of the generation, in a fixed order."""
-        place = {
-            "generation": generation,
-            "owner": after.owner if after else -1,
-            "seq": after.seq if after else -1,
-            "limit": limit,
-        }
-        return await self._database.read(lambda tx: [Stale(*row) for row in tx.execute(_NEXT, place)])
+        owner, seq = (after.owner, after.seq) if after else (-1, -1)
+        asked = {"generation": generation, "owner": owner, "seq": seq, "limit": limit}
+        return [Stale(*row) for row in tx.execute(_NEXT, asked)]
 
     async def put(self, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
         """Store the vectors, durable on return, and return how many; None for what the model does not
@@ -155,39 +130,29 @@ class SqlVectors:
 
         Raises WrongModel if the store has another model by now.
         """
-
-        def work(tx: Connection) -> int:
-            last = newest_model(tx)
-            if last is None or last[0] != generation:
-                raise WrongModel("the memories are being embedded with yet another model")
-            return _put(tx, generation, made)
-
-        count = await self._database.write(work)
+        count = await self._database.write(partial(_put, generation=generation, made=made))
         await self._database.checkpoint()
         return count
 
 
-def _put(tx: Connection, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
-    owners = {stale.owner for stale, _ in made}
-    versions = dict(
-        tx.execute(
-            "UPDATE scopes SET version = version + 1"
-            " WHERE id IN (SELECT CAST(value AS INTEGER) FROM json_each(?))"
-            " RETURNING id, version",
-            (rows.as_json(owners),),
-        ).fetchall()
-    )
+def _put(tx: Connection, *, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
+    last = newest_model(tx)
+    if last is None or last[0] != generation:
+        raise WrongModel("the memories are being embedded with yet another model")
+    raised = f"UPDATE scopes SET version = version + 1 WHERE id IN {rows.seqs_in('?')} RETURNING id, version"
+    owners = (rows.as_json({stale.owner for stale, _ in made}),)
+    versions = dict(tx.execute(raised, owners).fetchall())
     count = 0
     for stale, vector in made:
-        # Written anew: an index that knows the memory takes its vector to be the one that it has.
+        # As if rewritten: an index that knows the memory takes its vector to be the one that it has.
         found = tx.execute(
             "UPDATE memories SET changed = :version, written = :version WHERE seq = :seq AND written = :read",
             {"version": versions.get(stale.owner), "seq": stale.seq, "read": stale.written},
         )
         if found.rowcount:
+            count += 1
             tx.execute(
                 "UPDATE vectors SET embedding = ?, generation = ? WHERE memory = ?",
                 (vector, generation, stale.seq),
             )
-            count += 1
     return count

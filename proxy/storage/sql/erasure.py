@@ -15,7 +15,7 @@ from typing import Any
 from proxy.domain.core import Forgotten, MemoryFilter, Receipt
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection, Database, legible
+from proxy.storage.sql.database import Connection, Store, legible, reads
 from proxy.storage.sql.forget_plan import Bounds, ForgetPlan, ForgetTarget, Seqs, bounds_now
 from proxy.storage.sql.rows import FORGOTTEN
 
@@ -44,37 +44,25 @@ class Issued:
     id: str
 
 
-class SqlReceipts:
+class SqlReceipts(Store):
     """Receipts of all processes that share the file."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def list(
-        self, tenant: str, user: str | None, *, limit: int, after: str | None = None
+    @reads
+    def list(
+        self, tx: Connection, tenant: str, user: str | None, *, limit: int, after: str | None = None
     ) -> Sequence[Receipt]:
         """As the port says. Raises NotFound for an `after` that is none of them."""
         wanted = {"tenant": tenant, "user": user, "limit": limit, "after": after, "before": _NEWEST}
-
-        def work(tx: Connection) -> Sequence[Receipt]:
-            if after is not None:
-                row = tx.execute(_CURSOR, wanted).fetchone()
-                if row is None:
-                    raise NotFound("no receipt has this id", param="after")
-                wanted["before"] = row[0]
-            return [receipt_of(row) for row in tx.execute(_LIST, wanted)]
-
-        return await self._database.read(work)
+        if after is not None:
+            row = tx.execute(_CURSOR, wanted).fetchone()
+            if row is None:
+                raise NotFound("no receipt has this id", param="after")
+            wanted["before"] = row[0]
+        return [receipt_of(row) for row in tx.execute(_LIST, wanted)]
 
 
 def issue_receipt(
-    tx: Connection,
-    owner: int,
-    where: MemoryFilter,
-    *,
-    memory_id: str | None,
-    by: str,
-    counts: Forgotten,
+    tx: Connection, owner: int, where: MemoryFilter, *, memory_id: str | None, by: str, counts: Forgotten
 ) -> Issued:
     """Write the receipt of a forget of the filter, or of one memory of it."""
     receipt_id = new_receipt_id()

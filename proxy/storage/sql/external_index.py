@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.domain.core import Scope, Search
+from proxy.domain.limits import TTLCache
 from proxy.storage.exact_index import Found, Row, UserIndex, build
-from proxy.storage.sql.database import Connection, Database
+from proxy.storage.sql.database import Connection, Database, Store, reads, writes
 from proxy.storage.sql.erasure import hidden
-from proxy.storage.sql.rows import as_json
+from proxy.storage.sql.rows import as_json, seqs_in
 from proxy.storage.sql.users import Owner
 
 
@@ -104,20 +105,21 @@ _LEASE_S = 60.0  # longer than a portion takes
 _WAIT_S = 0.5
 _SETTLE_S = 30.0  # longer than a write takes
 
-_THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
+_THESE = seqs_in(":seqs")
 _ENTRIES = "SELECT seq, owner, memory FROM vector_outbox ORDER BY seq LIMIT :most"
 _CURRENT = f"""
     SELECT v.generation, m.seq, m.owner, m.type, m.project, m.expires_at, v.embedding, v.terms
     FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.seq IN {_THESE} AND m.superseded_by IS NULL AND m.archived = 0
 """
-_ENQUEUE = """
+_ENQUEUE = f"""
     INSERT INTO vector_outbox (owner, memory)
     SELECT m.owner, m.seq FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.superseded_by IS NULL AND m.archived = 0
-    AND v.generation IN (SELECT CAST(value AS INTEGER) FROM json_each(:generations))
+    AND v.generation IN {seqs_in(":generations")}
     AND NOT EXISTS (SELECT 1 FROM vector_outbox o WHERE o.memory = m.seq)
 """
+_WAITING = "SELECT DISTINCT memory FROM vector_outbox WHERE owner = ? LIMIT ?"
 _ENQUEUE_ALL = """
     INSERT INTO vector_outbox (owner, memory)
     SELECT owner, seq FROM memories WHERE superseded_by IS NULL AND archived = 0
@@ -151,24 +153,28 @@ class _Portion:
     erased: Sequence[int]
 
 
-class Outbox:
-    """The entries that wait, and the one who sends them."""
+class Outbox(Store):
+    """The entries that wait, and their delivery."""
 
     def __init__(
         self, database: Database, index: CandidateIndex, clock: Callable[[], float] = time.time
     ) -> None:
-        self._database, self._index, self._clock = database, index, clock
+        super().__init__(database)
+        self._index, self._clock = index, clock
         self._me = secrets.token_hex(8)
 
-    async def waiting(self) -> int:
+    @reads
+    def waiting(self, tx: Connection) -> int:
         """Return how many entries wait."""
-        return await self._database.read(count_waiting)
+        (waiting,) = tx.execute("SELECT count(*) FROM vector_outbox").fetchone()
+        return int(waiting)
 
     async def deliver(self, seconds: float) -> None:
         """Send what waits, for so long. Raises IndexUnavailable where the index is down; then all waits."""
         target = await self._target()
-        await self._find_lost(target)
-        if not await self._database.read(_is_waiting) or not await self._take():
+        if lost := set(target.generations) - await self._index.generations():
+            await self._enqueue(sorted(lost))
+        if not await self.waiting() or not await self._take():
             return
         end = time.monotonic() + seconds
         try:
@@ -178,14 +184,14 @@ class Outbox:
             await self._give_back()
 
     async def rebuild(self, report: Report) -> int:
-        """Make the collections again and send every memory; return how many entries were sent. Broken off, it
-        continues when it is called again. Raises IndexUnavailable where the index is down."""
+        """Make the collections again and send every memory; return how many entries were sent. If it is
+        interrupted, the next call continues. Raises IndexUnavailable where the index is down."""
         target = await self._target()
         await self._wait_for_lease()
         try:
             if not (target.rebuilding and await self.waiting()):
                 await self._index.drop()  # until the next line is committed, searches find them missing
-                await self._database.write(lambda tx: _begin(tx, self._index.name))
+                await self._begin_rebuild()
             total = left = await self.waiting()
             while left:
                 report(total - left, total)
@@ -194,8 +200,7 @@ class Outbox:
                 left = await self.waiting()
                 total = max(total, left)
             report(total, total)
-            finish = "UPDATE vector_targets SET rebuilding = 0 WHERE name = ?"
-            await self._database.write(lambda tx: _run(tx, finish, (self._index.name,)))
+            await self._end_rebuild()
             return total
         finally:
             await self._give_back()
@@ -204,31 +209,55 @@ class Outbox:
     async def _target(self) -> IndexTarget:
         """Return what the database knows of the index; one that it does not know gets all memories."""
         name = self._index.name
-        if (found := await self._database.read(lambda tx: index_target(tx, name))) is not None:
-            return found
-        return await self._database.write(lambda tx: _register(tx, name, self._clock()))
+        found = await self._database.read(lambda tx: index_target(tx, name))
+        return found or await self._register()
 
-    async def _find_lost(self, target: IndexTarget) -> None:
-        lost = set(target.generations) - await self._index.generations()
-        if lost:
-            generations = {"generations": as_json(sorted(lost))}
-            await self._database.write(lambda tx: _run(tx, _ENQUEUE, generations))
+    @writes
+    def _register(self, tx: Connection) -> IndexTarget:
+        """Begin to collect entries, with all that there is.
 
-    async def _take(self) -> bool:
+        If others write at the same time, a memory may be seen neither here nor by a trigger. Nothing is sent
+        for a while then: the first delivery for a generation makes all of its memories wait."""
+        if (known := index_target(tx, self._index.name)) is None:
+            _clear(tx)
+            from_then = self._clock() + _SETTLE_S if tx.for_update else 0.0
+            added = "INSERT INTO vector_targets (name, leased_until) VALUES (?, ?)"
+            tx.execute(added, (self._index.name, from_then))
+            tx.execute(_ENQUEUE_ALL)
+        return known or IndexTarget((), False)
+
+    @writes
+    def _begin_rebuild(self, tx: Connection) -> None:
+        begun = "UPDATE vector_targets SET generations = '[]', rebuilding = 1 WHERE name = ?"
+        tx.execute(begun, (self._index.name,))
+        tx.execute("DELETE FROM vector_outbox")
+        tx.execute(_ENQUEUE_ALL)
+
+    @writes
+    def _end_rebuild(self, tx: Connection) -> None:
+        tx.execute("UPDATE vector_targets SET rebuilding = 0 WHERE name = ?", (self._index.name,))
+
+    @writes
+    def _enqueue(self, tx: Connection, generations: Sequence[int]) -> None:
+        tx.execute(_ENQUEUE, {"generations": as_json(generations)})
+
+    @writes
+    def _take(self, tx: Connection) -> bool:
         """Hold the lease; False while another process does."""
-        return await self._database.write(lambda tx: tx.execute(_TAKE, self._lease()).rowcount > 0)
+        return tx.execute(_TAKE, self._lease()).rowcount > 0
 
     async def _wait_for_lease(self) -> None:
         while not await self._take():  # noqa: ASYNC110 - another process has it, and cannot say when it ends
             await asyncio.sleep(_WAIT_S)
 
-    async def _give_back(self) -> None:
+    @writes
+    def _give_back(self, tx: Connection) -> None:
         free = "UPDATE vector_targets SET holder = '', leased_until = 0 WHERE name = :name AND holder = :me"
-        await self._database.write(lambda tx: _run(tx, free, {"name": self._index.name, "me": self._me}))
+        tx.execute(free, {"name": self._index.name, "me": self._me})
 
     async def _send_next(self) -> bool:
         """Send a portion; False if there is none, or the lease is lost."""
-        portion = await self._database.read(lambda tx: _read(tx, self._index.name))
+        portion = await self._next()
         if portion is None:
             return False
         there = await self._index.generations()
@@ -239,8 +268,25 @@ class Outbox:
             others = (p.memory for g, points in portion.points.items() if g != generation for p in points)
             if erased := [*portion.erased, *others]:
                 await self._index.delete(erased, [generation])
-        return await self._database.write(lambda tx: self._acknowledge(tx, portion))
+        return await self._acknowledge(portion)
 
+    @reads
+    def _next(self, tx: Connection) -> _Portion | None:
+        """Return the oldest entries with the state that their memories have now."""
+        entries = tx.execute(_ENTRIES, {"most": _AT_ONCE}).fetchall()
+        target = index_target(tx, self._index.name)
+        if not entries or target is None:
+            return None
+        memories = {memory for _, _, memory in entries}
+        points: dict[int, list[Point]] = {}
+        for generation, *values in tx.execute(_CURRENT, {"seqs": as_json(memories)}):
+            points.setdefault(generation, []).append(Point(*values))
+        current = {point.memory for some in points.values() for point in some}
+        known = dict(tx.execute("SELECT generation, dimension FROM embeddings").fetchall())
+        seen = {g: max(len(p.vector or b"") // 4 for p in some) for g, some in points.items()}
+        return _Portion(target, entries, points, seen | known, sorted(memories - current))
+
+    @writes
     def _acknowledge(self, tx: Connection, portion: _Portion) -> bool:
         if not tx.execute(_RENEW, self._lease()).rowcount:
             tx.executemany(
@@ -267,81 +313,23 @@ def index_target(tx: Connection, name: str) -> IndexTarget | None:
     return None if row is None else IndexTarget(tuple(json.loads(row[0])), bool(row[1]))
 
 
-def waiting_of(tx: Connection, owner: int, limit: int) -> list[int]:
-    """Return at most so many of the user's memories that were not sent yet."""
-    found = tx.execute(
-        "SELECT DISTINCT memory FROM vector_outbox WHERE owner = ? LIMIT ?", (owner, limit)
-    ).fetchall()
-    return [memory for (memory,) in found]
-
-
-def count_waiting(tx: Connection) -> int:
-    """Return how many entries wait."""
-    (waiting,) = tx.execute("SELECT count(*) FROM vector_outbox").fetchone()
-    return int(waiting)
-
-
 async def retire(database: Database) -> None:
-    """Collect nothing any more: there is no index."""
+    """Stop collecting entries: there is no index."""
     if await database.read(lambda tx: tx.execute("SELECT 1 FROM vector_targets LIMIT 1").fetchone()):
-        await database.write(_forget_targets)
+        await database.write(_clear)
 
 
-def _forget_targets(tx: Connection) -> None:
+def _clear(tx: Connection) -> None:
     tx.execute("DELETE FROM vector_targets")
     tx.execute("DELETE FROM vector_outbox")
-
-
-def _register(tx: Connection, name: str, now: float) -> IndexTarget:
-    """Begin to collect entries, with all that there is.
-
-    Where others write at the same time, a memory may be seen neither here nor by a trigger. Nothing is sent
-    for a while then: what is sent first for a generation makes all of its memories wait (_acknowledge)."""
-    if (known := index_target(tx, name)) is None:
-        _forget_targets(tx)
-        from_then = now + _SETTLE_S if tx.for_update else 0.0
-        tx.execute("INSERT INTO vector_targets (name, leased_until) VALUES (?, ?)", (name, from_then))
-        tx.execute(_ENQUEUE_ALL)
-    return known or IndexTarget((), False)
-
-
-def _begin(tx: Connection, name: str) -> None:
-    tx.execute("UPDATE vector_targets SET generations = '[]', rebuilding = 1 WHERE name = ?", (name,))
-    tx.execute("DELETE FROM vector_outbox")
-    tx.execute(_ENQUEUE_ALL)
-
-
-def _is_waiting(tx: Connection) -> bool:
-    return tx.execute("SELECT 1 FROM vector_outbox LIMIT 1").fetchone() is not None
-
-
-def _read(tx: Connection, name: str) -> _Portion | None:
-    """Return the oldest entries with the state that their memories have now."""
-    entries = tx.execute(_ENTRIES, {"most": _AT_ONCE}).fetchall()
-    target = index_target(tx, name)
-    if not entries or target is None:
-        return None
-    memories = {memory for _, _, memory in entries}
-    points: dict[int, list[Point]] = {}
-    for generation, *values in tx.execute(_CURRENT, {"seqs": as_json(memories)}):
-        points.setdefault(generation, []).append(Point(*values))
-    current = {point.memory for some in points.values() for point in some}
-    named = dict(tx.execute("SELECT generation, dimension FROM embeddings").fetchall())
-    seen = {g: max(len(p.vector or b"") // 4 for p in some) for g, some in points.items()}
-    return _Portion(target, entries, points, seen | named, sorted(memories - current))
-
-
-def _run(tx: Connection, statement: str, parameters: Mapping[str, object] | Sequence[object]) -> None:
-    tx.execute(statement, parameters)
 
 
 # ---------------------------------------------------------------- search
 _MOST_WAITING = 2_000  # a user with more in the outbox is searched exactly
 _LATEST = 1_000  # memories of a user with many that the profile is taken from
-_ROWS = """
+_ROWS = f"""
     SELECT m.seq, m.type, m.project, m.expires_at, 1,
-           iif(v.generation IN (SELECT CAST(value AS INTEGER) FROM json_each(:generations)),
-               v.embedding, NULL), v.terms
+           iif(v.generation IN {seqs_in(":generations")}, v.embedding, NULL), v.terms
     FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.owner = :owner AND m.superseded_by IS NULL AND m.archived = 0
 """
@@ -349,7 +337,7 @@ _ROWS = """
 _BEFORE = """(SELECT m.seq FROM memories m WHERE m.owner = :owner AND m.seq < {}.seq
     AND m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq DESC LIMIT 1)"""
 _PROPOSED = f"""
-    WITH proposed (seq) AS (SELECT CAST(value AS INTEGER) FROM json_each(:seqs)),
+    WITH proposed (seq) AS {_THESE},
          once (seq) AS (SELECT {_BEFORE.format("proposed")} FROM proposed),
          twice (seq) AS (SELECT {_BEFORE.format("once")} FROM once)
     {_ROWS} AND m.seq IN (SELECT seq FROM proposed UNION SELECT seq FROM once UNION SELECT seq FROM twice)
@@ -362,7 +350,6 @@ _ADMITTED = """
     AND (:project IS NULL OR m.project IS NULL OR m.project = :project)
     AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
 """
-_COUNTS = 1_000  # that are remembered
 _NEWEST = _ROWS + "{hidden} ORDER BY m.seq DESC LIMIT :most"
 
 
@@ -386,7 +373,7 @@ class Indexed:
         """`fell_back` is called for each search that is exact because the index is down."""
         self.index = index
         self._exact_up_to, self._fell_back = exact_up_to, fell_back
-        self._counts: dict[tuple[Owner, str | None, frozenset[str] | None], int] = {}
+        self._counts = TTLCache[tuple[Owner, str | None, frozenset[str] | None], int](1_000)
 
     def has_many(self, tx: Connection, owner: Owner) -> bool:
         """True for a user with too many memories to read them all in one search."""
@@ -398,7 +385,8 @@ class Indexed:
     ) -> IndexPlan | None:
         """Return how to search by the index; None: exactly."""
         target = index_target(tx, self.index.name) if self.has_many(tx, owner) else None
-        waiting = waiting_of(tx, owner.id, _MOST_WAITING + 1) if target else []
+        asked = (owner.id, _MOST_WAITING + 1)
+        waiting = [memory for (memory,) in tx.execute(_WAITING, asked).fetchall()] if target else []
         if target is None or not target.generations or len(waiting) > _MOST_WAITING:
             return None
         admitted = self._admitted(tx, owner, project, search)
@@ -412,9 +400,7 @@ class Indexed:
         types = None if search.types is None else as_json(sorted(search.types))
         wanted = {"owner": owner.id, "now": search.now, "project": project, "types": types}
         (count,) = tx.execute(_ADMITTED, wanted).fetchone()
-        if len(self._counts) >= _COUNTS:
-            self._counts = {}  # replaced, not emptied: other threads read it
-        self._counts[key] = int(count)
+        self._counts.put(key, int(count))
         return int(count)
 
     async def propose(self, plan: IndexPlan, scope: Scope, search: Search) -> Sequence[int] | None:

@@ -155,12 +155,7 @@ class Forgetting:
         ]
 
     def _begin(
-        self,
-        tx: Connection,
-        where: MemoryFilter,
-        memory_id: str | None,
-        by: str,
-        verdicts: Verdicts,
+        self, tx: Connection, where: MemoryFilter, memory_id: str | None, by: str, verdicts: Verdicts
     ) -> _Started:
         assert self.instance is not None, "the database is open only after the instance lives"
         gone, left, touched = Forgotten(), list[PendingForget](), set[int]()

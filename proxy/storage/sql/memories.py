@@ -34,172 +34,29 @@ from proxy.domain.session import Job
 from proxy.storage.exact_index import Found, UserIndex
 from proxy.storage.sql import embeddings, erasure, jobs, rows, users
 from proxy.storage.sql.changes import Writer
-from proxy.storage.sql.database import Connection, DamagedRow, Database
+from proxy.storage.sql.database import Connection, DamagedRow, Database, Store, reads, writes
 from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
 from proxy.storage.sql.forget import Forgetting, expire, make_way
 from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache
 from proxy.storage.sql.quota import apply_within
 from proxy.storage.sql.users import Owner
 
-# ---------------------------------------------------------------- lists
 _SLICE = 4_000  # rows that one read looks at
 _BEYOND_ALL = 2**63 - 1
 _NOBODY = -1
 # CROSS JOIN: in this order. By an id alone SQLite would look for it with every user of the tenant.
 _FROM = "memories m CROSS JOIN scopes s ON s.id = m.owner"
-
-
-class Listing:
-    """Lists of one file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
-        """Return the memory, also a superseded one."""
-        return await self._database.read(lambda tx: _get(tx, where, memory_id))
-
-    async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
-        """Return the events of the memories that there are, oldest first, by id."""
-        return await self._database.read(lambda tx: _history(tx, where, ids))
-
-    async def page(
-        self, where: MemoryFilter, *, limit: int, after: str | None, oldest_first: bool, total: bool
-    ) -> Page:
-        """Return the memories after the one with id `after`. Raises NotFound if there never was one."""
-        edge: int | None = await self._database.read(
-            lambda tx: _start(tx, where, after, oldest_first=oldest_first)
-        )
-        items: list[Memory] = []
-        while edge is not None and len(items) <= limit:
-            work = partial(
-                _slice, where=where, edge=edge, limit=limit + 1 - len(items), oldest_first=oldest_first
-            )
-            found, edge = await self._database.read(work)
-            items += found
-        count = await self._count(where) if total else None
-        return Page(tuple(items[:limit]), count, has_more=len(items) > limit)
-
-    async def _count(self, where: MemoryFilter) -> int:
-        edge: int | None = 0
-        total = 0
-        while edge is not None:
-            found, edge = await self._database.read(partial(_count, where=where, edge=edge))
-            total += found
-        return total
-
-
-def _get(tx: Connection, where: MemoryFilter, memory_id: str) -> Memory | None:
-    condition, parameters = _condition(tx, where, inactive=True)
-    parameters["id"] = rows.storable(memory_id)
-    found = rows.memories_where(tx, f"{condition} AND m.id = :id LIMIT 1", parameters)
-    return found[0][1] if found else None
-
-
-def _history(tx: Connection, where: MemoryFilter, ids: Sequence[str]) -> dict[str, list[Event]]:
-    condition, parameters = _condition(tx, where, inactive=True)
-    parameters["ids"] = rows.as_json(map(rows.storable, ids))
-    # The plus keeps SQLite from walking through all that the user has.
-    found = tx.execute(
-        f"SELECT m.id, e.at, e.action, e.by, e.content FROM {_FROM} JOIN events e ON e.memory = m.seq"
-        f" WHERE {condition.replace('m.owner =', '+m.owner =')}"
-        " AND m.id IN (SELECT value FROM json_each(:ids)) ORDER BY e.id",
-        parameters,
-    )
-    events: dict[str, list[Event]] = {}
-    for id_, *event in found:
-        events.setdefault(id_, []).append(Event(*event))
-    return events
-
-
-def _slice(
-    tx: Connection, *, where: MemoryFilter, edge: int, limit: int, oldest_first: bool
-) -> tuple[list[Memory], int | None]:
-    """Return up to `limit` memories beyond the edge, and the edge of what was not looked at, if any."""
-    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
-    end = _end(tx, where, edge, oldest_first=oldest_first)
-    beyond = "> :edge AND m.seq <= :end" if oldest_first else "< :edge AND m.seq >= :end"
-    condition, parameters = f"{condition} AND m.seq {beyond}", parameters | {"edge": edge, "end": end}
-    order = f"ORDER BY m.seq {_order(oldest_first)}"
-    if where.text is not None:
-        read = tx.execute(f"SELECT m.seq, m.content FROM {_FROM} WHERE {condition} {order}", parameters)
-        condition = "m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
-        parameters = {"seqs": rows.as_json(rows.holding(where.text, read)[:limit])}
-    found = rows.memories_where(tx, f"{condition} {order} LIMIT :limit", parameters | {"limit": limit})
-    return [memory for _, memory in found], None if end in (0, _BEYOND_ALL) else end
-
-
-def _count(tx: Connection, *, where: MemoryFilter, edge: int) -> tuple[int, int | None]:
-    """Return how many match in the slice after the edge, and where it ends, if there is more."""
-    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
-    end = _end(tx, where, edge, oldest_first=True)
-    parameters |= {"edge": edge, "end": end}
-    slice_ = f"FROM {_FROM} WHERE {condition} AND m.seq > :edge AND m.seq <= :end"
-    if where.text is not None:
-        count = len(rows.holding(where.text, tx.execute(f"SELECT m.seq, m.content {slice_}", parameters)))
-    else:
-        (count,) = tx.execute(f"SELECT count(*) {slice_}", parameters).fetchone()
-    return count, None if end == _BEYOND_ALL else end
-
-
-def _end(tx: Connection, where: MemoryFilter, edge: int, *, oldest_first: bool) -> int:
-    """Return the number of the last row of the slice beyond the edge: 0 or a very high one for all of it."""
-    sign = ">" if oldest_first else "<"
-    of_owner, owner = _whose(tx, where)
-    row = tx.execute(
-        f"SELECT m.seq FROM memories m WHERE {of_owner} AND m.seq {sign} :edge"
-        f" ORDER BY m.seq {_order(oldest_first)} LIMIT 1 OFFSET {_SLICE - 1}",
-        owner | {"edge": edge},
-    ).fetchone()
-    if row is not None:
-        return int(row[0])
-    return _BEYOND_ALL if oldest_first else 0
-
-
-def _start(tx: Connection, where: MemoryFilter, after: str | None, *, oldest_first: bool) -> int:
-    """Return the number of the memory `after`, also if it has left the list since the last page."""
-    if after is None:
-        return 0 if oldest_first else _BEYOND_ALL
-    row = tx.execute(
-        f"SELECT m.seq FROM {_FROM} WHERE m.id = :id AND s.tenant = :tenant"
-        f" AND (:user IS NULL OR s.user = :user)",
-        {"id": rows.storable(after), "tenant": where.tenant, "user": where.user},
-    ).fetchone()
-    if row is None:
-        raise NotFound("no memory has this id", param="after")
-    return int(row[0])
-
-
-def _condition(tx: Connection, where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
-    """Return the filter, without what is being forgotten."""
-    condition, parameters = rows.conditions(where, inactive=inactive)
-    of_owner, owner = _whose(tx, where)
-    return f"{condition} AND {of_owner}{erasure.hidden(tx)}", parameters | owner
-
-
-def _whose(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]:
-    """Return a condition by which rows are found in their order through an index."""
-    if where.user is None:
-        return "TRUE", {}
-    owner = users.find(tx, Scope(where.tenant, where.user))
-    return "m.owner = :owner", {"owner": owner.id if owner else _NOBODY}
-
-
-def _order(oldest_first: bool) -> str:
-    return "ASC" if oldest_first else "DESC"
-
-
-# ---------------------------------------------------------------- the store
 _READINGS = """
     SELECT m.id, v.reading FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.owner = ? AND m.id IN (SELECT value FROM json_each(?))
 """
 _FEW = 200
+_PROFILES = 10_000  # of users that are cached
 _MOST_IN_PROFILE = 40
 _MOSTLY = 0.75  # of a cache, for those who may come back
 
 
-class SqlMemories:
+class SqlMemories(Store):
     """Memories in the rows of one file, searched exactly in arrays of the user's own."""
 
     def __init__(
@@ -212,17 +69,17 @@ class SqlMemories:
         indexed: Indexed | None = None,
     ) -> None:
         """`indexed`: for the search of users with many memories; None: all are searched exactly."""
-        self._database = database
+        super().__init__(database)
         self._indexed = indexed
         self._quota = quota
         self._model: EmbeddingModel | None = None  # whose vectors this process makes and compares
         self._indexes = IndexCache(index_bytes)
         self._rows = RowCache(row_bytes)
-        self._profiles = ProfileCache()
-        self._listing = Listing(database)
+        # Numbers and kinds of the memories that hold in every conversation, sorted once a version.
+        self._profiles = TTLCache[int, tuple[tuple[int, Stamp], Sequence[tuple[int, ProfileKind]]]](_PROFILES)
         self._forgets = 0  # how often somebody's memories were let go
         self.forgetting = Forgetting(database, self._let_go)
-        self.prefetch = Prefetch(database, self._bring_in, self._has_room, _FEW)
+        self.prefetch = Prefetch(database, self._load, self._has_room, _FEW)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
@@ -262,12 +119,10 @@ class SqlMemories:
 
         return await self._database.begin_read(work)
 
-    async def stamp(self, scope: Scope) -> Stamp:
-        def work(tx: Connection) -> Stamp:
-            owner = users.find(tx, scope)
-            return owner.stamp if owner else users.NEVER_SEEN
-
-        return await self._database.read(work)
+    @reads
+    def stamp(self, tx: Connection, scope: Scope) -> Stamp:
+        owner = users.find(tx, scope)
+        return owner.stamp if owner else users.NEVER_SEEN
 
     async def apply(
         self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
@@ -294,31 +149,59 @@ class SqlMemories:
             telemetry.log.info("memory.refused", count=len(applied.refused))
         return applied
 
-    async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
-        def work(tx: Connection) -> None:
-            if owner := users.lock(tx, scope):
-                rows.touch(tx, owner.id, ids, at)
+    @writes
+    def touch(self, tx: Connection, scope: Scope, ids: Sequence[str], at: float) -> None:
+        if owner := users.lock(tx, scope):
+            rows.touch(tx, owner.id, ids, at)
 
-        await self._database.write(work)
+    @reads
+    def get(self, tx: Connection, where: MemoryFilter, memory_id: str) -> Memory | None:
+        condition, parameters = _condition(tx, where, inactive=True)
+        parameters["id"] = rows.storable(memory_id)
+        found = rows.memories_where(tx, f"{condition} AND m.id = :id LIMIT 1", parameters)
+        return found[0][1] if found else None
 
-    async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
-        return await self._listing.get(where, memory_id)
+    @reads
+    def history(
+        self, tx: Connection, where: MemoryFilter, ids: Sequence[str]
+    ) -> Mapping[str, Sequence[Event]]:
+        condition, parameters = _condition(tx, where, inactive=True)
+        parameters["ids"] = rows.as_json(map(rows.storable, ids))
+        # The plus keeps SQLite from walking through all that the user has.
+        found = tx.execute(
+            f"SELECT m.id, e.at, e.action, e.by, e.content FROM {_FROM} JOIN events e ON e.memory = m.seq"
+            f" WHERE {condition.replace('m.owner =', '+m.owner =')}"
+            " AND m.id IN (SELECT value FROM json_each(:ids)) ORDER BY e.id",
+            parameters,
+        )
+        events: dict[str, list[Event]] = {}
+        for id_, *event in found:
+            events.setdefault(id_, []).append(Event(*event))
+        return events
 
     async def list(
-        self,
-        where: MemoryFilter,
-        *,
-        limit: int,
-        after: str | None = None,
-        oldest_first: bool = False,
-        total: bool = True,
-    ) -> Page:
-        return await self._listing.page(
-            where, limit=limit, after=after, oldest_first=oldest_first, total=total
+        self, where: MemoryFilter, *,
+        limit: int, after: str | None = None, oldest_first: bool = False, total: bool = True,
+    ) -> Page:  # fmt: skip
+        edge: int | None = await self._database.read(
+            partial(_start, where=where, after=after, up=oldest_first)
         )
+        items: list[Memory] = []
+        while edge is not None and len(items) <= limit:
+            left = limit + 1 - len(items)
+            work = partial(_slice, where=where, edge=edge, limit=left, up=oldest_first)
+            found, edge = await self._database.read(work)
+            items += found
+        count = await self._count(where) if total else None
+        return Page(tuple(items[:limit]), count, has_more=len(items) > limit)
 
-    async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
-        return await self._listing.history(where, ids)
+    async def _count(self, where: MemoryFilter) -> int:
+        edge: int | None = 0
+        total = 0
+        while edge is not None:
+            found, edge = await self._database.read(partial(_count, where=where, edge=edge))
+            total += found
+        return total
 
     async def forget(
         self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False
@@ -337,15 +220,16 @@ class SqlMemories:
 
     def _let_go(self, owner: int) -> None:
         self._forgets += 1
-        self._indexes.drop(owner)
-        self._rows.drop(owner)
-        self._profiles.drop(owner)
+        for cache in (self._indexes, self._rows, self._profiles):
+            cache.pop(owner)
 
     def _search(self, tx: Connection, scope: Scope, search: Search) -> Sequence[Hit]:
         owner = users.find(tx, scope)
         if owner is None:
             return []
-        found = self._index(tx, owner).search(scope.project, search)
+        return self._hits(tx, owner, self._index(tx, owner).search(scope.project, search))
+
+    def _hits(self, tx: Connection, owner: Owner, found: Sequence[Found]) -> Sequence[Hit]:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
         return _hits(found, memories)
 
@@ -365,11 +249,9 @@ class SqlMemories:
         owner = users.find(tx, scope)
         if owner is None or proposed is None or owner.id != plan.owner.id:
             return self._search(tx, scope, search)
-        found = found_among(tx, plan, proposed, scope.project, search)
-        memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
-        return _hits(found, memories)
+        return self._hits(tx, owner, found_among(tx, plan, proposed, scope.project, search))
 
-    def _bring_in(self, tx: Connection, scope: Scope) -> None:
+    def _load(self, tx: Connection, scope: Scope) -> None:
         """Read a user's index and memories into the caches."""
         if owner := users.find(tx, scope):
             index = self._index(tx, owner)
@@ -384,15 +266,10 @@ class SqlMemories:
         owner = users.find(tx, scope)
         if owner is None:
             return None
-        comes_back, epoch = self._indexes.holds(scope), self._database.epoch
+        comes_back, epoch = owner.id in self._indexes, self._database.epoch
         has_many = self._indexed is not None and self._indexed.has_many(tx, owner)
         index = None if has_many else self._index(tx, owner)
-
-        def arrays() -> UserIndex:
-            return index or latest_index(tx, owner, embeddings.generations_of(tx, self._model).generations)
-
-        stamp = index.stamp if index else owner.stamp
-        profile = self._profiles.of(owner, (epoch, stamp), arrays, sort) if sort else ()
+        profile = self._profile(tx, owner, index, sort) if sort else ()
         seqs = index.seqs[index.current].tolist() if index else []
         whole = index is not None and len(seqs) <= _FEW and comes_back
         with suppress(DamagedRow):
@@ -401,6 +278,24 @@ class SqlMemories:
             held = [(memories[seq], kind) for seq, kind in profile if seq in memories]
             return Taken(index if whole else None, memories, held, scope.project, holds)
         return None
+
+    def _profile(
+        self, tx: Connection, owner: Owner, index: UserIndex | None, sort: SortProfile
+    ) -> Sequence[tuple[int, ProfileKind]]:
+        """Return the numbers and kinds of the profile's memories, the latest first. `index`: None for a user
+        with many, whose profile is taken from the latest."""
+        version = (self._database.epoch, index.stamp if index else owner.stamp)
+        known = self._profiles.get(owner.id)
+        if known is not None and known[0] == version:
+            return known[1]
+        index = index or latest_index(tx, owner, embeddings.generations_of(tx, self._model).generations)
+        at = np.flatnonzero(index.current & index.embedded)[::-1]
+        kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
+        found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]
+        rules = [one for one in found if one[1] == "rule"][:_MOST_IN_PROFILE]
+        traits = [one for one in found if one[1] == "trait"][:_MOST_IN_PROFILE]
+        self._profiles.put(owner.id, (version, (*rules, *traits)))
+        return (*rules, *traits)
 
     def _has_room(self) -> bool:
         return max(self._indexes.filled, self._rows.filled) < _MOSTLY
@@ -432,41 +327,81 @@ class Taken:
         return _hits(self.index.search(self.project, search), self.memories)
 
 
-class ProfileCache:
-    """Which memories of recently active users hold in every conversation: sorted once a version of the
-    user's memories, in a reader's thread."""
-
-    def __init__(self, users: int = 10_000) -> None:
-        self._known = TTLCache[int, tuple[tuple[int, Stamp], tuple[tuple[int, ProfileKind], ...]]](users)
-
-    def of(
-        self, owner: Owner, version: tuple[int, Stamp], arrays: Callable[[], UserIndex], sort: SortProfile
-    ) -> Sequence[tuple[int, ProfileKind]]:
-        """Return the numbers and kinds of the profile's memories, the latest first; `arrays`: of the user's
-        memories in this version."""
-        known = self._known.get(owner.id)
-        if known is not None and known[0] == version:
-            return known[1]
-        index = arrays()
-        at = np.flatnonzero(index.current & index.embedded)[::-1]
-        kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
-        found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]
-        rules = [one for one in found if one[1] == "rule"][:_MOST_IN_PROFILE]
-        traits = [one for one in found if one[1] == "trait"][:_MOST_IN_PROFILE]
-        self._known.put(owner.id, (version, (*rules, *traits)))
-        return (*rules, *traits)
-
-    def drop(self, owner: int) -> None:
-        """Delete what is known of a user who forgot something."""
-        self._known.pop(owner)
-
-    def clear(self) -> None:
-        """Delete all: the vectors are another model's from now on."""
-        self._known.clear()
-
-
 def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:
     # An index ahead of the transaction may name what the transaction could not see yet.
     return [
         Hit(memories[item.seq], item.cosine, item.bm25, item.vector) for item in found if item.seq in memories
     ]
+
+
+# ---------------------------------------------------------------- lists
+# `up`: from the oldest on, else from the latest back.
+def _slice(
+    tx: Connection, *, where: MemoryFilter, edge: int, limit: int, up: bool
+) -> tuple[list[Memory], int | None]:
+    """Return up to `limit` memories beyond the edge, and the edge of what was not looked at, if any."""
+    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
+    end = _end(tx, where, edge, up=up)
+    beyond = "> :edge AND m.seq <= :end" if up else "< :edge AND m.seq >= :end"
+    condition, parameters = f"{condition} AND m.seq {beyond}", parameters | {"edge": edge, "end": end}
+    order = f"ORDER BY m.seq {'ASC' if up else 'DESC'}"
+    if where.text is not None:
+        read = tx.execute(f"SELECT m.seq, m.content FROM {_FROM} WHERE {condition} {order}", parameters)
+        condition = f"m.seq IN {rows.seqs_in(':seqs')}"
+        parameters = {"seqs": rows.as_json(rows.holding(where.text, read)[:limit])}
+    found = rows.memories_where(tx, f"{condition} {order} LIMIT :limit", parameters | {"limit": limit})
+    return [memory for _, memory in found], None if end in (0, _BEYOND_ALL) else end
+
+
+def _count(tx: Connection, *, where: MemoryFilter, edge: int) -> tuple[int, int | None]:
+    """Return how many match in the slice after the edge, and where it ends, if there is more."""
+    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
+    end = _end(tx, where, edge, up=True)
+    parameters |= {"edge": edge, "end": end}
+    slice_ = f"FROM {_FROM} WHERE {condition} AND m.seq > :edge AND m.seq <= :end"
+    if where.text is not None:
+        count = len(rows.holding(where.text, tx.execute(f"SELECT m.seq, m.content {slice_}", parameters)))
+    else:
+        (count,) = tx.execute(f"SELECT count(*) {slice_}", parameters).fetchone()
+    return count, None if end == _BEYOND_ALL else end
+
+
+def _end(tx: Connection, where: MemoryFilter, edge: int, *, up: bool) -> int:
+    """Return the number of the last row of the slice beyond the edge: 0 or a very high one for all of it."""
+    sign = ">" if up else "<"
+    of_owner, owner = _whose(tx, where)
+    row = tx.execute(
+        f"SELECT m.seq FROM memories m WHERE {of_owner} AND m.seq {sign} :edge"
+        f" ORDER BY m.seq {'ASC' if up else 'DESC'} LIMIT 1 OFFSET {_SLICE - 1}",
+        owner | {"edge": edge},
+    ).fetchone()
+    return int(row[0]) if row else _BEYOND_ALL if up else 0
+
+
+def _start(tx: Connection, *, where: MemoryFilter, after: str | None, up: bool) -> int:
+    """Return the number of the memory `after`, also if it has left the list since the last page."""
+    if after is None:
+        return 0 if up else _BEYOND_ALL
+    row = tx.execute(
+        f"SELECT m.seq FROM {_FROM} WHERE m.id = :id AND s.tenant = :tenant"
+        f" AND (:user IS NULL OR s.user = :user)",
+        {"id": rows.storable(after), "tenant": where.tenant, "user": where.user},
+    ).fetchone()
+    if row is None:
+        raise NotFound("no memory has this id", param="after")
+    return int(row[0])
+
+
+def _condition(tx: Connection, where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
+    """Return the filter, without what is being forgotten."""
+    condition, parameters = rows.conditions(where, inactive=inactive)
+    of_owner, owner = _whose(tx, where)
+    return f"{condition} AND {of_owner}{erasure.hidden(tx)}", parameters | owner
+
+
+def _whose(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]:
+    """Return a condition by which rows are found in their order through an index."""
+    if where.user is None:
+        return "TRUE", {}
+    owner = users.find(tx, Scope(where.tenant, where.user))
+    return "m.owner = :owner", {"owner": owner.id if owner else _NOBODY}

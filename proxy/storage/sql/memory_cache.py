@@ -9,245 +9,153 @@ once what was read before is a minute old.
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from proxy.domain.core import Memory, Scope
+from proxy.domain.core import Memory, Scope, Stamp
 from proxy.domain.errors import DamagedRow, StoreUnavailable
+from proxy.domain.limits import TTLCache
 from proxy.storage.exact_index import Row, UserIndex, build
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import REMEMBERED_VERSIONS
 from proxy.storage.sql.database import Connection, Database
 from proxy.storage.sql.erasure import hidden
-from proxy.storage.sql.rows import as_json
-from proxy.storage.sql.users import Name, Owner
+from proxy.storage.sql.users import Owner
 
 # ---------------------------------------------------------------- indexes
-_ROWS = """
+_ROWS = f"""
     SELECT m.seq, m.type, m.project, m.expires_at, m.superseded_by IS NULL AND m.archived = 0,
-           iif(v.generation IN (SELECT CAST(value AS INTEGER) FROM json_each(:generations)),
-               v.embedding, NULL),
+           iif(v.generation IN {rows.seqs_in(":generations")}, v.embedding, NULL),
            v.terms, m.written > :version
     FROM memories m JOIN vectors v ON v.memory = m.seq
-    WHERE m.owner = :owner {hidden} AND
+    WHERE m.owner = :owner {{hidden}} AND
 """
 _CURRENT = _ROWS + "m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq"
 _CHANGED = _ROWS + "m.changed > :version ORDER BY m.seq LIMIT 1000"
-# A row that is gone for the quota's sake cannot be seen to change. See Writer.erase.
-_GONE = "SELECT memory FROM evicted WHERE owner = :owner AND version > :version LIMIT 1000"
+# A row that was deleted for the quota's sake cannot be seen to change. See Writer.erase.
+_EVICTED = "SELECT memory FROM evicted WHERE owner = :owner AND version > :version LIMIT 1000"
 _STRIPES = 64
 
 
 class IndexCache:
-    """Least recently used out first. The one used last stays even where it alone is over the bound."""
+    """Indexes by user, within a bound in bytes. One that is larger than all of it is cached alone."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._indexes: OrderedDict[int, UserIndex] = OrderedDict()
-        self._names: dict[int, Name] = {}  # of the users whose index is here
-        self._named: dict[Name, UserIndex] = {}
-        self._bytes = 0
-        self._epoch = 0
-        self._lock = threading.Lock()
+        self._indexes = TTLCache[int, tuple[int, UserIndex]](  # with the epoch of the database
+            limit_bytes, size_of=lambda entry: min(entry[1].nbytes, limit_bytes)
+        )
         # One user's index is read by one thread at a time, without making other users wait.
         self._loading = [threading.Lock() for _ in range(_STRIPES)]
+        self.clear, self.pop = self._indexes.clear, self._indexes.pop
 
     @property
     def filled(self) -> float:
         """The share of the bound that is used."""
-        return self._bytes / self._limit
+        return self._indexes.filled
 
-    def holds(self, scope: Scope) -> bool:
-        """Return whether an index of the user is here, though it may be out of date."""
-        return (scope.tenant, scope.user) in self._named
+    def __contains__(self, owner: int) -> bool:
+        return owner in self._indexes
 
     def current(self, tx: Connection, owner: Owner, epoch: int, generations: Sequence[int]) -> UserIndex:
-        """Return the user's index as of the transaction, or newer; `epoch` is that of the file. Vectors of
-        other `generations` than these are left out."""
+        """Return the user's index as of the transaction, or newer; `epoch` is that of the database. Vectors
+        of other `generations` than these are left out."""
         with self._loading[owner.id % _STRIPES]:
-            cached = self._get(owner.id, epoch)
-            if cached is None:
-                return self._put(owner, epoch, _load(tx, owner, generations))
-            old, new = cached.stamp, owner.stamp
+            made_in, cached = self._indexes.get(owner.id) or (epoch, None)
+            if cached is None or made_in != epoch:
+                index = _load(tx, owner, generations)
             # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
-            if (old.generation, old.version) >= (new.generation, new.version):
+            elif _order(cached.stamp) >= _order(owner.stamp):
                 return cached
-            return self._put(owner, epoch, _refreshed(tx, owner, cached, generations))
+            else:
+                index = _refreshed(tx, owner, cached, generations)
+            self._indexes.put(owner.id, (epoch, index))
+            return index
 
-    def clear(self) -> None:
-        """Let go of all: what vectors are ours has changed."""
-        with self._lock:
-            self._empty()
 
-    def drop(self, owner: int) -> None:
-        """Let go of a user's index: what was forgotten leaves this process's memory too."""
-        with self._lock:
-            self._remove(owner)
-
-    def _get(self, owner: int, epoch: int) -> UserIndex | None:
-        with self._lock:
-            if epoch != self._epoch:
-                self._empty()
-                self._epoch = epoch
-            if owner in self._indexes:
-                self._indexes.move_to_end(owner)
-            return self._indexes.get(owner)
-
-    def _put(self, owner: Owner, epoch: int, index: UserIndex) -> UserIndex:
-        with self._lock:
-            if epoch == self._epoch:
-                self._remove(owner.id)
-                self._indexes[owner.id] = index
-                self._names[owner.id] = owner.name
-                self._named[owner.name] = index
-                self._bytes += index.nbytes
-                while self._bytes > self._limit and len(self._indexes) > 1:
-                    self._remove(next(iter(self._indexes)))
-        return index
-
-    def _remove(self, owner: int) -> None:
-        if (index := self._indexes.pop(owner, None)) is not None:
-            self._bytes -= index.nbytes
-            self._named.pop(self._names.pop(owner), None)
-
-    def _empty(self) -> None:
-        self._indexes.clear()
-        self._names.clear()
-        self._named.clear()
-        self._bytes = 0
+def _order(stamp: Stamp) -> tuple[int, int]:
+    return stamp.generation, stamp.version
 
 
 def _load(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
-    ours = {
-        "owner": owner.id,
-        "version": owner.stamp.version,
-        "generations": as_json(generations),
-    }
-    rows = tx.execute(_CURRENT.format(hidden=hidden(tx)), ours).fetchall()
-    return build([Row._make(row) for row in rows], owner.stamp)
+    ours = {"owner": owner.id, "version": owner.stamp.version, "generations": rows.as_json(generations)}
+    found = tx.execute(_CURRENT.format(hidden=hidden(tx)), ours).fetchall()
+    return build([Row._make(row) for row in found], owner.stamp)
 
 
 def _refreshed(tx: Connection, owner: Owner, cached: UserIndex, generations: Sequence[int]) -> UserIndex:
-    """Read what has changed; all of it after a forget, since a row that is gone cannot be seen to change."""
+    """Read what has changed; all of it after a forget, since a deleted row cannot be seen to change."""
     old, new = cached.stamp, owner.stamp
     if old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
-        since = {"owner": owner.id, "version": old.version, "generations": as_json(generations)}
-        rows = [Row._make(row) for row in tx.execute(_CHANGED.format(hidden=hidden(tx)), since)]
-        rows += [_gone(seq) for (seq,) in tx.execute(_GONE, since)]
-        if (index := cached.changed(rows, new)) is not None:
+        since = {"owner": owner.id, "version": old.version, "generations": rows.as_json(generations)}
+        changed = [Row._make(row) for row in tx.execute(_CHANGED.format(hidden=hidden(tx)), since)]
+        for (seq,) in tx.execute(_EVICTED, since):
+            changed.append(Row(seq, "", None, None, current=False, vector=None, terms=b""))
+        if (index := cached.changed(changed, new)) is not None:
             return index
     return _load(tx, owner, generations)
 
 
-def _gone(seq: int) -> Row:
-    """Return what an index should make of a memory that is no longer there."""
-    return Row(seq, "", None, None, current=False, vector=None, terms=b"")
-
-
 # ---------------------------------------------------------------- rows
-_STATES = """
-    SELECT seq, changed, access_count, last_accessed FROM memories
-    WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))
+_STATES = f"""
+    SELECT seq, changed, access_count, last_accessed FROM memories WHERE seq IN {rows.seqs_in("?")}
 """
-_OVERHEAD_BYTES = 800  # of a Memory beside its texts, 700 measured, and its place in the last look
+_OVERHEAD_BYTES = 800  # of a Memory without its texts, 700 measured, and its place in the last look
 _EVIDENCE_BYTES = 300
 _FRESH_S = 60.0  # so old may be what is known of accesses, which tell apart days
 
 Validity = tuple[int, int]
-"""The file's epoch and the user's generation."""
+"""The database's epoch and the user's generation."""
 _Row = tuple[int, Memory]
 """A row's `changed`, and what it says."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What was last asked for, at which version of the user, when (steady seconds), and what it was."""
+class _UserRows:
+    """One user's memories by seq, and what was last asked for: at which version of the user, when (steady
+    seconds), and what it was."""
 
+    validity: Validity
+    memories: Mapping[int, _Row]
+    nbytes: int
     seqs: Sequence[int]
     version: int
     at: float
     found: Mapping[int, Memory]
 
-    def is_of(self, seqs: Sequence[int], version: int) -> bool:
-        """True if the same was asked for, and no row has changed since."""
-        return self.version == version and self.seqs == seqs
-
-
-@dataclass(slots=True)
-class _Kept:
-    """One user's memories by seq, each with its row's `changed`."""
-
-    validity: Validity
-    memories: dict[int, _Row] = field(default_factory=dict)
-    nbytes: int = 0
-    last: _Look | None = None
-
 
 class RowCache:
-    """Whole users leave, the least recently used first, when the bound in bytes is passed."""
+    """Memories by user, within a bound in bytes."""
 
     def __init__(self, limit_bytes: int, steady: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit_bytes
         self._steady = steady
-        self._users: OrderedDict[int, _Kept] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+        self._users = TTLCache[int, _UserRows](limit_bytes, size_of=lambda user: user.nbytes)
+        self.pop = self._users.pop
 
     @property
     def filled(self) -> float:
         """The share of the bound that is used."""
-        return self._bytes / self._limit
+        return self._users.filled
 
     def memories(self, tx: Connection, owner: Owner, epoch: int, seqs: Sequence[int]) -> Mapping[int, Memory]:
-        """Return those of the user's memories under these numbers that the transaction sees, as it does; what
-        it tells of accesses may be a minute old."""
-        validity, now = (epoch, owner.stamp.generation), self._steady()
-        kept = self._known(owner.id, validity)
-        last = kept.last if kept else None
-        if last and last.is_of(seqs, owner.stamp.version) and now - last.at < _FRESH_S:
-            return last.found
-        found, renewed = _read(tx, kept.memories if kept else {}, seqs)
-        self._keep(owner.id, validity, renewed, _Look(seqs, owner.stamp.version, now, found))
+        """Return those of the user's memories under these numbers that the transaction sees. Access counts
+        may be a minute old."""
+        validity, version, now = (epoch, owner.stamp.generation), owner.stamp.version, self._steady()
+        cached = self._users.get(owner.id)
+        if cached and cached.validity != validity:
+            cached = None
+        if cached and cached.version == version and cached.seqs == seqs and now - cached.at < _FRESH_S:
+            return cached.found
+        known = cached.memories if cached else {}
+        found, renewed = _read(tx, known, seqs)
+        size = sum(_size(memory) for _, memory in renewed.values())
+        size -= sum(_size(known[seq][1]) for seq in renewed if seq in known)
+        nbytes = size + (cached.nbytes if cached else 0)
+        user = _UserRows(validity, {**known, **renewed}, nbytes, seqs, version, now, found)
+        self._users.put(owner.id, user)
         return found
-
-    def drop(self, owner: int) -> None:
-        """Let go of a user's memories: what was forgotten leaves this process's memory too."""
-        with self._lock:
-            self._remove(owner)
-
-    def _known(self, owner: int, validity: Validity) -> _Kept | None:
-        """Return what is kept of the user. Only `_keep` adds to it; a reader may look at it meanwhile."""
-        with self._lock:
-            kept = self._users.get(owner)
-            if kept is None:
-                return None
-            if kept.validity != validity:
-                self._remove(owner)
-                return None
-            self._users.move_to_end(owner)
-            return kept
-
-    def _keep(self, owner: int, validity: Validity, read: Mapping[int, _Row], last: _Look) -> None:
-        with self._lock:
-            kept = self._users.get(owner)
-            if kept is None or kept.validity != validity:
-                self._remove(owner)
-                kept = self._users[owner] = _Kept(validity)
-            size = sum(_size(memory) for _, memory in read.values())
-            size -= sum(_size(kept.memories[seq][1]) for seq in read if seq in kept.memories)
-            kept.memories |= read
-            kept.nbytes += size
-            kept.last = last
-            self._bytes += size
-            while self._bytes > self._limit:
-                self._remove(next(iter(self._users)))
-
-    def _remove(self, owner: int) -> None:
-        if (kept := self._users.pop(owner, None)) is not None:
-            self._bytes -= kept.nbytes
 
 
 def _read(
@@ -258,14 +166,14 @@ def _read(
     found, renewed = dict[int, Memory](), dict[int, _Row]()
     unknown = [] if known else list(seqs)
     for seq, changed, access_count, last_accessed in states:
-        kept = known.get(seq)
-        if kept is None or kept[0] != changed:
+        cached = known.get(seq)
+        if cached is None or cached[0] != changed:
             unknown.append(seq)
             continue
-        memory = kept[1]
+        memory = cached[1]
         if memory.access_count != access_count or memory.last_accessed != last_accessed:
             memory = replace(memory, access_count=access_count, last_accessed=last_accessed)
-            renewed[seq] = (changed, memory)  # making one anew costs as much as ranking it
+            renewed[seq] = (changed, memory)  # making one again costs as much as ranking it
         found[seq] = memory
     if unknown:
         read = rows.memories_by_seq(tx, unknown)
@@ -290,29 +198,26 @@ _LATEST = """
     WHERE user IS NOT NULL AND memories BETWEEN 1 AND ? ORDER BY served DESC, id DESC
 """
 
-BringIn = Callable[[Connection, Scope], object]
-"""Reads a user's memories into the caches."""
-
 
 class Prefetch:
-    """Who is to be brought in, one by one."""
+    """Loads users of at most `few` memories into the caches after a start, so that their first question does
+    not wait for their rows: first those whose sessions were extracted last. It goes on a little at a time,
+    until the caches are mostly full: it must not evict what requests have loaded."""
 
     def __init__(
         self,
         database: Database,
-        bring_in: BringIn,
+        load: Callable[[Connection, Scope], object],
         has_room: Callable[[], bool],
         few: int,
-        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
-        self._bring_in, self._has_room = bring_in, has_room
-        self._steady = steady
-        self._few = few  # who has more memories than these is left out
+        self._load, self._has_room, self._few = load, has_room, few
+        self._steady = time.monotonic
         self._waiting: deque[Scope] | None = None  # None: not looked up yet
 
     async def step(self) -> None:
-        """Bring in the next few; where the store cannot be read, nobody any more."""
+        """Load the next few; nobody any more if the store cannot be read."""
         try:
             if self._waiting is None:
                 self._waiting = await self._database.read(self._latest)
@@ -326,5 +231,5 @@ class Prefetch:
         return deque(Scope(*name) for name in tx.execute(_LATEST, (AT_MOST, self._few)))
 
     def _one(self, scope: Scope, tx: Connection) -> None:
-        with suppress(DamagedRow):  # whoever asks for it will be told
-            self._bring_in(tx, scope)
+        with suppress(DamagedRow):  # a request for it will report it
+            self._load(tx, scope)

@@ -1,4 +1,4 @@
-"""The NoteStore over SQL: see session.NoteStore for what every method guarantees.
+"""The NoteStore over SQL: see note_store.NoteStore for what every method guarantees.
 
 Anchors are a log, resolved when they are read: an exchange that is taken back, or forgotten, takes with it
 what it said, and what held before holds again. Lines are no rows of their own but the exchanges' beginnings.
@@ -30,7 +30,7 @@ from proxy.domain.session import (
     Unread,
 )
 from proxy.storage.sql import jobs, rows, users
-from proxy.storage.sql.database import Connection, Database, legible
+from proxy.storage.sql.database import Connection, Store, legible, reads, writes
 
 _MOST_LOGGED = 4 * MOST_ANCHORS
 _BLANKS = "\t\n\r "
@@ -102,11 +102,8 @@ class _Ended(NamedTuple):
     last: int | None
 
 
-class SqlNotes:
+class SqlNotes(Store):
     """Notes of all processes that share the file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def notes(
         self, scope: Scope, session_id: str, *, after: str | None = None, lines: int = 0
@@ -123,63 +120,62 @@ class SqlNotes:
 
         return await self._database.begin_read(work)
 
-    async def standing(self, scope: Scope, session_id: str) -> CoveredState | None:
-        def work(tx: Connection) -> CoveredState | None:
-            session, _ = _find(tx, scope, session_id)
-            if session is None or (state := _state(tx, session)[0]) is None:
-                return None
-            marks = tx.execute("SELECT mark FROM marks WHERE session = ?", (session,))
-            return CoveredState(state, frozenset(mark for (mark,) in marks))
+    @reads
+    def standing(self, tx: Connection, scope: Scope, session_id: str) -> CoveredState | None:
+        session, _ = _find(tx, scope, session_id)
+        if session is None or (state := _state(tx, session)[0]) is None:
+            return None
+        marks = tx.execute("SELECT mark FROM marks WHERE session = ?", (session,))
+        return CoveredState(state, frozenset(mark for (mark,) in marks))
 
-        return await self._database.read(work)
+    @reads
+    def unread(self, tx: Connection, scope: Scope, session_id: str, *, limit: int) -> Unread | None:
+        owner, (session, stateful) = users.find(tx, scope), _find(tx, scope, session_id)
+        if owner is None or session is None or not stateful:
+            return None
+        state, upto, _ = _state(tx, session)
+        ours = {"session": session, "upto": upto, "limit": limit}
+        found = tuple(rows.exchanges_where(tx, scope, session_id, _UNREAD, ours))
+        return Unread(state, found, _keys(tx, found), owner.stamp)
 
-    async def unread(self, scope: Scope, session_id: str, *, limit: int) -> Unread | None:
-        def work(tx: Connection) -> Unread | None:
-            owner, (session, stateful) = users.find(tx, scope), _find(tx, scope, session_id)
-            if owner is None or session is None or not stateful:
-                return None
-            state, upto, _ = _state(tx, session)
-            ours = {"session": session, "upto": upto, "limit": limit}
-            found = tuple(rows.exchanges_where(tx, scope, session_id, _UNREAD, ours))
-            return Unread(state, found, _keys(tx, found), owner.stamp)
+    @writes
+    def keep_state(
+        self,
+        tx: Connection,
+        scope: Scope,
+        session_id: str,
+        state: State,
+        upto: Exchange,
+        marks: Sequence[str],
+        *,
+        expect: Stamp,
+    ) -> bool:
+        owner, (session, _) = users.lock(tx, scope), _find(tx, scope, session_id)
+        if owner is None or session is None or owner.stamp.generation != expect.generation:
+            return False
+        kept = tx.execute(
+            "INSERT INTO states (session, upto, content, at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (session) DO UPDATE SET upto = excluded.upto, content = excluded.content,"
+            " at = excluded.at WHERE states.upto < excluded.upto",
+            (session, upto.seq, json.dumps(state, ensure_ascii=False), upto.at),
+        ).rowcount
+        if kept:
+            tx.executemany(
+                "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NO_NOTES",
+                [(session, mark) for mark in marks],
+            )
+        return bool(kept)
 
-        return await self._database.read(work)
-
-    async def keep_state(
-        self, scope: Scope, session_id: str, state: State, upto: Exchange, marks: Sequence[str],
-        *, expect: Stamp,
-    ) -> bool:  # fmt: skip
-        def work(tx: Connection) -> bool:
-            owner, (session, _) = users.lock(tx, scope), _find(tx, scope, session_id)
-            if owner is None or session is None or owner.stamp.generation != expect.generation:
-                return False
-            kept = tx.execute(
-                "INSERT INTO states (session, upto, content, at) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (session) DO UPDATE SET upto = excluded.upto, content = excluded.content,"
-                " at = excluded.at WHERE states.upto < excluded.upto",
-                (session, upto.seq, json.dumps(state, ensure_ascii=False), upto.at),
-            ).rowcount
-            if kept:
-                tx.executemany(
-                    "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                    [(session, mark) for mark in marks],
-                )
-            return bool(kept)
-
-        return await self._database.write(work)
-
-    async def episode(self, job: Job, *, limit: int) -> Episode | None:
-        def work(tx: Connection) -> Episode | None:
-            session = jobs.leased_session(tx, job)
-            if session is None or tx.execute(_TO_EXTRACT, (session, job.upto, int(job.id))).fetchone():
-                return None
-            ours = {"session": session, "upto": job.upto, "limit": limit}
-            whole = rows.exchanges_where(tx, job.scope, job.session_id, _WHOLE, ours)
-            found = rows.not_read_aloud(tx, whole)
-            before = tx.execute(_SUMMARY, (session,)).fetchone()
-            return Episode(found, before[0] if before else None)
-
-        return await self._database.read(work)
+    @reads
+    def episode(self, tx: Connection, job: Job, *, limit: int) -> Episode | None:
+        session = jobs.leased_session(tx, job)
+        if session is None or tx.execute(_TO_EXTRACT, (session, job.upto, int(job.id))).fetchone():
+            return None
+        ours = {"session": session, "upto": job.upto, "limit": limit}
+        whole = rows.exchanges_where(tx, job.scope, job.session_id, _WHOLE, ours)
+        found = rows.without_tainted(tx, whole)
+        before = tx.execute(_SUMMARY, (session,)).fetchone()
+        return Episode(found, before[0] if before else None)
 
     async def close(self, *, idle_since: float, left_since: float, now: float) -> int:
         since = {"idle_since": idle_since, "left_since": left_since, "limit": _AT_ONCE}
@@ -267,5 +263,5 @@ def _close(tx: Connection, ended: _Ended, now: float) -> bool:
     if ended.exchanges < 2 or ended.last is None:
         tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (ended.session,))
         return False
-    jobs.put(tx, ended.session, ended.owner, NewJob(ended.name, ended.last, BATCH, closing=True), at=now)
+    jobs.enqueue(tx, ended.session, ended.owner, NewJob(ended.name, ended.last, BATCH, closing=True), at=now)
     return True

@@ -116,11 +116,7 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     usage = _usage(writer)
     if fits(quota, usage):
         return 0
-    parameters = {
-        "owner": writer.owner,
-        "version": writer.version,
-        "now": latest(changes),
-    }
+    parameters = {"owner": writer.owner, "version": writer.version, "now": latest(changes)}
     most = _MOST_AT_ONCE + len(changes)
     doomed: list[tuple[int, str, str | None]] = []
     with closing(_weakest_first(writer.tx, parameters)) as candidates:

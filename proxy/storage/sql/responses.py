@@ -12,7 +12,7 @@ from typing import Any
 from proxy.domain.core import Scope
 from proxy.domain.responses import Chain, Conversation, ItemPage, StoredResponse
 from proxy.storage.sql import rows, sessions, users
-from proxy.storage.sql.database import Connection, Database
+from proxy.storage.sql.database import Connection, Database, Store, purges, reads, writes
 from proxy.storage.sql.rows import FORGOTTEN
 
 # ---------------------------------------------------------------- conversations
@@ -22,6 +22,7 @@ _CONVERSATION = """
 """
 _ITEM = f"conversation = (SELECT c.seq FROM {_CONVERSATION}) AND id = :item"
 _BEYOND_ALL = 2**63 - 1
+_THESE = rows.seqs_in(":seqs")
 _CONVERSATIONS_AT_ONCE = 20  # conversations of a transaction, with all of their items: other writers wait
 _USED = "UPDATE conversations SET used_at = max(used_at, :at) WHERE seq = :seq AND used_at IS NOT NULL"
 _GET = f"""
@@ -31,57 +32,53 @@ _GET = f"""
 """
 
 
-class SqlConversations:
+class SqlConversations(Store):
     """Conversations of all processes that share the file."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    @writes
+    def create(self, tx: Connection, conversation: Conversation, items: Sequence[tuple[str, bytes]]) -> None:
+        c = conversation
+        (seq,) = tx.execute(
+            "INSERT INTO conversations (id, owner, project, metadata, created_at, used_at)"
+            " VALUES (?, ?, ?, ?, ?, ?) RETURNING seq",
+            (c.id, users.ensure(tx, c.scope).id, c.scope.project, c.metadata, c.created_at, c.used_at),
+        ).fetchone()
+        _append(tx, seq, items, project=c.scope.project, session=None)
 
-    async def create(self, conversation: Conversation, items: Sequence[tuple[str, bytes]]) -> None:
-        def work(tx: Connection) -> None:
-            c = conversation
-            (seq,) = tx.execute(
-                "INSERT INTO conversations (id, owner, project, metadata, created_at, used_at)"
-                " VALUES (?, ?, ?, ?, ?, ?) RETURNING seq",
-                (c.id, users.ensure(tx, c.scope).id, c.scope.project, c.metadata, c.created_at, c.used_at),
-            ).fetchone()
-            _append(tx, seq, items, project=c.scope.project, session=None)
-
-        await self._database.write(work)
-
-    async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
-        parameters = _named(scope, conversation_id)
-        row = await self._database.read(lambda tx: tx.execute(_GET, parameters).fetchone())
+    @reads
+    def get(self, tx: Connection, scope: Scope, conversation_id: str) -> Conversation | None:
+        row = tx.execute(_GET, rows.named(scope, id=rows.storable(conversation_id))).fetchone()
         if row is None:
             return None
         id_, project, metadata, created_at, used_at, size = row
         return Conversation(
-            id=id_,
-            scope=Scope(scope.tenant, scope.user, project),
-            metadata=metadata,
-            created_at=created_at,
-            used_at=used_at,
-            size=size or 0,
-        )
+            id=id_, scope=Scope(scope.tenant, scope.user, project), metadata=metadata, created_at=created_at,
+            used_at=used_at, size=size or 0,
+        )  # fmt: skip
 
-    async def update(
-        self, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
+    @writes
+    def update(
+        self, tx: Connection, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
     ) -> bool:
+        users.lock(tx, scope)
         change = (
             "UPDATE conversations SET metadata = :metadata, "
             "used_at = CASE WHEN used_at IS NULL THEN NULL ELSE max(used_at, coalesce(:at, used_at)) END"
             f" WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"
         )
-        return await self._change(
-            scope, change, _named(scope, conversation_id) | {"metadata": metadata, "at": at}
-        )
+        asked = rows.named(scope, id=rows.storable(conversation_id), metadata=metadata, at=at)
+        return tx.execute(change, asked).rowcount > 0
 
-    async def delete(self, scope: Scope, conversation_id: str) -> bool:
-        change = f"DELETE FROM conversations WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"
-        return await self._change(scope, change, _named(scope, conversation_id), purge=True)
+    @purges
+    def delete(self, tx: Connection, scope: Scope, conversation_id: str) -> bool:
+        users.lock(tx, scope)
+        these = f"DELETE FROM conversations WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"
+        return tx.execute(these, rows.named(scope, id=rows.storable(conversation_id))).rowcount > 0
 
-    async def add(
+    @writes
+    def add(
         self,
+        tx: Connection,
         scope: Scope,
         conversation_id: str,
         items: Sequence[tuple[str, bytes]],
@@ -93,49 +90,51 @@ class SqlConversations:
     ) -> bool:
         """As the port says; an id that the conversation holds already is not added again. `session_id`:
         where the items were said, so that a forget of what was said there finds them."""
+        owner, seq = users.lock(tx, scope), _seq(tx, scope, conversation_id)
+        if owner is None or owner.stamp.generation != generation or seq is None:
+            return False
+        if only_new and _holds_any(tx, seq, items):
+            return False
+        _append(tx, seq, items, project=scope.project, session=session_id)
+        if at is not None:
+            tx.execute(_USED, {"seq": seq, "at": at})
+        return True
 
-        def work(tx: Connection) -> bool:
-            owner, seq = users.lock(tx, scope), _seq(tx, _named(scope, conversation_id))
-            if owner is None or owner.stamp.generation != generation or seq is None:
-                return False
-            if only_new and _holds_any(tx, seq, items):
-                return False
-            _append(tx, seq, items, project=scope.project, session=session_id)
-            if at is not None:
-                tx.execute(_USED, {"seq": seq, "at": at})
-            return True
+    @reads
+    def items(
+        self, tx: Connection, scope: Scope, conversation_id: str, *,
+        limit: int, after: str | None, ascending: bool,
+    ) -> ItemPage | None:  # fmt: skip
+        conversation = _seq(tx, scope, conversation_id)
+        if conversation is None:
+            return None
+        start = 0 if ascending else _BEYOND_ALL
+        if after is not None:
+            query = "SELECT seq FROM conversation_items WHERE conversation = ? AND id = ?"
+            row = tx.execute(query, (conversation, rows.storable(after))).fetchone()
+            if row is None:
+                return None
+            (start,) = row
+        rest = "seq > :start ORDER BY seq ASC" if ascending else "seq < :start ORDER BY seq DESC"
+        found = tx.execute(
+            f"SELECT item FROM conversation_items WHERE conversation = :conversation AND {rest} LIMIT :limit",
+            {"conversation": conversation, "start": start, "limit": limit + 1},
+        ).fetchall()
+        return ItemPage(tuple(item for (item,) in found[:limit]), has_more=len(found) > limit)
 
-        return await self._database.write(work)
-
-    async def items(
-        self, scope: Scope, conversation_id: str, *, limit: int, after: str | None, ascending: bool
-    ) -> ItemPage | None:
-        return await self._database.read(
-            lambda tx: _items(tx, _named(scope, conversation_id), limit, after, ascending)
-        )
-
-    async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
-        query = f"SELECT item FROM conversation_items WHERE {_ITEM}"
-        parameters = _named(scope, conversation_id) | {"item": rows.storable(item_id)}
-        row = await self._database.read(lambda tx: tx.execute(query, parameters).fetchone())
+    @reads
+    def item(self, tx: Connection, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
+        asked = rows.named(scope, id=rows.storable(conversation_id), item=rows.storable(item_id))
+        row: tuple[bytes] | None = tx.execute(
+            f"SELECT item FROM conversation_items WHERE {_ITEM}", asked
+        ).fetchone()
         return row[0] if row else None
 
-    async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
-        parameters = _named(scope, conversation_id) | {"item": rows.storable(item_id)}
-        return await self._change(
-            scope, f"DELETE FROM conversation_items WHERE {_ITEM}", parameters, purge=True
-        )
-
-    async def _change(
-        self, scope: Scope, statement: str, parameters: dict[str, Any], *, purge: bool = False
-    ) -> bool:
-        """Run one statement; return whether it found its row."""
-
-        def work(tx: Connection) -> bool:
-            users.lock(tx, scope)
-            return tx.execute(statement, parameters).rowcount > 0
-
-        return await self._database.write(work, purge=purge)
+    @purges
+    def remove(self, tx: Connection, scope: Scope, conversation_id: str, item_id: str) -> bool:
+        users.lock(tx, scope)
+        asked = rows.named(scope, id=rows.storable(conversation_id), item=rows.storable(item_id))
+        return tx.execute(f"DELETE FROM conversation_items WHERE {_ITEM}", asked).rowcount > 0
 
 
 def append_said(tx: Connection, response: StoredResponse, items: Sequence[tuple[str, bytes]]) -> None:
@@ -143,7 +142,7 @@ def append_said(tx: Connection, response: StoredResponse, items: Sequence[tuple[
     scope = response.scope
     if response.conversation_id is None:
         return
-    if (seq := _seq(tx, _named(scope, response.conversation_id))) is not None:
+    if (seq := _seq(tx, scope, response.conversation_id)) is not None:
         _append(tx, seq, items, project=scope.project, session=response.session_id or None)
         tx.execute(_USED, {"seq": seq, "at": response.created_at})
 
@@ -165,23 +164,19 @@ async def expire_conversations(database: Database, unused_since: float) -> int:
             return total
 
 
-def _named(scope: Scope, conversation_id: str) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "user": scope.user, "id": rows.storable(conversation_id)}
-
-
-def _seq(tx: Connection, named: dict[str, Any]) -> int | None:
+def _seq(tx: Connection, scope: Scope, conversation_id: str) -> int | None:
+    named = rows.named(scope, id=rows.storable(conversation_id))
     row = tx.execute(f"SELECT c.seq FROM {_CONVERSATION}", named).fetchone()
     return int(row[0]) if row else None
 
 
 def _holds_any(tx: Connection, conversation: int, items: Sequence[tuple[str, bytes]]) -> bool:
-    ids = rows.as_json([rows.storable(id_) for id_, _ in items])
-    (held,) = tx.execute(
-        "SELECT EXISTS (SELECT 1 FROM conversation_items WHERE conversation = ?"
-        " AND id IN (SELECT value FROM json_each(?)))",
-        (conversation, ids),
-    ).fetchone()
-    return bool(held)
+    query = """
+        SELECT 1 FROM conversation_items
+        WHERE conversation = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1
+    """
+    ids = rows.as_json(rows.storable(id_) for id_, _ in items)
+    return tx.execute(query, (conversation, ids)).fetchone() is not None
 
 
 def _append(
@@ -197,29 +192,6 @@ def _append(
         " ON CONFLICT (conversation, id) DO NOTHING",
         [(conversation, rows.storable(id_), project, session, item) for id_, item in items],
     )
-
-
-def _items(
-    tx: Connection, named: dict[str, Any], limit: int, after: str | None, ascending: bool
-) -> ItemPage | None:
-    conversation = _seq(tx, named)
-    if conversation is None:
-        return None
-    start = 0 if ascending else _BEYOND_ALL
-    if after is not None:
-        row = tx.execute(
-            "SELECT seq FROM conversation_items WHERE conversation = ? AND id = ?",
-            (conversation, rows.storable(after)),
-        ).fetchone()
-        if row is None:
-            return None
-        (start,) = row
-    rest = "seq > :start ORDER BY seq ASC" if ascending else "seq < :start ORDER BY seq DESC"
-    found = tx.execute(
-        f"SELECT item FROM conversation_items WHERE conversation = :conversation AND {rest} LIMIT :limit",
-        {"conversation": conversation, "start": start, "limit": limit + 1},
-    ).fetchall()
-    return ItemPage(tuple(item for (item,) in found[:limit]), has_more=len(found) > limit)
 
 
 # ---------------------------------------------------------------- stored responses
@@ -278,9 +250,9 @@ _EXPIRED = """
     SELECT seq FROM stored_responses WHERE expires_at <= :now AND seq NOT IN (SELECT seq FROM needed)
 """
 # It may have been saved again since, or continued by a request that was under way.
-_EXPIRE = """
+_EXPIRE = f"""
     DELETE FROM stored_responses AS old
-    WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs)) AND expires_at <= :now AND NOT EXISTS (
+    WHERE seq IN {_THESE} AND expires_at <= :now AND NOT EXISTS (
         SELECT 1 FROM stored_responses r WHERE r.owner = old.owner AND r.previous_id = old.id
         AND (r.expires_at IS NULL OR r.expires_at > :now))
 """
@@ -314,20 +286,17 @@ _LEFT = """
        AND (:previous IS NULL OR EXISTS (
                 SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))
 """
-_OWNERS = """
-    SELECT owner FROM stored_responses WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))
-"""
+_OWNERS = f"SELECT owner FROM stored_responses WHERE seq IN {_THESE}"
 _RESPONSES_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
 
 
-class SqlChains:
+class SqlChains(Store):
     """Stored responses of all processes that share the file."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def save(
+    @writes
+    def save(
         self,
+        tx: Connection,
         response: StoredResponse,
         *,
         generation: int,
@@ -338,63 +307,49 @@ class SqlChains:
     ) -> bool:
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
+        owner = users.ensure(tx, response.scope)
+        is_late = owner.stamp.generation != generation
+        of = (exchange, generation)
+        if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
+            return False
+        saved = _save(tx, owner.id, response, recalled, over)
+        if saved and said:
+            append_said(tx, response, said)
+        return saved
 
-        def work(tx: Connection) -> bool:
-            owner = users.ensure(tx, response.scope)
-            is_late = owner.stamp.generation != generation
-            of = (exchange, generation)
-            if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
-                return False
-            saved = _save(tx, owner.id, response, recalled, over)
-            if saved and said:
-                append_said(tx, response, said)
-            return saved
-
-        return await self._database.write(work)
-
-    async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
-        query, parameters = f"SELECT {_COLUMNS} FROM {_ALIVE}", _named(scope, response_id) | {"now": now}
-        row = await self._database.read(lambda tx: tx.execute(query, parameters).fetchone())
+    @reads
+    def get(self, tx: Connection, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
+        asked = rows.named(scope, id=rows.storable(response_id), now=now)
+        row = tx.execute(f"SELECT {_COLUMNS} FROM {_ALIVE}", asked).fetchone()
         return _response(scope, row) if row else None
 
-    async def chain(
-        self, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
+    @reads
+    def chain(
+        self, tx: Connection, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
     ) -> Chain:
-        parameters = _named(scope, response_id) | {"now": now, "limit": limit}
+        parameters = rows.named(scope, id=rows.storable(response_id), now=now, limit=limit)
+        count, size, before = tx.execute(_SIZE_OF_CHAIN, parameters).fetchone()
+        if not count or size > most_bytes:
+            return Chain(size=size or 0)
+        found = tx.execute(_WHOLE_CHAIN, parameters).fetchall()
+        return Chain(tuple(_response(scope, row) for row in found), before, size)
 
-        def work(tx: Connection) -> Chain:
-            count, size, before = tx.execute(_SIZE_OF_CHAIN, parameters).fetchone()
-            if not count or size > most_bytes:
-                return Chain(size=size or 0)
-            found = tx.execute(_WHOLE_CHAIN, parameters).fetchall()
-            return Chain(tuple(_response(scope, row) for row in found), before, size)
-
-        return await self._database.read(work)
-
-    async def delete(self, scope: Scope, response_id: str) -> bool:
+    @purges
+    def delete(self, tx: Connection, scope: Scope, response_id: str) -> bool:
+        users.lock(tx, scope)
         emptied = (
             "UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'"
             f" WHERE seq = (SELECT r.seq FROM {_RESPONSE})"
         )
-        parameters = _named(scope, response_id)
+        return tx.execute(emptied, rows.named(scope, id=rows.storable(response_id))).rowcount > 0
 
-        def work(tx: Connection) -> bool:
-            users.lock(tx, scope)
-            return tx.execute(emptied, parameters).rowcount > 0
-
-        return await self._database.write(work, purge=True)
-
-    async def trim(self, scope: Scope, most_bytes: int) -> int:
-        parameters = {"tenant": scope.tenant, "user": scope.user, "most": most_bytes}
-
-        def work(tx: Connection) -> int:
-            users.lock(tx, scope)
-            beyond = tx.execute(_BEYOND, parameters).fetchall()
-            for kind, seq in beyond:
-                tx.execute(_DROP[kind], (seq,))
-            return len(beyond)
-
-        return await self._database.write(work)
+    @writes
+    def trim(self, tx: Connection, scope: Scope, most_bytes: int) -> int:
+        users.lock(tx, scope)
+        beyond = tx.execute(_BEYOND, rows.named(scope, most=most_bytes)).fetchall()
+        for kind, seq in beyond:
+            tx.execute(_DROP[kind], (seq,))
+        return len(beyond)
 
     async def expire(self, now: float, *, unused_since: float | None = None) -> int:
         found = await self._database.read(lambda tx: tx.execute(_EXPIRED, {"now": now}).fetchall())
@@ -413,17 +368,13 @@ def _expire(tx: Connection, portion: dict[str, Any]) -> int:
 
 
 def _save(
-    tx: Connection,
-    owner: int,
-    response: StoredResponse,
-    recalled: Sequence[str],
-    over: bytes | None,
+    tx: Connection, owner: int, response: StoredResponse, recalled: Sequence[str], over: bytes | None
 ) -> bool:
     if _has_lost_its_beginning(tx, owner, response):
         return False
     if over is not None:
         now = tx.execute(
-            f"SELECT r.response FROM {_RESPONSE}", _named(response.scope, response.id)
+            f"SELECT r.response FROM {_RESPONSE}", rows.named(response.scope, id=rows.storable(response.id))
         ).fetchone()
         if now is None or now[0] != over:
             return False
@@ -484,13 +435,7 @@ def _has_lost_its_beginning(tx: Connection, owner: int, response: StoredResponse
 def _response(scope: Scope, row: tuple[Any, ...]) -> StoredResponse:
     id_, project, session, previous_id, conversation_id, response, input_items, created_at, expires_at = row
     return StoredResponse(
-        id=id_,
-        scope=Scope(scope.tenant, scope.user, project),
-        session_id=session,
-        previous_id=previous_id,
-        conversation_id=conversation_id,
-        response=response,
-        input_items=input_items,
-        created_at=created_at,
+        id=id_, scope=Scope(scope.tenant, scope.user, project), session_id=session, previous_id=previous_id,
+        conversation_id=conversation_id, response=response, input_items=input_items, created_at=created_at,
         expires_at=expires_at,
-    )
+    )  # fmt: skip

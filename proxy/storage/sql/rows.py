@@ -57,7 +57,7 @@ def storable(text: str) -> str:
     return text
 
 
-def is_not_to_be_read(recalled: Iterable[str]) -> bool:
+def is_tainted(recalled: Iterable[str]) -> bool:
     """True where no memory is made of the answer, nor of a later one of its session: what is in a document
     must not become one by being quoted, and a client's history may hold what was forgotten."""
     return any(each.startswith(DOCUMENT) or each == FORGOTTEN for each in recalled)
@@ -70,6 +70,16 @@ _MAY_HOLD = "(length(m.content) <> length(CAST(m.content AS BLOB)) OR instr(lowe
 def digest(content: str) -> bytes:
     """Return what two wordings of the same statement have in common: 16 bytes of its normal form."""
     return hashlib.blake2b(storable(terms.normalise(content)).encode(), digest_size=16).digest()
+
+
+def named(scope: Scope, **others: Any) -> dict[str, Any]:
+    """Return the parameters :tenant, :user and :project, and the others."""
+    return {"tenant": scope.tenant, "user": scope.user, "project": scope.project, **others}
+
+
+def seqs_in(parameter: str) -> str:
+    """Return SQL for the numbers in a parameter that `as_json` made, for `IN`."""
+    return f"(SELECT CAST(value AS INTEGER) FROM json_each({parameter}))"
 
 
 def as_json(values: Iterable[Any]) -> str:
@@ -240,7 +250,7 @@ def exchanges_where(
     ]  # fmt: skip
 
 
-def not_read_aloud(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
+def without_tainted(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
     """Return the exchanges, of one session, without the answers that no memory is to be made of: see
     in_view. From the first of them on: what was read out once is in view of what follows."""
     if not exchanges:
@@ -248,9 +258,7 @@ def not_read_aloud(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[Excha
     last = exchanges[-1].seq
     with legible():
         aloud = (
-            seq
-            for seq, recalled in tx.execute(_IN_VIEW, (last, last))
-            if is_not_to_be_read(json.loads(recalled))
+            seq for seq, recalled in tx.execute(_IN_VIEW, (last, last)) if is_tainted(json.loads(recalled))
         )
         first = next(aloud, last + 1)
     return tuple(replace(e, answer="") if e.seq >= first else e for e in exchanges)

@@ -82,12 +82,12 @@ class SqlStores:
     @property
     def trouble(self) -> str:
         """What is wrong with the database, in a constant word; "" while all that is asked of it works."""
-        return self._engine.troubles.current
+        return self._engine.outages.current
 
     @property
     def is_readable(self) -> bool:
         """False while reading is what fails, and not only writing."""
-        return not self._engine.troubles.of_reading
+        return not self._engine.outages.of_reading
 
     def on_queued(self, wake: Callable[[], None]) -> None:
         """Call `wake` when another process has queued a job, where the database announces that."""

@@ -75,15 +75,6 @@ def lock_free(tx: Connection, query: str, parameters: Any) -> bool:
     return tx.execute(locked, parameters).fetchone() is not None
 
 
-def shared_row(tx: Connection, key: str, *, lock: bool) -> tuple[str] | None:
-    """Return the value of a row of `meta`, which belongs to no user. `lock`: it is about to be changed."""
-    if lock and tx.for_update:  # a row that is not there cannot be locked
-        tx.execute("INSERT INTO meta VALUES (?, 'null') ON CONFLICT (key) DO NOTHING", (key,))
-    query = "SELECT value FROM meta WHERE key = ?" + (tx.for_update if lock else "")
-    row: tuple[str] | None = tx.execute(query, (key,)).fetchone()
-    return None if row is None or row[0] == "null" else row
-
-
 def _found(tx: Connection, scope: Scope, query: str) -> Owner | None:
     row = tx.execute(query, (scope.tenant, scope.user)).fetchone()
     return Owner(row[0], (scope.tenant, scope.user), Stamp(row[1], row[2])) if row else None

@@ -26,7 +26,16 @@ from typing import Any, TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sql.outages import CORRUPT, DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE, Side, Troubles
+from proxy.storage.sql.outages import (
+    CORRUPT,
+    DISK_FULL,
+    LOCKED,
+    READ_ONLY,
+    UNAVAILABLE,
+    Diagnosis,
+    Outages,
+    Side,
+)
 from proxy.storage.sqlite import file
 from proxy.system import step_back
 
@@ -42,44 +51,31 @@ _BY_CODE = {
     sqlite3.SQLITE_CANTOPEN: UNAVAILABLE,
     sqlite3.SQLITE_PERM: UNAVAILABLE,
 }
-_BY_ERRNO = {
-    errno.ENOSPC: DISK_FULL,
-    errno.EDQUOT: DISK_FULL,
-    errno.EFBIG: DISK_FULL,
-    errno.EROFS: READ_ONLY,
-}
+_BY_ERRNO = {errno.ENOSPC: DISK_FULL, errno.EDQUOT: DISK_FULL, errno.EFBIG: DISK_FULL, errno.EROFS: READ_ONLY}
 _PRIMARY = 0xFF  # of an extended result code
 
 
 def kind_of(error: BaseException) -> str | None:
     """Return the kind of trouble behind the error; None if the file is not at fault."""
-    while error is not None:
-        if isinstance(error, sqlite3.Error):
-            return _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & _PRIMARY)
-        if isinstance(error, UnicodeDecodeError):
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, sqlite3.Error):
+            return _BY_CODE.get(getattr(found, "sqlite_errorcode", 0) & _PRIMARY)
+        if isinstance(found, UnicodeDecodeError):
             return CORRUPT  # see file.mapped
-        if isinstance(error, OSError):
-            return _BY_ERRNO.get(error.errno or 0, UNAVAILABLE)
-        cause = error.__cause__
-        if cause is None:
-            return None
-        error = cause
+        if isinstance(found, OSError):
+            return _BY_ERRNO.get(found.errno or 0, UNAVAILABLE)
+        found = found.__cause__
     return None
 
 
-class SqliteTroubles(Troubles):
-    """What is wrong with one file now."""
+def _name_of(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    name = getattr(cause, "sqlite_errorname", None)
+    return str(name or getattr(cause, "strerror", None) or type(cause).__name__)
 
-    def kind_of(self, error: BaseException) -> str | None:
-        return kind_of(error)
 
-    def is_of_engine(self, error: BaseException | None) -> bool:
-        return isinstance(error, sqlite3.Error)
-
-    def name_of(self, error: BaseException) -> str:
-        cause = error.__cause__ or error
-        name = getattr(cause, "sqlite_errorname", None)
-        return str(name or getattr(cause, "strerror", None) or type(cause).__name__)
+DIAGNOSIS = Diagnosis(kind_of, _name_of, sqlite3.Error)
 
 
 # ---------------------------------------------------------------- threads
@@ -134,7 +130,7 @@ class SqliteDatabase:
         self.path = path
         self.commits = 0  # group commits so far
         self.epoch = 0  # rises when another file is found at the path: what was read before is void
-        self.troubles = SqliteTroubles()
+        self.outages = Outages(DIAGNOSIS)
         self._identity: file.Identity | None = None
         self._check_due = 0.0  # time.monotonic
         self._opening = threading.Lock()
@@ -215,11 +211,11 @@ class SqliteDatabase:
 
     async def probe(self) -> None:
         """Try what is in trouble, so that it is known when that is over. Never raises StoreUnavailable."""
-        self.troubles.settle()
+        self.outages.settle()
         with suppress(StoreUnavailable):
-            if self.troubles.is_corrupt:
+            if self.outages.is_corrupt:
                 await asyncio.get_running_loop().run_in_executor(self._copier, self._check_again)
-            elif self.troubles.current:
+            elif self.outages.current:
                 await self.read(_look)
                 await self.write(_leave_a_mark)
 
@@ -235,7 +231,7 @@ class SqliteDatabase:
         except StoreUnavailable:
             self._check_due = time.monotonic() + _CHECK_PAUSE * (time.monotonic() - began)
             raise
-        self.troubles.mended()
+        self.outages.repaired()
 
     def _checkpoint(self) -> None:
         with self._connection(self._copy_handle) as connection:
@@ -246,9 +242,9 @@ class SqliteDatabase:
             with self._reading() as connection:
                 result = work(connection)
         except StoreUnavailable as error:
-            self.troubles.failed("read", error)
+            self.outages.failed("read", error)
             raise
-        self.troubles.worked("read")
+        self.outages.worked("read")
         return result
 
     def _read_begun(self) -> None:
@@ -269,7 +265,7 @@ class SqliteDatabase:
             entry.result = entry.work(connection)
         except StoreUnavailable as error:
             entry.error = error
-            self.troubles.failed("read", error)
+            self.outages.failed("read", error)
         except (sqlite3.Error, OSError, UnicodeError):
             raise
         except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
@@ -279,7 +275,7 @@ class SqliteDatabase:
         with self._waiting_lock:
             group, self._waiting = self._waiting, []
         with self._answering("write", group), self._connection(self._write_handle) as connection:
-            if self.troubles.is_corrupt:
+            if self.outages.is_corrupt:
                 raise StoreUnavailable(f"{self.path} is corrupt: it is not written to")
             self._commit(connection, group)
 
@@ -290,13 +286,13 @@ class SqliteDatabase:
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
-            self.troubles.failed(side, error)
+            self.outages.failed(side, error)
             for entry in group:
                 entry.error = entry.error or error
         else:
             # Work that failed by itself has been noted: the commit of the others says nothing about it.
-            if not any(entry.error is not None and self.troubles.kind_of(entry.error) for entry in group):
-                self.troubles.worked(side)
+            if not any(entry.error is not None and kind_of(entry.error) for entry in group):
+                self.outages.worked(side)
         _deliver(group)
 
     def _commit(self, connection: file.SqliteConnection, group: Sequence[_Entry]) -> None:
@@ -321,7 +317,7 @@ class SqliteDatabase:
                 entry.result = entry.work(connection)
         except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
             entry.error = error
-            self.troubles.failed("write", error)
+            self.outages.failed("write", error)
             # Where SQLite gave the whole transaction up (disk full), this raises and the group fails.
             connection.execute("ROLLBACK TO work")
         connection.execute("RELEASE work")
@@ -392,7 +388,7 @@ class SqliteDatabase:
             file.check(self.path)
             self._identity = found
             self.epoch += 1
-            self.troubles.mended()
+            self.outages.repaired()
             telemetry.log.warning("store.replaced")
 
     def _leave_nothing_in_the_log(self) -> None:

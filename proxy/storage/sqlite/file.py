@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.embeddings import newest_model
-from proxy.storage.sql.shared_state import rows_of
+from proxy.storage.sql.shared_state import forms_in
 
 SCHEMA_VERSION = 11  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
 _PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
@@ -299,7 +299,7 @@ def survey(database: Path) -> Survey:
             model=model and model[1],
             memories=memories,
             newest_at=max((at for at in (stored_at, said_at) if at is not None), default=None),
-            forms=rows_of(connection),
+            forms=forms_in(connection),
             is_sound=_is_sound(database),
         )
 

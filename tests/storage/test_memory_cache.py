@@ -1,0 +1,190 @@
+"""Caches of indexes and memories: as fresh as their rows, bounded, emptied by a forget, warm at a start."""
+
+import itertools
+import os
+import pickle
+import time
+from dataclasses import FrozenInstanceError, replace
+from functools import partial
+
+import pytest
+
+from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Search
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sql import memories as sql_memories
+from proxy.storage.sql import memory_cache, rows, users
+from proxy.storage.sqlite.stores import SqliteStores
+
+NOW = 1_780_000_000.0
+ANNA = Scope("default", "anna")
+USERS = [Scope("default", f"user-{n}") for n in range(10)]
+TEA = Memory(
+    id="tea", scope=ANNA, type="semantic", content="Drinks green tea.", source="api",
+    created_at=NOW, updated_at=NOW, valid_from=NOW,
+)  # fmt: skip
+
+
+@pytest.fixture
+async def store_at(tmp_path):
+    """Opens the store as after a start."""
+    opened = []
+
+    async def open_(**options):
+        for before in opened:
+            await before.close()
+        opened.append(SqliteStores(tmp_path, **options))
+        await opened[-1].open()
+        return opened[-1]
+
+    yield open_
+    await opened[-1].close()
+
+
+@pytest.fixture
+async def memories(store_at):
+    stores = await store_at()
+    await put(stores.memories, TEA)
+    return stores.memories
+
+
+@pytest.fixture
+async def filled(store_at):
+    stores = await store_at()
+    for user in USERS:
+        for n in range(3):
+            await put(stores.memories, replace(TEA, id=f"{n} {user.user}", scope=user, content=f"fact {n}"))
+    return stores
+
+
+async def put(memories, memory):
+    expected = await memories.stamp(memory.scope)
+    await memories.apply(memory.scope, [Create(memory, None)], expect=expected)
+
+
+async def found(memories, scope=ANNA):
+    (hit,) = await memories.search(scope, Search(None, ("tea",), limit=5, now=NOW))
+    return hit.memory
+
+
+async def loaded(memories, *scopes):
+    """Return which of the users have an index in the cache."""
+    owners = await memories._database.read(lambda tx: [users.find(tx, scope) for scope in scopes])
+    return [owner.name[1] for owner in owners if owner and owner.id in memories._indexes]
+
+
+@pytest.fixture
+def a_minute_later(memories, monkeypatch):
+    now = itertools.count(61, 61)
+
+    def later():
+        monkeypatch.setattr(memories._rows, "_steady", partial(float, time.monotonic() + next(now)))
+
+    return later
+
+
+async def test_searches_see_every_access_after_a_minute_and_copy_the_memory_once(memories, a_minute_later):
+    for times in range(3):
+        assert (await found(memories)).access_count == times
+        await memories.touch(ANNA, ["tea"], NOW + times)
+        a_minute_later()
+    touched = await found(memories)
+    assert touched.last_accessed == NOW + 2
+    a_minute_later()
+    assert await found(memories) is touched
+
+
+async def test_within_a_minute_no_row_is_looked_at_again_unless_the_user_has_changed(memories, monkeypatch):
+    before = await found(memories)
+    monkeypatch.setattr(memory_cache, "_STATES", "no SQL")
+    assert await found(memories) is before
+    await put(memories, replace(TEA, id="more", content="Drinks black coffee."))
+    with pytest.raises(StoreUnavailable):
+        await found(memories)
+
+
+@pytest.mark.parametrize("few", [200, 0])
+async def test_the_second_snapshot_of_a_user_with_few_memories_holds_them_all(memories, monkeypatch, few):
+    monkeypatch.setattr(sql_memories, "_FEW", few)
+    wanted = Search(None, ("tea",), now=NOW)
+    assert (await memories.snapshot(ANNA)).search(wanted) is None
+    assert not memories._rows._users
+    second = (await memories.snapshot(ANNA)).search(wanted)
+    assert [hit.memory for hit in second or ()] == ([TEA] if few else [])
+
+
+async def test_a_forget_empties_the_caches(memories):
+    await found(memories)
+    assert await loaded(memories, ANNA)
+    await memories.forget(MemoryFilter(tenant=ANNA.tenant, user=ANNA.user), by="test")
+    assert not list(memories._indexes._indexes)
+    assert not memories._rows._users
+
+
+async def test_a_damaged_row_costs_the_snapshot_and_only_the_searches_that_find_it(memories):
+    await put(memories, replace(TEA, id="milk", content="Drinks milk.", tags=("cow",)))
+    await memories._database.write(lambda tx: tx.execute("UPDATE memories SET tags = '[' WHERE id = 'milk'"))
+    await memories.snapshot(ANNA)
+    assert await memories.snapshot(ANNA) is None
+    assert (await found(memories)).content == TEA.content
+
+
+async def test_a_memory_read_from_its_row_equals_one_made_and_is_as_immutable(memories):
+    read = await found(memories)
+    assert (read, repr(read), hash(read), type(read)) == (TEA, repr(TEA), hash(TEA), Memory)
+    with pytest.raises(FrozenInstanceError):
+        read.content = "Drinks nothing."
+    assert pickle.loads(pickle.dumps(read)) == TEA
+
+
+async def test_nothing_cached_is_shown_of_another_file_at_the_path(memories, tmp_path):
+    assert (await found(memories)).content == TEA.content
+    ben = Scope("default", "ben")
+    other = SqliteStores(tmp_path / "other")
+    await other.open()
+    theirs = replace(TEA, scope=ben, content="Drinks no tea, ever.")  # by all its numbers Anna's memory
+    await put(other.memories, theirs)
+    await other.close()
+    os.replace(tmp_path / "other" / "memory.db", tmp_path / "memory.db")
+    assert not await memories.search(ANNA, Search(None, ("tea",), limit=5, now=NOW))
+    assert await found(memories, ben) == theirs
+
+
+async def test_indexes_and_rows_stay_within_their_bounds(filled, store_at):
+    stores = await store_at(row_bytes=4 * 3 * 900)  # of about four users
+    for _ in range(2):
+        for user in USERS:
+            assert len(await stores.memories.search(user, Search(None, ("fact",), limit=9, now=NOW))) == 3
+            assert 0 < stores.memories._rows.filled <= 1
+
+
+# ---------------------------------------------------------------- warm-up
+async def test_after_a_start_the_first_question_of_a_recent_user_reads_no_rows(filled, store_at, monkeypatch):
+    stores = await store_at()
+    assert await loaded(stores.memories, *USERS) == []
+    await stores.upkeep()
+    assert await loaded(stores.memories, *USERS) == [user.user for user in USERS]
+    monkeypatch.setattr(rows, "memories_by_seq", None)
+    assert len((await stores.memories.snapshot(USERS[0])).memories) == 3
+
+
+async def test_the_warm_up_continues_from_round_to_round_latest_first(filled, store_at, monkeypatch):
+    await filled._database.write(lambda tx: tx.execute("UPDATE scopes SET served = 5 WHERE user = 'user-3'"))
+    memories = (await store_at()).memories
+    memories.prefetch._steady = partial(next, itertools.count())
+    monkeypatch.setattr(memory_cache, "STEP_S", 2)  # by this clock one user
+    for expected in (["user-3"], ["user-3", "user-9"], ["user-3", "user-8", "user-9"]):
+        await memories.prefetch.step()
+        assert await loaded(memories, *USERS) == expected
+
+
+async def test_the_warm_up_leaves_room_and_passes_over_large_and_damaged_users(filled, store_at, monkeypatch):
+    monkeypatch.setattr(sql_memories, "_FEW", 3)
+    await put(filled.memories, replace(TEA, id="one more", scope=USERS[1]))
+    spoil = "UPDATE vectors SET terms = x'00' WHERE memory = (SELECT seq FROM memories WHERE id = '0 user-5')"
+    await filled._database.write(lambda tx: tx.execute(spoil))
+    stores = await store_at()
+    await stores.upkeep()
+    assert {*await loaded(stores.memories, *USERS)} == {u.user for u in USERS} - {"user-1", "user-5"}
+    stores = await store_at(row_bytes=4 * 3 * 900)
+    await stores.upkeep()
+    assert 1 <= len(await loaded(stores.memories, *USERS)) <= 4
