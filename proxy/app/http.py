@@ -9,7 +9,7 @@ from proxy.admit.safety import safe_id
 from proxy.app.factories import auth_of
 from proxy.app.maintenance import vitals
 from proxy.app.parts import Parts
-from proxy.domain.core import Prepared, Scope, Turn
+from proxy.domain.core import Prepared, Turn
 from proxy.domain.limits import Rate
 from proxy.http.asgi import ASGIApp
 from proxy.http.auth.identity import caller_of
@@ -19,10 +19,17 @@ from proxy.http.failopen import Places
 from proxy.http.forwarding import Relayed
 from proxy.http.intercept import Intercept, Interception
 from proxy.http.limits import RateLimiter, RateLimitMiddleware
-from proxy.http.memory_api import MemoryApi, Recall, Recalled
-from proxy.http.memory_api import Tools as ApiTools
+from proxy.http.memory_api.app import MemoryApi
+from proxy.http.memory_api.documents import DocumentEndpoints
+from proxy.http.memory_api.inspection import (
+    CallerEndpoints,
+    QuarantineEndpoints,
+    ReceiptEndpoints,
+    SessionEndpoints,
+)
+from proxy.http.memory_api.memories import MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
-from proxy.http.memory_api.wiring import Documents
+from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.operations import Operations
 from proxy.http.responses.background import BackgroundRegistry
 from proxy.http.responses.capability_probe import AutoForwarding, EndpointProbe, ResponsesMode
@@ -37,10 +44,8 @@ from proxy.http.router import Application, Apps
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
 from proxy.learn.edits import MemoryEditor
-from proxy.recall import documents
-from proxy.recall.documents import RankedPassage
 from proxy.recall.history import CompressionRules, ToolLoops
-from proxy.recall.prepare import Tools, forget_memories, memories_to_forget, prepare, search, unshown
+from proxy.recall.prepare import forget_memories, memories_to_forget, prepare
 from proxy.upstream.relay import Passthrough
 from proxy.wire.body import BodyLimits
 from proxy.wire.dialect import CHAT, RESPONSES, Dialect
@@ -115,7 +120,7 @@ def routes(parts: Parts) -> Application:
             door(ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s).app())
         ),
         conversations=plain(door(conversations.app())),
-        memory=plain(MemoryApi(_api_tools(parts)), limit="memory"),
+        memory=plain(_memory_api(parts), limit="memory"),
         operations=Operations(
             lambda: vitals(parts),
             parts.stores.jobs.counts,
@@ -162,28 +167,26 @@ def _limiter(parts: Parts) -> Callable[[ASGIApp, str], ASGIApp]:
     return limited
 
 
-def _api_tools(parts: Parts) -> ApiTools:
-    stores = parts.stores
-    return ApiTools(
-        memories=stores.memories,
-        sessions=stores.sessions,
-        jobs=stores.jobs,
-        quarantine=stores.quarantine,
-        receipts=stores.receipts,
-        recall=_recall(parts.tools),
-        by_hand=MemoryEditor(
-            parts.written.gate, stores.quarantine, parts.clock, parts.written.turns.give_way
+def _memory_api(parts: Parts) -> MemoryApi:
+    stores, clock = parts.stores, parts.clock
+    edits = MemoryEditor(parts.written.gate, stores.quarantine, clock, parts.written.turns.give_way)
+    return MemoryApi(
+        lambda request: _caller_of(request.scope),
+        MemoryEndpoints(
+            stores.memories,
+            edits,
+            parts.tools,
+            parts.zones,
+            clock,
+            on_forgotten=parts.credentials.forget,
+            retrieval_limit=parts.settings.memory.default_retrieval_limit,
         ),
-        identify=lambda request: _caller_of(request.scope),
-        session_key=safe_id,
-        wake=parts.written.worker.wake.set,
-        forgotten=parts.credentials.forget,
-        clock=parts.clock,
-        zones=parts.zones,
-        mode=parts.settings.identity.mode,
-        version=__version__,
-        retrieval_limit=parts.settings.memory.default_retrieval_limit,
-        documents=_documents(parts),
+        TransferEndpoints(stores.memories, edits, parts.zones, clock),
+        SessionEndpoints(stores.sessions, stores.jobs, parts.written.worker.wake.set, clock, safe_id),
+        QuarantineEndpoints(stores.quarantine, edits),
+        ReceiptEndpoints(stores.receipts),
+        DocumentEndpoints(parts.written.library, clock),
+        CallerEndpoints(parts.settings.identity.mode, __version__),
     )
 
 
@@ -249,33 +252,3 @@ def _keeping(parts: Parts) -> ResponseStore:
         conversation_ttl_s=parts.settings.storage.conversation_ttl_days * 86_400,
         most_bytes=int(parts.settings.limits.max_responses_mb_per_user * 1e6),
     )
-
-
-def _documents(parts: Parts) -> Documents:
-    async def search(
-        scope: Scope, query: str, *, limit: int, threshold: float | None
-    ) -> Sequence[RankedPassage]:
-        return await documents.search(scope, query, parts.tools.shelf, limit=limit, threshold=threshold)
-
-    library = parts.written.library
-    return Documents(library.store, library.add, search)
-
-
-def _recall(tools: Tools) -> Recall:
-    async def recall(
-        scope: Scope,
-        query: str,
-        *,
-        types: tuple[str, ...] | None,
-        limit: int,
-        threshold: float | None,
-        timezone: str,
-    ) -> Recalled:
-        # One after the other: the second finds the vector that the model made for the first.
-        ranked = await search(scope, query, tools, types=types, limit=limit, threshold=threshold)
-        reason = await unshown(
-            scope, query, tools, types=types, limit=limit, threshold=threshold, timezone=timezone
-        )
-        return Recalled(ranked, reason)
-
-    return recall

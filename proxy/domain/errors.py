@@ -35,7 +35,7 @@ ProxyError
 └── ConfigError                a setting is wrong; the message says which and what to do
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 
@@ -83,6 +83,17 @@ class QuotaExceeded(Forbidden):
 
 class NotFound(ClientError):
     status = 404
+
+
+class MethodNotAllowed(ClientError):
+    """The path has other methods, which `allow` names; HEAD goes with GET."""
+
+    status = 405
+
+    def __init__(self, method: str, allowed: Collection[str]) -> None:
+        super().__init__(f"{method[:16]} is not allowed here.", code="method_not_allowed")
+        names = {*allowed, "HEAD"} if "GET" in allowed else {*allowed}
+        self.headers = [(b"allow", ", ".join(sorted(names)).encode("ascii"))]
 
 
 class Duplicate(ClientError):

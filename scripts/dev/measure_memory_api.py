@@ -32,8 +32,9 @@ from proxy.domain.core import Create, Memory, Scope
 from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
-from proxy.http.memory_api.wiring import Documents, Tools
-from proxy.learn.documents import DocumentIngester
+from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.transfer import TransferEndpoints
+from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
 from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
@@ -130,12 +131,12 @@ async def call(origin: str, method: str, path: str, file: Path | None = None) ->
 
 
 @contextlib.asynccontextmanager
-async def served(tools: Tools) -> AsyncIterator[str]:
+async def served(api: MemoryApi) -> AsyncIterator[str]:
     with socket.socket() as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
-            MemoryApi(tools),
+            api,
             http="httptools",
             ws="none",
             lifespan="off",
@@ -174,7 +175,7 @@ async def measure(count: int, directory: Path) -> None:
     stores = SqliteStores(directory / "data")
     await stores.open()
     await fill(stores, count)
-    tools = _tools(stores, Gate(stores.memories, loaded.embedder))
+    api = _api(stores, Gate(stores.memories, loaded.embedder))
     lines = directory / "import.ndjson"
     rng = random.Random(2)  # the same lines each time
     lines.write_text(
@@ -184,7 +185,7 @@ async def measure(count: int, directory: Path) -> None:
         )
     )
     big = "user_id=big"
-    async with served(tools) as origin:
+    async with served(api) as origin:
 
         def http(method: str, path: str, file: Path | None = None) -> Callable[[], Awaitable[str]]:
             return lambda: call(origin, method, f"/v1/memory{path}", file)
@@ -210,18 +211,15 @@ async def measure(count: int, directory: Path) -> None:
         loaded.embedder.close()
 
 
-def _tools(stores: SqliteStores, gate: Gate) -> Tools:
-    async def recall(*_: Any, **__: Any) -> Sequence[Any]:
-        return ()
-
-    library = DocumentIngester(stores.documents, stores.passages, None, time.time)
-    return Tools(
-        memories=stores.memories, sessions=stores.sessions, jobs=stores.jobs, quarantine=stores.quarantine,
-        receipts=stores.receipts, documents=Documents(stores.documents, library.add, recall),
-        recall=recall, by_hand=MemoryEditor(gate, stores.quarantine, time.time),
-        identify=lambda request: Caller("default"), wake=lambda: None, clock=time.time, mode="open",
-        version="0",
-    )  # fmt: skip
+def _api(stores: SqliteStores, gate: Gate) -> MemoryApi:
+    edits = MemoryEditor(gate, stores.quarantine, time.time)
+    zones = Zones(stores.sessions, "UTC", time.time)
+    no_recall: Any = None  # nothing is searched here
+    return MemoryApi(
+        lambda request: Caller("default"),
+        MemoryEndpoints(stores.memories, edits, no_recall, zones, time.time, lambda scope: None),
+        TransferEndpoints(stores.memories, edits, zones, time.time),
+    )
 
 
 def main() -> None:

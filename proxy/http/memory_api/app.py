@@ -1,79 +1,309 @@
-"""The ASGI application under /v1/memory: finds the operation, checks the request against it, answers.
+"""The memory API's ASGI application: finds the operation, checks the request against it, answers.
 
-Every path segment is decoded by itself and compared as a whole: `%2F` in an id is part of the id, and an
-empty id is no id. `DELETE /v1/memory/` must never become `DELETE /v1/memory`.
+An endpoint is a method marked with `operation`; what it takes is read from its annotation, and the OpenAPI
+document is made of the same marks. Each path segment is decoded separately and compared as a whole: `%2F` in
+an id is part of the id, and `DELETE /v1/memory/` must never become `DELETE /v1/memory`.
 """
 
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from typing import Any, Generic, TypeVar, get_args
+from urllib.parse import unquote_to_bytes
 
-from starlette.requests import Request
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from proxy.domain.errors import NotFound, ProxyError, error_body
+from proxy.domain.core import Scope
+from proxy.domain.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge
 from proxy.http.asgi import ASGIScope, Receive, Send
-from proxy.http.errors import error_of
-from proxy.http.memory_api import present
-from proxy.http.memory_api.operations import OPERATIONS, Operation
-from proxy.http.memory_api.reading import Captured, body_of, captured, query_of, refuse_body, segments_of
-from proxy.http.memory_api.wiring import Asked, Tools
+from proxy.http.auth.identity import Caller
+from proxy.http.memory_api.request_schemas import Query
+from proxy.wire.extensions import MAX_ID_CHARS, nearest
 
-_PATHS = [
-    (template, {operation.method: operation for operation in same_path})
-    for template, same_path in groupby(
-        sorted(OPERATIONS, key=lambda o: [(s.startswith("{"), s) for s in o.template]),
-        key=lambda o: o.template,
-    )
-]
-"""Every path with its methods; literal segments before places."""
+MAX_BODY_BYTES = 1_000_000
+_QUOTED_CHARS = 64  # of a client's own text in a message
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+Model = TypeVar("Model", bound=BaseModel)
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
+Captured = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryApi:
-    """The memory API over its tools."""
+class ApiRequest(Generic[Q, B]):
+    """One checked request: the caller, ids from the path, query and body as the operation declares them."""
 
-    tools: Tools
+    http: Request
+    caller: Caller
+    path: Captured
+    query: Q
+    body: B
+
+    def scope(self, user_id: str | None, project_id: str | None = None) -> Scope:
+        """Return the scope asked for. Raises InvalidRequest without a user, Forbidden for another's."""
+        return self.caller.scope(user_id, project_id)
+
+    def user_or_all(self, user_id: str | None) -> str | None:
+        """Return the user asked for, None for the whole tenant. Raises Forbidden for too few rights."""
+        user = self.caller.narrow(user_id)
+        if user is None:
+            self.caller.require("admin")
+        return user
+
+
+# ---------------------------------------------------------------- operations
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path. `answers`: by status, the shape of the body."""
+
+    method: str
+    path: str
+    id: str
+    summary: str
+    answers: Mapping[int, Any]
+    refusals: tuple[int, ...]  # in addition to those that every operation may answer with
+    query: type[Query]
+    body: type[BaseModel] | None
+    body_optional: bool
+    lines: type[Any] | None  # the answer is NDJSON of this shape
+    takes_lines: type[BaseModel] | None  # the body is NDJSON of this model
+    handler: Callable[..., Awaitable[Response]]
+
+    @property
+    def template(self) -> tuple[str, ...]:
+        """The path's segments."""
+        return tuple(self.path.split("/")[1:])
+
+
+def operation(
+    method: str,
+    path: str,
+    id: str,
+    answers: Mapping[int, Any],
+    *,
+    refusals: tuple[int, ...] = (),
+    body_optional: bool = False,
+    lines: type[Any] | None = None,
+    takes_lines: type[BaseModel] | None = None,
+) -> Callable[[Handler], Handler]:
+    """Mark a method `handler(self, request: ApiRequest[query, body])` as an operation. The first line of its
+    docstring is the summary."""
+
+    def mark(handler: Handler) -> Handler:
+        query, body = get_args(handler.__annotations__["request"])
+        made = Operation(
+            method=method,
+            path=path,
+            id=id,
+            summary=(handler.__doc__ or "").splitlines()[0].removesuffix("."),
+            answers=answers,
+            refusals=refusals,
+            query=query,
+            body=None if body is type(None) else body,
+            body_optional=body_optional,
+            lines=lines,
+            takes_lines=takes_lines,
+            handler=handler,
+        )
+        handler.operation = made  # type: ignore[attr-defined]
+        return handler
+
+    return mark
+
+
+def operations_of(endpoints: type) -> list[Operation]:
+    """Return the operations that the methods of a class are marked as."""
+    return [method.operation for method in vars(endpoints).values() if hasattr(method, "operation")]
+
+
+class MemoryApi:
+    """The ASGI app over instances of classes with operations."""
+
+    def __init__(self, identify: Callable[[Request], Caller], *endpoints: object) -> None:
+        self._identify = identify
+        bound = [
+            (one, partial(one.handler, instance))
+            for instance in endpoints
+            for one in operations_of(type(instance))
+        ]
+        # Literal segments come before placeholders: `GET /v1/memory/search` is a wrong method, not an id.
+        bound.sort(key=lambda pair: [(s.startswith("{"), s) for s in pair[0].template])
+        self._paths: dict[tuple[str, ...], dict[str, tuple[Operation, Callable[..., Awaitable[Response]]]]]
+        self._paths = {}
+        for one, handler in bound:
+            self._paths.setdefault(one.template, {})[one.method] = one, handler
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        """Answer one request. A store that fails once an export is under way cuts the answer."""
-        request = Request(scope, receive)
-        try:
-            response = await self._answer(request)
-        except ProxyError as error:
-            status, body = error_of(error)
-            response = present.answer(body, status)
+        """Answer one request. A store that fails during an export cuts the answer."""
+        response = await self._answer(Request(scope, receive))
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        methods, path = _find(request.scope["raw_path"])
-        operation = methods.get("GET" if request.method == "HEAD" else request.method)
-        if operation is None:
-            return _wrong_method(request.method, methods)
-        caller = self.tools.identify(request)
+        segments = _segments(request.scope["raw_path"])
+        found = ((methods, _captured(template, segments)) for template, methods in self._paths.items())
+        methods, path = next(((methods, path) for methods, path in found if path is not None), ({}, None))
+        if path is None:
+            raise NotFound("Nothing here; the memory API is described at /openapi.json.")
+        if (method := "GET" if request.method == "HEAD" else request.method) not in methods:
+            raise MethodNotAllowed(request.method, methods)
+        one, handler = methods[method]
+        caller = self._identify(request)
         caller.require("memory")
-        query = query_of(request, operation.query)
+        query = _query_of(request, one.query)
         body = None
-        if operation.body:
-            body = await body_of(request, operation.body, may_lack=operation.may_lack_body)
-        if not operation.takes_body:
-            await refuse_body(request)
-        return await operation.handler(self.tools, Asked(request, caller, path, query, body))
+        if one.body is not None:
+            body = await _body_of(request, one.body, optional=one.body_optional)
+        elif one.takes_lines is None:
+            await _refuse_body(request)
+        return await handler(ApiRequest(request, caller, path, query, body))
 
 
-def _find(raw_path: bytes) -> tuple[dict[str, Operation], Captured]:
-    segments = segments_of(raw_path)
-    for template, methods in _PATHS:
-        path = captured(template, segments)
-        if path is not None:
-            return methods, path
-    raise NotFound("Nothing here; the memory API is described at /openapi.json.")
+def _segments(raw_path: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(unquote_to_bytes(part).decode() for part in raw_path.strip().split(b"/")[1:])
+    except UnicodeDecodeError:
+        raise NotFound("Nothing here.") from None
 
 
-def _wrong_method(method: str, methods: dict[str, Operation]) -> Response:
-    allowed = sorted({*methods, *(("HEAD",) if "GET" in methods else ())})
-    refusal = error_body(
-        f"{method[:16]} is not allowed here.", "invalid_request_error", None, "method_not_allowed"
-    )
-    response = present.answer(refusal, 405)
-    response.headers["allow"] = ", ".join(allowed)
-    return response
+def _captured(template: tuple[str, ...], segments: tuple[str, ...]) -> Captured | None:
+    """Return what the segments put into the template's `{placeholders}`, None if they do not fit it."""
+    if len(template) != len(segments):
+        return None
+    found: dict[str, str] = {}
+    for expected, segment in zip(template, segments, strict=True):
+        if expected.startswith("{") and segment:
+            found[expected[1:-1]] = segment
+        elif expected != segment:
+            return None
+    return found
+
+
+def absent(what: str, id_: str, *, param: str, code: str) -> NotFound:
+    """Return the refusal of an id that names nothing here; another user's is as absent as an unknown one."""
+    shown = id_ if len(id_) <= MAX_ID_CHARS else id_[:_QUOTED_CHARS] + "…"
+    return NotFound(f"{what} with id '{shown}'.", param=param, code=code)
+
+
+# ---------------------------------------------------------------- queries
+def _query_of(request: Request, model: type[Model]) -> Model:
+    """Return the query's parameters. Unknown, empty and repeated ones are refused: they were meant to narrow
+    something."""
+    given: dict[str, str] = {}
+    for name, value in _pairs(request.scope["query_string"]):
+        shown, known = name[:_QUOTED_CHARS], ", ".join(model.model_fields) or "none"
+        if name not in model.model_fields:
+            why = f"Unknown parameter `{shown}`. Known: {known}."
+            raise InvalidRequest(why, param=shown, code="unknown_parameter")
+        if name in given:
+            raise InvalidRequest(f"`{shown}` is given twice.", param=shown, code="invalid_value")
+        if not value.strip():
+            raise InvalidRequest(f"`{shown}` is empty.", param=shown, code="invalid_value")
+        given[name] = value
+    return validated(given, model)
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    """Return names and values. Bytes that are not UTF-8 are refused: replaced, two ids would become one."""
+    pairs = []
+    for pair in filter(None, query.replace(b"+", b" ").split(b"&")):
+        raw_name, _, raw_value = pair.partition(b"=")
+        param = "query"
+        try:
+            param = name = unquote_to_bytes(raw_name).decode()
+            pairs.append((name, unquote_to_bytes(raw_value).decode()))
+        except UnicodeDecodeError:
+            why = "The query is not UTF-8."
+            raise InvalidRequest(why, param=param[:_QUOTED_CHARS], code="invalid_value") from None
+    return pairs
+
+
+# ---------------------------------------------------------------- bodies
+async def _body_of(request: Request, model: type[Model], *, optional: bool) -> Model:
+    """Return the JSON body; if it is optional, no body means `{}`. Raises InvalidRequest, TooLarge."""
+    kind = media_type(request)
+    if kind != "application/json" and (kind or not optional):
+        # Also prevents a web page from writing to a proxy on the visitor's own machine: a browser asks
+        # before it sends JSON to another origin, and we never agree.
+        why = "Send JSON, with Content-Type: application/json."
+        raise InvalidRequest(why, param="content-type", code="invalid_value")
+    raw = bytearray()
+    async for chunk in body_chunks(request):
+        raw += chunk
+        if len(raw) > MAX_BODY_BYTES:
+            raise TooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.", param="body")
+    if optional and not raw.strip():
+        return validated({}, model)
+    return validated(json_value(bytes(raw)), model)
+
+
+async def _refuse_body(request: Request) -> None:
+    """Refuse a body that would be ignored: it was meant to narrow the operation. `{}` is accepted."""
+    if request.method == "POST" and media_type(request) not in ("", "application/json"):
+        # What an HTML form of any web page could send.
+        raise InvalidRequest("This takes no such body.", param="content-type", code="invalid_value")
+    content = b""
+    async for chunk in body_chunks(request):
+        content += chunk.translate(None, b" \t\r\n")
+        if not b"{}".startswith(content):
+            why = "This takes no body; use the query, as in `?project_id=`."
+            raise InvalidRequest(why, param="body", code="invalid_value")
+    if content == b"{":
+        raise InvalidRequest("The body is not valid JSON.", param="body", code="invalid_json")
+
+
+async def body_chunks(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it comes. Raises InvalidRequest if the client leaves before its end."""
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except ClientDisconnect:
+        raise InvalidRequest("The client left before the body was complete.", param="body") from None
+
+
+def media_type(request: Request) -> str:
+    """Return the body's media type, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def json_value(raw: bytes) -> object:
+    """Return the JSON value. NaN, lone surrogates and more than 1,024 levels are refused."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise InvalidRequest("The body is not valid JSON.", param="body", code="invalid_json") from None
+
+
+# pydantic's kinds of errors, with OpenAI's codes for them.
+_CODES = {
+    "extra_forbidden": "unknown_parameter",
+    "missing": "missing_required_parameter",
+    "string_too_long": "string_above_max_length",
+}
+
+
+def validated(value: object, model: type[Model]) -> Model:
+    """Return the value as the model has it; else raise InvalidRequest for one wrong field, without its value.
+
+    Unknown fields are reported first: one may be the missing field, misspelt."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as e:
+        problems = e.errors(include_input=False, include_url=False, include_context=False)
+        problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+        kind, location = problem["type"], problem["loc"]
+        param = ".".join(str(part)[:_QUOTED_CHARS] for part in location) or "body"
+        if kind == "extra_forbidden":
+            meant = nearest(param, model.model_fields) if len(location) == 1 else ""
+            why = f"Unknown field `{param}`{meant}."
+        elif kind == "missing":
+            why = f"`{param}` is required."
+        elif kind == "model_type":
+            why = f"`{param}` must be a JSON object."
+        else:
+            why = f"`{param}`: {problem['msg'].removeprefix('Value error, ')}."
+        code = _CODES.get(kind, "invalid_type" if kind.endswith("_type") else "invalid_value")
+        raise InvalidRequest(why, param=param, code=code) from None

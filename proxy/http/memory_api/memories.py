@@ -1,96 +1,123 @@
-"""Adding, finding, reading and correcting memories."""
+"""Endpoints that add, find, read, correct and forget memories."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
 
-from proxy.domain.core import Candidate, Memory, MemoryFilter, Scope
+from proxy.domain.core import Candidate, Event, Memory, MemoryFilter, Scope
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.http.memory_api import present
-from proxy.http.memory_api.answers import Added, History, Matches, PassageShape
-from proxy.http.memory_api.bodies import AddBody, EditBody, ListQuery, NoQuery, SearchBody, UserQuery
-from proxy.http.memory_api.documents import passage
-from proxy.http.memory_api.wiring import Asked, Tools
-from proxy.wire.extensions import MAX_ID_CHARS, past
+from proxy.domain.ports import Clock, MemoryStore
+from proxy.http.auth.identity import PROJECT_HEADER
+from proxy.http.memory_api import response_schemas as shapes
+from proxy.http.memory_api.app import ApiRequest, absent, operation
+from proxy.http.memory_api.documents import passage_shape
+from proxy.http.memory_api.request_schemas import (
+    AddBody,
+    EditBody,
+    ForgetQuery,
+    ForgetScopeQuery,
+    ListQuery,
+    NoQuery,
+    SearchBody,
+    UserQuery,
+)
+from proxy.http.memory_api.response_schemas import (
+    deleted_answer,
+    event_shape,
+    json_answer,
+    list_of,
+    memory_shape,
+    whole_seconds,
+)
+from proxy.http.turns import Zones
+from proxy.learn.edits import MemoryEditor
+from proxy.recall import documents as document_search
+from proxy.recall.prepare import Tools as RecallTools
+from proxy.recall.prepare import search, unshown
+from proxy.wire.extensions import past
 
-_OF_ITSELF = {"expires_at", "importance", "tags"}  # what a body may say of a memory that is there already
+_ALL, _ONE = "/v1/memory", "/v1/memory/{memory_id}"
+_TAKEN_OVER = {"expires_at", "importance", "tags"}  # by a memory that the content confirms, if given
 
 
-async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
-    """201 with the new memory, 200 with the one that the content confirmed, and what else the body says."""
-    body, now = asked.body, tools.clock()
-    scope = asked.scope(body.user_id, body.project_id)
-    said_at = past(body.created_at, now, "created_at")
-    timezone = await tools.zones.of(scope, body.timezone or asked.caller.timezone)
-    candidate = Candidate(
-        type=body.type,
-        content=body.content,
-        confidence=1.0,
-        tags=tuple(body.tags),
-        importance=body.importance,
-        source="api",
-        observed_at=now if said_at is None else said_at,
-        timezone=timezone,
-        expires_at=_future(body.expires_at, now),
+@dataclass(frozen=True, slots=True)
+class MemoryEndpoints:
+    """Everything about single memories."""
+
+    memories: MemoryStore
+    edits: MemoryEditor
+    recall: RecallTools
+    zones: Zones
+    clock: Clock
+    on_forgotten: Callable[[Scope], None]  # called when everything of a user was forgotten
+    retrieval_limit: int = 10  # of a search that names none
+
+    @operation(
+        "POST", _ALL, "addMemory", {200: shapes.AddedMemory, 201: shapes.AddedMemory}, refusals=(409, 413)
     )
-    said = {name for name in _OF_ITSELF & body.model_fields_set if getattr(body, name) is not None}
-    memory, change = await tools.by_hand.add(scope, candidate, said)
-    shown: Added = {**present.memory(memory), "change": change}  # type: ignore[typeddict-item]
-    return present.answer(shown, 200 if change == "confirmed" else 201)
+    async def add(self, request: ApiRequest[NoQuery, AddBody]) -> Response:
+        """MemoryEditor something; the same again confirms it, a changed value supersedes the old one."""
+        body, now = request.body, self.clock()
+        scope = request.scope(body.user_id, body.project_id)
+        said_at = past(body.created_at, now, "created_at")
+        timezone = await self.zones.of(scope, body.timezone or request.caller.timezone)
+        candidate = Candidate(
+            type=body.type,
+            content=body.content,
+            confidence=1.0,
+            tags=tuple(body.tags),
+            importance=body.importance,
+            source="api",
+            observed_at=now if said_at is None else said_at,
+            timezone=timezone,
+            expires_at=_future(body.expires_at, now),
+        )
+        given = {name for name in _TAKEN_OVER & body.model_fields_set if getattr(body, name) is not None}
+        memory, change = await self.edits.add(scope, candidate, given)
+        return json_answer({**memory_shape(memory), "change": change}, 200 if change == "confirmed" else 201)
 
-
-async def search(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> Response:
-    """What is near the query, with scores and reasons, and whether a chat would be shown any of it."""
-    body = asked.body
-    scope = asked.scope(body.user_id, body.project_id)
-    found = await tools.recall(
-        scope,
-        body.query,
-        types=tuple(body.memory_types) if body.memory_types else None,
-        limit=body.limit or tools.retrieval_limit,
-        threshold=body.similarity_threshold,
-        timezone=await tools.zones.of(scope, body.timezone or asked.caller.timezone),
-    )
-    matches: Matches = {
-        "object": "list",
-        "data": [
+    @operation("POST", f"{_ALL}/search", "searchMemories", {200: shapes.Matches}, refusals=(413,))
+    async def search(self, request: ApiRequest[NoQuery, SearchBody]) -> Response:
+        """Search, with scores and reasons; and whether a chat that began so would be shown any of it."""
+        body = request.body
+        scope = request.scope(body.user_id, body.project_id)
+        timezone = await self.zones.of(scope, body.timezone or request.caller.timezone)
+        limit, threshold = body.limit or self.retrieval_limit, body.similarity_threshold
+        wanted: Any = {
+            "types": tuple(body.memory_types) if body.memory_types else None,
+            "limit": limit,
+            "threshold": threshold,
+        }
+        # One after the other: the second uses the vector that was computed for the first.
+        ranked = await search(scope, body.query, self.recall, **wanted)
+        reason = await unshown(scope, body.query, self.recall, **wanted, timezone=timezone)
+        matches = [
             {
                 "object": "memory.match",
-                "memory": present.memory(one.memory),
+                "memory": memory_shape(one.memory),
                 "score": round(one.score, 4),
                 "why": one.why,
             }
-            for one in found.ranked
-        ],
-        "has_more": False,
-        "would_inject": found.unshown is None,
-        "reason": found.unshown and found.unshown.value,
-    }
-    if "documents" in body.include:
-        matches["documents"] = await _passages(tools, asked)
-    return present.answer(matches)
+            for one in ranked
+        ]
+        found = {"object": "list", "data": matches, "has_more": False, "would_inject": reason is None}
+        found["reason"] = reason and reason.value
+        if "documents" in body.include:
+            shelf = self.recall.shelf
+            passages = await document_search.search(
+                scope, body.query, shelf, limit=limit, threshold=threshold
+            )
+            found["documents"] = [passage_shape(one) for one in passages]
+        return json_answer(found)
 
-
-async def _passages(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> list[PassageShape]:
-    """Return the passages of documents that the query means."""
-    body = asked.body
-    found = await tools.documents.search(
-        asked.scope(body.user_id, body.project_id),
-        body.query,
-        limit=body.limit or tools.retrieval_limit,
-        threshold=body.similarity_threshold,
-    )
-    return [passage(one) for one in found]
-
-
-async def list_(tools: Tools, asked: Asked[ListQuery, None]) -> Response:
-    """One page, newest first."""
-    query = asked.query
-    scope = asked.scope(query.user_id, query.project_id)
-    page = await tools.memories.list(
-        MemoryFilter(
+    @operation("GET", _ALL, "listMemories", {200: shapes.MemoryPage}, refusals=(404,))
+    async def list(self, request: ApiRequest[ListQuery, None]) -> Response:
+        """List memories, newest first."""
+        query = request.query
+        scope = request.scope(query.user_id, query.project_id)
+        where = MemoryFilter(
             tenant=scope.tenant,
             user=scope.user,
             project=scope.project,
@@ -98,61 +125,106 @@ async def list_(tools: Tools, asked: Asked[ListQuery, None]) -> Response:
             text=query.q,
             include_inactive=query.include == "inactive",
             include_archived=query.include == "archived",
-            now=tools.clock(),
-        ),
-        limit=query.limit,
-        after=query.after,
-    )
-    data = [present.memory(m) for m in page.items]
-    return present.answer(present.page_of(data, has_more=page.has_more, total=page.total))
+            now=self.clock(),
+        )
+        page = await self.memories.list(where, limit=query.limit, after=query.after)
+        shown = [memory_shape(memory) for memory in page.items]
+        return json_answer(list_of(shown, has_more=page.has_more, total=page.total))
+
+    @operation("GET", _ONE, "getMemory", {200: shapes.MemoryShape}, refusals=(404,))
+    async def get(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """One memory, also a superseded one."""
+        memory_id = request.path["memory_id"]
+        memory = await self.memories.get(await self._where(request, request.query.user_id), memory_id)
+        if memory is None:
+            raise _no_memory(memory_id)
+        return json_answer(memory_shape(memory))
+
+    @operation("GET", f"{_ONE}/history", "getHistory", {200: shapes.HistoryShape}, refusals=(404,))
+    async def history(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """What happened to a memory, oldest first."""
+        memory_id = request.path["memory_id"]
+        where = await self._where(request, request.query.user_id)
+        events = (await self.memories.history(where, [memory_id])).get(memory_id)
+        memory = await self.memories.get(where, memory_id)
+        if events is None or memory is None:
+            raise _no_memory(memory_id)
+        following = [*(event.content for event in events[1:]), memory.content]
+        data = [_history_event(*pair) for pair in zip(events, following, strict=True)]
+        return json_answer({"object": "list", "data": data, "has_more": False})
+
+    @operation("PATCH", _ONE, "editMemory", {200: shapes.MemoryShape}, refusals=(404, 409, 413))
+    async def edit(self, request: ApiRequest[UserQuery, EditBody]) -> Response:
+        """Correct a memory; it keeps its id, and its history the old content."""
+        memory_id, body = request.path["memory_id"], request.body
+        if not body.model_fields_set:
+            why = "Say what to change: the body is empty."
+            raise InvalidRequest(why, param="body", code="invalid_value")
+        now = self.clock()
+        _future(body.expires_at, now)
+        where = await self._where(request, request.query.user_id)
+        project = request.caller.stored_project(body.project_id)
+        edited = await self.edits.edit(where, memory_id, _correction(body, now, project))
+        if edited is None:
+            raise _no_memory(memory_id)
+        return json_answer(memory_shape(edited))
+
+    @operation("DELETE", _ONE, "forgetMemory", {200: shapes.DeletedShape}, refusals=(404,))
+    async def forget(self, request: ApiRequest[ForgetQuery, None]) -> Response:
+        """Forget a memory, those that it superseded, and the exchanges they came from."""
+        memory_id, dry_run = request.path["memory_id"], request.query.dry_run == "true"
+        where = await self._where(request, request.query.user_id)
+        counts = await self.memories.forget(where, memory_id, by=request.caller.label, dry_run=dry_run)
+        if not counts.memories:
+            raise _no_memory(memory_id)
+        return deleted_answer(counts, id=memory_id, dry_run=dry_run)
+
+    @operation("DELETE", _ALL, "forgetMemories", {200: shapes.DeletedShape})
+    async def forget_scope(self, request: ApiRequest[ForgetScopeQuery, None]) -> Response:
+        """Forget a user's everything, one project's, or one type.
+
+        A user named only in a header does not count: a client that lost the query's parameters has not asked
+        for this. A project does: it narrows.
+        """
+        query, caller, dry_run = request.query, request.caller, request.query.dry_run == "true"
+        if query.user_id is None and caller.user is None:
+            why = "Say whose memories to forget: `user_id` is required."
+            raise InvalidRequest(why, param="user_id", code="missing_required_parameter")
+        if caller.project is None and PROJECT_HEADER in request.http.headers:
+            why = f"{PROJECT_HEADER} is empty or a placeholder, so that it narrows nothing: leave it out."
+            raise InvalidRequest(why, param=PROJECT_HEADER, code="invalid_value")
+        scope = request.scope(query.user_id, query.project_id)
+        where = MemoryFilter(
+            tenant=scope.tenant,
+            user=scope.user,
+            project=scope.project,
+            type=query.type,
+            include_inactive=True,
+            now=self.clock(),
+        )
+        counts = await self.memories.forget(where, by=caller.label, dry_run=dry_run)
+        if not (dry_run or scope.project or query.type):
+            self.on_forgotten(scope)
+        return deleted_answer(counts, dry_run=dry_run)
+
+    async def _where(self, request: ApiRequest[Any, Any], user_id: str | None) -> MemoryFilter:
+        """Return where the path's memory may be looked up: in all of the tenant, unless a user is fixed or
+        named. Raises NotFound for one of another project than the request's header names."""
+        caller, memory_id = request.caller, request.path["memory_id"]
+        where = MemoryFilter(
+            tenant=caller.tenant, user=caller.narrow(user_id), include_inactive=True, now=self.clock()
+        )
+        if caller.project is not None:
+            found = await self.memories.get(where, memory_id)
+            if found is None or not caller.sees(found.scope.project):
+                raise _no_memory(memory_id)
+        return where
 
 
-async def get(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
-    """One memory, also a superseded one."""
-    memory_id = asked.path["memory_id"]
-    memory = await tools.memories.get(await one_of(tools, asked, asked.query.user_id), memory_id)
-    if memory is None:
-        raise absent(memory_id)
-    return present.answer(present.memory(memory))
-
-
-async def history(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
-    """What happened to one memory, oldest first."""
-    memory_id, where = asked.path["memory_id"], await one_of(tools, asked, asked.query.user_id)
-    events = (await tools.memories.history(where, [memory_id])).get(memory_id)
-    memory = await tools.memories.get(where, memory_id)
-    if events is None or memory is None:
-        raise absent(memory_id)
-    data = present.history(events, memory.content)
-    shown: History = {"object": "list", "data": data, "has_more": False}
-    return present.answer(shown)
-
-
-async def edit(tools: Tools, asked: Asked[UserQuery, EditBody]) -> Response:
-    """The memory as corrected, under its own id."""
-    memory_id, body = asked.path["memory_id"], asked.body
-    if not body.model_fields_set:
-        raise InvalidRequest("Say what to change: the body is empty.", param="body", code="invalid_value")
-    now = tools.clock()
-    _future(body.expires_at, now)
-    where = await one_of(tools, asked, asked.query.user_id)
-    edited = await tools.by_hand.edit(
-        where, memory_id, correction(body, now, asked.caller.stored_project(body.project_id))
-    )
-    if edited is None:
-        raise absent(memory_id)
-    return present.answer(present.memory(edited))
-
-
-def correction(body: EditBody, now: float, project: str | None) -> Callable[[Memory], Memory]:
-    """Return the function from a memory as it is to the one that the body makes of it. `project`: what the
-    body's project is stored under."""
+def _correction(body: EditBody, now: float, project: str | None) -> Callable[[Memory], Memory]:
+    """Return the function that makes the changes of the body. `project`: as the body's project is stored."""
     given = body.model_fields_set
-    changed: dict[str, Any] = {
-        name: getattr(body, name)
-        for name in ("content", "type", "importance", "expires_at", "archived")
-        if name in given
-    }
+    changed: dict[str, Any] = {name: getattr(body, name) for name in given - {"project_id", "tags"}}
     if "tags" in given:
         changed["tags"] = tuple(body.tags)
 
@@ -165,29 +237,19 @@ def correction(body: EditBody, now: float, project: str | None) -> Callable[[Mem
     return correct
 
 
-async def one_of(tools: Tools, asked: Asked[Any, Any], user_id: str | None) -> MemoryFilter:
-    """Return where the memory of the path may be looked up: in all of the tenant, unless a user is fixed or
-    named. Raises NotFound for one of another project than the request's header names."""
-    where = MemoryFilter(
-        tenant=asked.caller.tenant,
-        user=asked.caller.narrow(user_id),
-        include_inactive=True,
-        now=tools.clock(),
-    )
-    if asked.caller.project is not None:
-        found = await tools.memories.get(where, asked.path["memory_id"])
-        if found is None or not asked.caller.sees(found.scope.project):
-            raise absent(asked.path["memory_id"])
-    return where
-
-
-def absent(memory_id: str) -> NotFound:
-    """Return the refusal for an id that names no memory here; somebody else's is as absent as none."""
-    shown = memory_id if len(memory_id) <= MAX_ID_CHARS else memory_id[:64] + "…"
-    return NotFound(f"No memory with id '{shown}'.", param="memory_id", code="memory_not_found")
+def _history_event(event: Event, content_after: str) -> shapes.HistoryEvent:
+    """Return one event; it holds the content before it, and where it changed that, the content after it."""
+    shown: Any = {**event_shape(event), **whole_seconds(event, "at")}
+    if event.action in ("updated", "archived") and content_after != event.content:
+        shown["became"] = content_after
+    return shown  # type: ignore[no-any-return]
 
 
 def _future(expires_at: float | None, now: float) -> float | None:
     if expires_at is not None and expires_at <= now:
         raise InvalidRequest("`expires_at` is in the past.", param="expires_at", code="invalid_value")
     return expires_at
+
+
+def _no_memory(memory_id: str) -> NotFound:
+    return absent("No memory", memory_id, param="memory_id", code="memory_not_found")

@@ -1,31 +1,55 @@
-"""Build the OpenAPI 3.1 document at /openapi.json from the same table, bodies and shapes that serve requests.
+"""The OpenAPI 3.1 document at /openapi.json, made of the operations and schemas that serve requests.
 
-The model routes are the upstream's; of them only what we add is described.
+Of the model routes, which are the upstream's, model_routes.yaml describes what the proxy adds.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import orjson
+import yaml
 from pydantic import TypeAdapter
 
-from proxy.domain.errors import error_body
-from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes, send_json
-from proxy.http.memory_api import answers as shapes
-from proxy.http.memory_api.importing import MEDIA_TYPES
-from proxy.http.memory_api.model_routes import COMPONENTS, PATHS
-from proxy.http.memory_api.operations import OPERATIONS, Operation
+from proxy.domain.core import KINDS, Level, Reason, Status
+from proxy.domain.errors import MethodNotAllowed
+from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes
+from proxy.http.memory_api import response_schemas as shapes
+from proxy.http.memory_api.app import Operation, operations_of
+from proxy.http.memory_api.documents import DocumentEndpoints
+from proxy.http.memory_api.inspection import (
+    CallerEndpoints,
+    QuarantineEndpoints,
+    ReceiptEndpoints,
+    SessionEndpoints,
+)
+from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.transfer import MEDIA_TYPES, TransferEndpoints
 
-_REF = "#/components/schemas/{model}"
+OPERATIONS = tuple(
+    operation
+    for endpoints in (
+        MemoryEndpoints,
+        TransferEndpoints,
+        CallerEndpoints,
+        SessionEndpoints,
+        QuarantineEndpoints,
+        ReceiptEndpoints,
+        DocumentEndpoints,
+    )
+    for operation in operations_of(endpoints)
+)
 _NDJSON = MEDIA_TYPES[0]
-_ALWAYS = {400: "The request is malformed; `param` names what.", 401: "No credential, or one worth nothing.",
-           403: "The credential does not allow it.", 429: "Too many requests; see Retry-After.",
-           503: "The memory store cannot be used at the moment."}  # fmt: skip
-_REFUSALS = {404: "There is no such thing here; somebody else's is as absent.",
+_SUCCESSES = {200: "Done.", 201: "Stored.", 202: "Accepted."}
+_REFUSALS = {404: "There is no such thing here; another user's is as absent.",
              409: "Another memory says just that.", 413: "The body is too large."}  # fmt: skip
-_SUMMARY_OF_STATUS = {200: "Done.", 201: "Stored.", 202: "Accepted."}
+_COMMON_REFUSALS = {400: "The request is malformed; `param` names what.",
+                    401: "No credential, or an invalid one.", 403: "The credential does not allow it.",
+                    429: "Too many requests; see Retry-After.",
+                    503: "The memory store cannot be used at the moment."}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +61,26 @@ class OpenApi:
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            refusal = error_body(
-                "Only GET is allowed here.", "invalid_request_error", None, "method_not_allowed"
-            )
-            await send_json(send, 405, refusal, [(b"allow", b"GET, HEAD")])
-            return
+            raise MethodNotAllowed(scope["method"], ("GET",))
         await send_bytes(send, 200, _rendered(self.version, self.server_url), b"application/json")
+
+
+@cache
+def _rendered(version: str, server_url: str) -> bytes:
+    return orjson.dumps(document(version, server_url))
 
 
 def document(version: str, server_url: str = ".") -> dict[str, Any]:
     """Return the whole document."""
-    schemas, components = _schemas(_models())
+    schemas, definitions = _schemas(_models())
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+    routes = _model_routes()
+    paths |= _model_paths(routes)
+    components = routes["components"]
+    components["schemas"] |= definitions
+    components["securitySchemes"] = {"credential": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -61,39 +91,28 @@ def document(version: str, server_url: str = ".") -> dict[str, Any]:
         },
         "servers": [{"url": server_url}],
         "security": [{}, {"credential": []}],
-        "paths": {**paths, **PATHS},
-        "components": {
-            **COMPONENTS,
-            "schemas": {**COMPONENTS["schemas"], **components},
-            "securitySchemes": {"credential": {"type": "http", "scheme": "bearer"}},
-        },
+        "paths": paths,
+        "components": components,
     }
 
 
-@cache
-def _rendered(version: str, server_url: str) -> bytes:
-    return orjson.dumps(document(version, server_url))
-
-
-# ---------------------------------------------------------------- schemas
+# ---------------------------------------------------------------- the memory API
 def _models() -> set[Any]:
-    """Return every model and shape that the table names."""
-    found: set[Any] = {shapes.Refusal}
+    """Return every model and shape that the operations name."""
+    found: set[Any] = {shapes.ErrorBody}
     for operation in OPERATIONS:
         found |= {operation.body, operation.lines, operation.takes_lines, *operation.answers.values()}
     return found - {None}
 
 
 def _schemas(models: Iterable[Any]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """Return the schema of each model (a reference), and the components that these refer to."""
-    inputs = [(model, "validation" if _is_input(model) else "serialization", TypeAdapter(model))
+    """Return the schema of each model (a reference), and the definitions that these refer to."""
+    bodies = {model for operation in OPERATIONS for model in (operation.body, operation.takes_lines)}
+    inputs = [(model, "validation" if model in bodies else "serialization", TypeAdapter(model))
               for model in sorted(models, key=lambda m: str(m.__name__))]  # fmt: skip
-    by_key, shared = TypeAdapter.json_schemas(inputs, ref_template=_REF)  # type: ignore[arg-type]
+    template = "#/components/schemas/{model}"
+    by_key, shared = TypeAdapter.json_schemas(inputs, ref_template=template)  # type: ignore[arg-type]
     return {key: schema for (key, _), schema in by_key.items()}, shared.get("$defs", {})
-
-
-def _is_input(model: Any) -> bool:
-    return any(model in (o.body, o.takes_lines) for o in OPERATIONS)
 
 
 def _operation(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
@@ -101,61 +120,109 @@ def _operation(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, An
         "operationId": operation.id,
         "summary": operation.summary,
         "tags": ["memory"],
-        "parameters": [*_path_parameters(operation), *_query_parameters(operation)],
+        "parameters": [*_path_parameters(operation.path, minLength=1), *_query_parameters(operation)],
         "responses": _responses(operation, schemas),
     }
     if operation.body is not None:
-        needed = not operation.may_lack_body
-        described["requestBody"] = {"required": needed, "content": _json(schemas[operation.body])}
+        content = _json(schemas[operation.body])
+        described["requestBody"] = {"required": not operation.body_optional, "content": content}
     if operation.takes_lines is not None:
-        line = schemas[operation.takes_lines]
-        described["requestBody"] = {
-            "required": True,
-            "description": "One object a line.",
-            "content": {_NDJSON: {"schema": {"type": "string"}, "x-line": line}},
-        }
+        described["requestBody"] = {"required": True, **_lines(schemas[operation.takes_lines])}
     return described
 
 
 def _responses(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {
-        str(status): {"description": _SUMMARY_OF_STATUS[status], "content": _json(schemas[shape])}
+        str(status): {"description": _SUCCESSES[status], "content": _json(schemas[shape])}
         for status, shape in operation.answers.items()
     }
     if operation.lines is not None:
-        line = {"schema": {"type": "string"}, "x-line": schemas[operation.lines]}
-        responses["200"] = {"description": "One object a line.", "content": {_NDJSON: line}}
-    refusals = {**_ALWAYS, **{status: _REFUSALS[status] for status in operation.refusals}}
+        responses["200"] = _lines(schemas[operation.lines])
+    refusals = _COMMON_REFUSALS | {status: _REFUSALS[status] for status in operation.refusals}
     for status, words in sorted(refusals.items()):
-        responses[str(status)] = {"description": words, "content": _json(schemas[shapes.Refusal])}
+        responses[str(status)] = {"description": words, "content": _json(schemas[shapes.ErrorBody])}
     return responses
 
 
-def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _lines(schema: Any) -> dict[str, Any]:
+    content = {_NDJSON: {"schema": {"type": "string"}, "x-line": schema}}
+    return {"description": "One object a line.", "content": content}
+
+
+def _path_parameters(path: str, **schema: Any) -> list[dict[str, Any]]:
     return [
-        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for part in operation.template
-        if part.startswith("{")
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", **schema}}
+        for name in re.findall(r"\{(\w+)\}", path)
     ]
 
 
 def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
-    properties = operation.query.model_json_schema(ref_template=_REF).get("properties", {})
+    properties = operation.query.model_json_schema().get("properties", {})
     return [{"name": name, "in": "query", "schema": _given(schema)} for name, schema in properties.items()]
 
 
 def _given(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a parameter's schema: absent is not null."""
+    """Return a parameter's schema without `null`: a parameter is absent, never null."""
     given = {key: value for key, value in schema.items() if key not in ("anyOf", "title")}
     if given.get("default", "") is None:
         del given["default"]
     for choice in schema.get("anyOf", ()):
         if choice != {"type": "null"}:
             given |= choice
-    if given.get("default") is False:
-        given["default"] = "false"
     return given
 
 
-def _json(schema: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
+# ---------------------------------------------------------------- the other routes
+def _model_routes() -> dict[str, Any]:
+    routes: dict[str, Any] = yaml.safe_load((files(__package__) / "model_routes.yaml").read_text("utf-8"))
+    components = routes["components"]
+    components["schemas"]["MemoryConfig"]["properties"]["memory_types"]["items"]["enum"] = sorted(KINDS)
+    for name, values in (("Status", Status), ("Reason", Reason), ("Level", Level)):
+        components["headers"][f"X-Memory-{name}"]["schema"]["enum"] = [value.value for value in values]
+    return routes
+
+
+def _model_paths(routes: Mapping[str, Any]) -> dict[str, Any]:
+    see = {"model": "See OpenAI's reference.", "operations": "As the summary says."}
+    paths: dict[str, Any] = {}
+    for tag in ("with_memory", "model", "operations"):
+        for path, operations in routes[tag].items():
+            for method, id_, summary in operations:
+                described = {"operationId": id_, "summary": summary}
+                if tag == "with_memory":
+                    described |= {"tags": ["model"], **_with_memory(routes["components"])}
+                else:
+                    described |= {"tags": [tag], "responses": {"default": {"description": see[tag]}}}
+                    if parameters := _path_parameters(path):
+                        described["parameters"] = parameters
+                paths.setdefault(path, {})[method] = described
+    return paths
+
+
+def _with_memory(components: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the proxy adds to a model route: two body fields, request headers, response headers."""
+    refused = _json({"$ref": "#/components/schemas/ErrorBody"})
+    body = {
+        "type": "object",
+        "description": "As the upstream takes it, and two fields in addition.",
+        "additionalProperties": True,
+        "properties": {
+            "memory_config": {"$ref": "#/components/schemas/MemoryConfig"},
+            "memory_context": {"$ref": "#/components/schemas/MemoryContext"},
+        },
+    }
+    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in components["headers"]}
+    return {
+        "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in components["parameters"]],
+        "requestBody": {"required": True, "content": _json(body)},
+        "responses": {
+            "200": {"description": "The model's answer, streamed or whole.", "headers": headers},
+            "400": {"description": "A field or header of ours is malformed.", "content": refused},
+            "401": {"description": "No credential, or an invalid one.", "content": refused},
+            "default": {"description": "The upstream's own answer, byte for byte."},
+        },
+    }

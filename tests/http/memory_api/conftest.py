@@ -2,30 +2,38 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.middleware.exceptions import ExceptionMiddleware
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Scope
+from proxy.domain.errors import ProxyError
 from proxy.http.auth.identity import Caller
+from proxy.http.errors import answer
 from proxy.http.memory_api.app import MemoryApi
-from proxy.http.memory_api.wiring import Documents, Recalled, Tools
+from proxy.http.memory_api.documents import DocumentEndpoints
+from proxy.http.memory_api.inspection import (
+    CallerEndpoints,
+    QuarantineEndpoints,
+    ReceiptEndpoints,
+    SessionEndpoints,
+)
+from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.turns import Zones
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.edits import MemoryEditor
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
-from proxy.recall.documents import RankedPassage, Shelf
-from proxy.recall.documents import search as search_documents
+from proxy.recall.documents import Shelf
 from proxy.recall.pack import Budget
-from proxy.recall.prepare import Tools as Searching
-from proxy.recall.prepare import search, unshown
+from proxy.recall.prepare import Tools as RecallTools
 from proxy.recall.search import Profiles, Searcher
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.upstream.completer import Credentials
@@ -45,6 +53,11 @@ def embedder(models_dir: Path) -> Iterator[OnnxEmbedder]:
     loaded.embedder.close()
 
 
+def answering_errors(app: Any) -> ExceptionMiddleware:
+    """Return the app with its errors answered, as the whole application does."""
+    return ExceptionMiddleware(app, handlers={ProxyError: answer})
+
+
 @dataclass
 class Bench:
     """What a test can reach: the API over HTTP, the stores behind it, and who is calling."""
@@ -52,7 +65,7 @@ class Bench:
     http: httpx2.AsyncClient
     origin: str
     stores: Any
-    tools: Tools
+    edits: MemoryEditor
     callers: list[Caller] = field(default_factory=lambda: [Caller("default")])
     woken: list[bool] = field(default_factory=list)
     credentials: Credentials = field(default_factory=Credentials)
@@ -102,7 +115,7 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
 @contextlib.asynccontextmanager
 async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
     shelf = Shelf(stores.passages, stores.memories, embedder)
-    searching = Searching(
+    recall = RecallTools(
         searcher=Searcher(stores.memories, embedder, time.time),
         profiles=Profiles(stores.memories, embedder, None, time.time),
         sessions=stores.sessions,
@@ -111,59 +124,34 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
         budget=Budget(Tokens()),
         clock=time.time,
     )
-
-    async def recall(
-        scope: Scope,
-        query: str,
-        *,
-        types: tuple[str, ...] | None,
-        limit: int,
-        threshold: float | None,
-        timezone: str,
-    ) -> Recalled:
-        asked: Any = {"types": types, "limit": limit, "threshold": threshold}
-        return Recalled(
-            await search(scope, query, searching, **asked), await unshown(scope, query, searching, **asked)
-        )
-
-    library = DocumentIngester(stores.documents, stores.passages, embedder, time.time)
-
-    async def look_up(
-        scope: Scope, query: str, *, limit: int, threshold: float | None
-    ) -> Sequence[RankedPassage]:
-        return await search_documents(scope, query, shelf, limit=limit, threshold=threshold)
-
     callers: list[Caller] = [Caller("default")]
     woken: list[bool] = []
     credentials = Credentials()
     gate = Gate(stores.memories, embedder, judge=ScriptedJudge(relation=one_value))
-    tools = Tools(
-        memories=stores.memories,
-        sessions=stores.sessions,
-        jobs=stores.jobs,
-        quarantine=stores.quarantine,
-        receipts=stores.receipts,
-        recall=recall,
-        by_hand=MemoryEditor(gate, stores.quarantine, time.time),
-        identify=lambda request: replace(
+    edits = MemoryEditor(gate, stores.quarantine, time.time)
+    zones = Zones(stores.sessions, "UTC", time.time)
+    api = MemoryApi(
+        lambda request: replace(
             callers[0],
             named=request.headers.get("x-memory-user-id"),
             project=request.headers.get("x-memory-project-id"),
             timezone=take_header_extensions(request.scope["headers"]).timezone,
         ),
-        wake=lambda: woken.append(True),
-        forgotten=credentials.forget,
-        clock=time.time,
-        zones=Zones(stores.sessions, "UTC", time.time),
-        mode="open",
-        version="1.2.3",
-        documents=Documents(stores.documents, library.add, look_up),
+        MemoryEndpoints(stores.memories, edits, recall, zones, time.time, credentials.forget),
+        TransferEndpoints(stores.memories, edits, zones, time.time),
+        SessionEndpoints(stores.sessions, stores.jobs, lambda: woken.append(True), time.time),
+        QuarantineEndpoints(stores.quarantine, edits),
+        ReceiptEndpoints(stores.receipts),
+        DocumentEndpoints(
+            DocumentIngester(stores.documents, stores.passages, embedder, time.time), time.time
+        ),
+        CallerEndpoints("open", "1.2.3"),
     )
     async with (
-        serving(MemoryApi(tools)) as origin,
+        serving(answering_errors(api)) as origin,
         httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=120) as http,
     ):
-        yield Bench(http, origin, stores, tools, callers, woken, credentials)
+        yield Bench(http, origin, stores, edits, callers, woken, credentials)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from proxy.domain.core import Create, Evidence, Memory, MemoryFilter, Scope, Source, Supersede
 from proxy.http.auth.identity import Caller
-from proxy.http.memory_api import exporting, importing
-from proxy.http.memory_api.importing import MOST_EVIDENCE, MOST_WORDINGS
+from proxy.http.memory_api import transfer
+from proxy.http.memory_api.transfer import MAX_EVIDENCE, MAX_WORDINGS
 from tests.http.memory_api.conftest import Bench
 
 QUESTIONS = (
@@ -142,7 +142,7 @@ async def test_the_same_file_twice_imports_nothing_twice(bench: Bench) -> None:
 async def test_an_export_holds_every_memory_once_oldest_first_with_exact_times(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "PAGE", 3)
+    monkeypatch.setattr(transfer, "EXPORT_PAGE", 3)
     lines = [
         {"content": f"User owns book {n}.", "user_id": "alice", "created_at": n + 0.125} for n in range(10)
     ]
@@ -176,7 +176,7 @@ async def test_a_memory_forgotten_during_an_export_does_not_break_it(bench: Benc
     sent = (await store.list(where, limit=3, oldest_first=True, total=False)).items
     for memory in sent[1:]:
         await store.forget(where, memory.id, by="test")
-    page = await exporting._following(store, where, sent)
+    page = await transfer._page_after(store, where, sent)
     assert [m.content for m in page.items] == ["Book 3.", "Book 4.", "Book 5."]
 
 
@@ -332,7 +332,7 @@ async def test_links_between_mapped_lines_hold(bench: Bench) -> None:
 async def test_a_line_that_is_too_long_is_refused_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "MAX_LINE_BYTES", 500)
+    monkeypatch.setattr(transfer, "MAX_LINE_BYTES", 500)
     good = ndjson({"content": "User owns a canoe.", "user_id": "alice"})
     counts = await bench.bring_in(b"x" * 100_000 + b"\n" + good + b"y" * 501)
     assert (counts["imported"], counts["refused"]) == (1, 2)
@@ -348,7 +348,7 @@ async def test_what_a_web_page_could_send_unasked_is_no_import(bench: Bench, con
 
 
 async def test_an_import_does_not_bring_back_what_is_forgotten_while_it_runs(bench: Bench) -> None:
-    importing_ = bench.tools.by_hand
+    importing_ = bench.edits
     scope = Scope("default", "alice")
     began = await bench.stores.memories.stamp(scope)
     await bench.http.delete("/memory", params={"user_id": "alice"})
@@ -366,14 +366,14 @@ async def test_lines_that_came_before_a_forget_are_not_stored_after_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few they are: a batch that is not full is stored at the end of the body."""
-    take, all_taken = importing._Importing.take, asyncio.Event()
+    take, all_taken = transfer._Import.take, asyncio.Event()
 
     async def counting(self: Any, number: int, raw: bytes | None) -> None:
         await take(self, number, raw)
         if number == len(lines):
             all_taken.set()
 
-    monkeypatch.setattr(importing._Importing, "take", counting)
+    monkeypatch.setattr(transfer._Import, "take", counting)
     lines = [{"content": f"User owns boat {n}.", "user_id": user} for user in "ba" for n in range(3)]
 
     async def body() -> AsyncIterator[bytes]:
@@ -383,7 +383,7 @@ async def test_lines_that_came_before_a_forget_are_not_stored_after_it(
         yield b"\n"
 
     answer = await bench.http.post(
-        "/memory/import", content=body(), headers={"content-type": importing.MEDIA_TYPES[0]}
+        "/memory/import", content=body(), headers={"content-type": transfer.MEDIA_TYPES[0]}
     )
     counts = answer.json()
     assert (counts["imported"], counts["refused"]) == (3, 3)
@@ -400,7 +400,7 @@ async def test_lines_are_the_same_however_the_body_is_cut(size: int) -> None:
         for start in range(0, len(body), size):
             yield body[start : start + size]
 
-    lines = [(n, line and line.strip()) async for n, line in importing.lines_of(stream())]
+    lines = [(n, line and line.strip()) async for n, line in transfer.lines_of(stream())]
     assert lines == [(1, b"one"), (4, b"two"), (5, "three 猫".encode()), (7, b"last")]
 
 
@@ -428,6 +428,6 @@ async def test_of_a_line_with_thousands_of_entries_the_newest_are_imported(bench
     assert (await bench.bring_in(ndjson(line), user_id="alice"))["imported"] == 1
     assert time.process_time() - began < 2  # without the bounds: 5 s
     (kept,) = read(await bench.export(user_id="alice"))
-    assert kept["evidence"] == evidence[-MOST_EVIDENCE:]
-    assert len(kept["history"]) == MOST_WORDINGS + 1
+    assert kept["evidence"] == evidence[-MAX_EVIDENCE:]
+    assert len(kept["history"]) == MAX_WORDINGS + 1
     assert kept["history"][-2]["content"] == "Figs 2999."

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.http.memory_api.operations import OPERATIONS
+from proxy.http.memory_api.openapi import OPERATIONS
 from tests.http.memory_api.conftest import Bench
 from tests.support.serving import ask
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.http.memory_api import importing
+from proxy.http.memory_api import transfer
 from tests.http.memory_api.conftest import Bench
 from tests.http.memory_api.test_moving import ndjson, read
 
@@ -14,7 +14,7 @@ SAID = [{"session_id": "s", "exchange_id": f"ex_{n}", "span": "I like figs. " * 
 
 async def exported(bench: Bench, most_bytes: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the line of the memory where a line may have so many bytes; an import takes it."""
-    monkeypatch.setattr(importing, "MAX_LINE_BYTES", most_bytes)
+    monkeypatch.setattr(transfer, "MAX_LINE_BYTES", most_bytes)
     body = await bench.export(user_id="alice")
     assert len(body) - 1 <= most_bytes
     assert (await bench.bring_in(body, user_id=f"bob-{most_bytes}"))["imported"] == 1

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from proxy.http.auth.identity import Caller
-from proxy.http.memory_api.operations import OPERATIONS, Operation
+from proxy.http.memory_api.app import Operation
+from proxy.http.memory_api.openapi import OPERATIONS
 from tests.http.memory_api.conftest import Bench
 
 MEMORY = frozenset(("memory",))

@@ -1,7 +1,6 @@
 """Sessions, jobs and quarantine over HTTP: what an owner sees, and what they can do about it."""
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -10,6 +9,7 @@ from proxy.domain.core import Candidate, Hold, Scope
 from proxy.domain.session import Begun, NewExchange, NewJob, Outcome
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
+from proxy.http.memory_api.inspection import SessionEndpoints
 from tests.http.memory_api.conftest import Bench
 from tests.support.serving import serving
 
@@ -81,8 +81,12 @@ async def test_ending_a_session_queues_what_it_holds_and_wakes_the_worker(bench:
 
 async def test_a_session_is_ended_under_the_id_that_it_was_written_down_as(bench: Bench) -> None:
     await say(bench, "id-1", "I like figs")
-    bench.tools = replace(bench.tools, session_key=lambda given: f"id-{given}")
-    async with serving(MemoryApi(bench.tools)) as origin, httpx2.AsyncClient(base_url=origin) as http:
+    stores = bench.stores
+    endpoints = SessionEndpoints(
+        stores.sessions, stores.jobs, lambda: None, time.time, session_key=lambda given: f"id-{given}"
+    )
+    api = MemoryApi(lambda request: Caller("default"), endpoints)
+    async with serving(api) as origin, httpx2.AsyncClient(base_url=origin) as http:
         ended = (await http.post("/v1/memory/sessions/1/end", params={"user_id": "alice"})).json()
     assert (ended["id"], ended["queued_exchanges"]) == ("1", 1)
 

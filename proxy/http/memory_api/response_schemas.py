@@ -1,12 +1,13 @@
-"""Types of the memory API's answers. mypy holds the handlers to them, and the OpenAPI document is made from
-them.
-"""
+"""Shapes of the memory API's answers, and the functions that make them from domain values."""
 
-from typing import Literal, NotRequired
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NotRequired, TypeVar, cast
 
+import orjson
+from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from proxy.domain.core import Source
+from proxy.domain.core import Event, Forgotten, Memory, Scope, Source
 from proxy.domain.session import JobState
 
 
@@ -40,7 +41,7 @@ class MemoryShape(TypedDict):
     evidence: list[EvidenceShape]
 
 
-class Added(MemoryShape):
+class AddedMemory(MemoryShape):
     change: Literal["created", "superseded", "confirmed"]
 
 
@@ -175,36 +176,35 @@ class ReceiptShape(TypedDict):
     counts: Counts
 
 
-# ---------------------------------------------------------------- lists
-class Page(TypedDict):
+class ListShape(TypedDict):
     object: Literal["list"]
     first_id: str | None
     last_id: str | None
     has_more: bool
 
 
-class MemoryPage(Page):
+class MemoryPage(ListShape):
     data: list[MemoryShape]
     total: int | None
 
 
-class SessionPage(Page):
+class SessionPage(ListShape):
     data: list[SessionShape]
 
 
-class JobPage(Page):
+class JobPage(ListShape):
     data: list[JobShape]
 
 
-class HeldPage(Page):
+class HeldPage(ListShape):
     data: list[HeldShape]
 
 
-class DocumentPage(Page):
+class DocumentPage(ListShape):
     data: list[DocumentShape]
 
 
-class ReceiptPage(Page):
+class ReceiptPage(ListShape):
     data: list[ReceiptShape]
 
 
@@ -217,13 +217,12 @@ class Matches(TypedDict):
     documents: NotRequired[list[PassageShape]]
 
 
-class History(TypedDict):
+class HistoryShape(TypedDict):
     object: Literal["list"]
     data: list[HistoryEvent]
     has_more: Literal[False]
 
 
-# ---------------------------------------------------------------- deeds
 class DeletedShape(TypedDict):
     id: NotRequired[str]
     object: Literal["memory.deleted"]
@@ -280,7 +279,6 @@ class Identity(TypedDict):
     version: str
 
 
-# ---------------------------------------------------------------- refusals
 class ErrorShape(TypedDict):
     message: str
     type: str
@@ -288,5 +286,73 @@ class ErrorShape(TypedDict):
     code: str | None
 
 
-class Refusal(TypedDict):
+class ErrorBody(TypedDict):
     error: ErrorShape
+
+
+# ---------------------------------------------------------------- from domain values to answers
+Shape = TypeVar("Shape")
+Item = TypeVar("Item")
+
+
+def filled(shape: type[Shape], source: object, **given: Any) -> Shape:
+    """Return an answer of this shape: the fields in `given`, and the attributes of `source` named like the
+    others."""
+    names = cast(Any, shape).__annotations__
+    return cast(Shape, {name: given[name] if name in given else getattr(source, name) for name in names})
+
+
+def owner_fields(scope: Scope) -> dict[str, str | None]:
+    """Return the fields that name a user and a project."""
+    return {"user_id": scope.user, "project_id": scope.project}
+
+
+def whole_seconds(source: object, *names: str) -> dict[str, int | None]:
+    """Return the times of `source` in whole seconds."""
+    times = ((name, getattr(source, name)) for name in names)
+    return {name: None if at is None else int(at) for name, at in times}
+
+
+def json_answer(value: object, status: int = 200) -> Response:
+    """Return a JSON answer."""
+    return Response(orjson.dumps(value), status, media_type="application/json")
+
+
+def page_answer(found: Sequence[Item], limit: int, shown: Callable[[Item], Any]) -> Response:
+    """Answer with one page of a list. `found`: one item more than `limit` if there are more."""
+    data = [shown(one) for one in found[:limit]]
+    return json_answer(list_of(data, has_more=len(found) > limit))
+
+
+def list_of(data: list[Any], *, has_more: bool, **more: Any) -> dict[str, Any]:
+    """Return OpenAI's list object. `more` replaces and adds fields."""
+    ids = {"first_id": data[0]["id"] if data else None, "last_id": data[-1]["id"] if data else None}
+    return {"object": "list", **ids, "has_more": has_more, "data": data, **more}
+
+
+def memory_shape(memory: Memory) -> MemoryShape:
+    """Return a memory with times in whole seconds."""
+    times = ("created_at", "updated_at", "valid_from", "valid_to", "expires_at", "last_accessed")
+    return cast(MemoryShape, {**exact_memory(memory), **whole_seconds(memory, *times)})
+
+
+def exact_memory(memory: Memory) -> MemoryShape:
+    """Return a memory with its exact times, by which memories are ordered."""
+    return filled(MemoryShape, memory, object="memory", **owner_fields(memory.scope))
+
+
+def event_shape(event: Event) -> EventShape:
+    """Return one line of a memory's history, with its exact time."""
+    return filled(EventShape, event, object="memory.event")
+
+
+def deleted_answer(counts: Forgotten, *, id: str | None = None, dry_run: bool = False) -> Response:
+    """Answer with what was deleted, or would be."""
+    shown: dict[str, Any] = {"object": "memory.deleted", "deleted": not dry_run}
+    if id is not None:
+        shown["id"] = id
+    if dry_run:
+        shown["dry_run"] = True
+    for name in Counts.__annotations__:
+        shown["deleted_count" if name == "memories" else f"deleted_{name}"] = getattr(counts, name)
+    return json_answer({**shown, "receipt": counts.receipt})

@@ -1,0 +1,324 @@
+"""Export and import of memories as NDJSON.
+
+An export holds one page in memory, in chunks small enough to leave the event loop to other requests;
+StreamingResponse waits for the client between two of them. An import reads lines as they come and stores them
+in batches. A wrong line is counted and reported, and does not stop the rest. Lines that are there already are
+skipped, so an import that broke off is resumed by sending the file again.
+"""
+
+import asyncio
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import orjson
+from starlette.responses import Response, StreamingResponse
+
+from proxy.domain.core import Event, Evidence, Memory, MemoryFilter, Page, Scope, Stamp, own_id
+from proxy.domain.errors import ClientError, Forbidden, InvalidRequest, NotFound, StoreUnavailable
+from proxy.domain.ports import Clock, MemoryStore
+from proxy.domain.timezones import local
+from proxy.http.auth.identity import Caller
+from proxy.http.memory_api import response_schemas as shapes
+from proxy.http.memory_api.app import ApiRequest, body_chunks, json_value, media_type, operation, validated
+from proxy.http.memory_api.request_schemas import EventLine, MemoryLine, ScopeQuery, UserQuery
+from proxy.http.memory_api.response_schemas import event_shape, exact_memory, json_answer
+from proxy.http.turns import Zones
+from proxy.learn.edits import MemoryEditor
+
+MEDIA_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json")
+MAX_LINE_BYTES = 1_000_000
+EXPORT_PAGE = 500
+# The newest of one memory are imported. Each costs up to half a millisecond of scans for secrets.
+MAX_EVIDENCE, MAX_EVENTS, MAX_WORDINGS = 100, 1_000, 50
+MAX_ERRORS = 20
+BATCH = 50  # a transaction of some 10 ms: other writers wait for it
+BATCH_BYTES = 4_000_000
+_LINES_PER_SLICE = 50  # some 1 ms of the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class TransferEndpoints:
+    """Export and import."""
+
+    memories: MemoryStore
+    edits: MemoryEditor
+    zones: Zones
+    clock: Clock
+
+    @operation("GET", "/v1/memory/export", "exportMemories", {}, lines=shapes.ExportLine)
+    async def export(self, request: ApiRequest[ScopeQuery, None]) -> Response:
+        """Stream a user's memories, oldest first; with the right admin those of the whole tenant."""
+        query = request.query
+        where = MemoryFilter(
+            tenant=request.caller.tenant,
+            user=request.user_or_all(query.user_id),
+            project=request.caller.project_of(query.project_id),
+            include_inactive=True,
+            now=self.clock(),
+        )
+        first = await _page(self.memories, where, None)  # a failure here still has a status of its own
+        headers = {
+            "Content-Disposition": 'attachment; filename="memories.ndjson"',
+            "Cache-Control": "no-store",
+        }
+        if request.http.method == "HEAD":
+            return Response(headers=headers, media_type=MEDIA_TYPES[0])
+        chunks = _exported(self.memories, where, first)
+        return StreamingResponse(chunks, headers=headers, media_type=MEDIA_TYPES[0])
+
+    @operation("POST", "/v1/memory/import", "importMemories", {200: shapes.Imported}, takes_lines=MemoryLine)
+    async def import_(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """Import an export; sending it twice imports nothing twice."""
+        if media_type(request.http) not in MEDIA_TYPES:  # web pages cannot send any of them without asking
+            raise InvalidRequest(f"Send NDJSON, with Content-Type: {MEDIA_TYPES[0]}.", param="content-type")
+        named = request.query.user_id
+        owner = _Owner(request.caller, request.user_or_all(named), maps=named is not None)
+        running = _Import(self, owner, self.clock())
+        async for number, raw in lines_of(body_chunks(request.http)):
+            await running.take(number, raw)
+            if number % _LINES_PER_SLICE == 0:
+                await asyncio.sleep(0)  # lines that are refused at once would block other requests
+        await running.flush()
+        return json_answer(running.result())
+
+
+# ---------------------------------------------------------------- export
+async def _exported(store: MemoryStore, where: MemoryFilter, page: Page) -> AsyncIterator[bytes]:
+    while True:
+        for start in range(0, len(page.items), _LINES_PER_SLICE):
+            yield await _chunk(store, where, page.items[start : start + _LINES_PER_SLICE])
+        if not page.has_more:
+            return
+        page = await _page_after(store, where, page.items)
+
+
+async def _chunk(store: MemoryStore, where: MemoryFilter, memories: Sequence[Memory]) -> bytes:
+    """Return some lines with their histories. A memory forgotten since has no history, and gets no line."""
+    histories = {
+        user: await store.history(replace(where, user=user), [m.id for m in memories if m.scope.user == user])
+        for user in {m.scope.user for m in memories}
+    }
+    lines = [_line(m, events) for m in memories if (events := histories[m.scope.user].get(m.id))]
+    return b"".join(line + b"\n" for line in lines)
+
+
+def _line(memory: Memory, events: Sequence[Event]) -> bytes:
+    """Return the memory's line. If an import would refuse it as too long (it was confirmed thousands of
+    times), the oldest confirmations are left out, and then the oldest evidence."""
+    shown: Any = {**exact_memory(memory), "history": [event_shape(event) for event in events]}
+    line = orjson.dumps(shown)
+    over = len(line) - MAX_LINE_BYTES
+    if over > 0:
+        confirmations = [event for event in shown["history"] if event["action"] == "confirmed"]
+        dropped, over = _oldest(confirmations, over)
+        shown["history"] = [event for event in shown["history"] if id(event) not in dropped]
+        dropped, over = _oldest(shown["evidence"], over)
+        shown["evidence"] = [one for one in shown["evidence"] if id(one) not in dropped]
+        line = orjson.dumps(shown)
+    return line
+
+
+def _oldest(items: Sequence[object], over: int) -> tuple[set[int], int]:
+    """Return the first items (their `id`) that make up so many bytes, and how many bytes are still over."""
+    dropped = set[int]()
+    for item in items:
+        if over <= 0:
+            break
+        over -= len(orjson.dumps(item)) + len(b",")
+        dropped.add(id(item))
+    return dropped, over
+
+
+async def _page(store: MemoryStore, where: MemoryFilter, after: str | None) -> Page:
+    return await store.list(where, limit=EXPORT_PAGE, after=after, oldest_first=True, total=False)
+
+
+async def _page_after(store: MemoryStore, where: MemoryFilter, sent: Sequence[Memory]) -> Page:
+    """Return the page after the last memory sent that was not forgotten since. If all were, raise
+    StoreUnavailable: the answer is cut, so that it is not taken for complete."""
+    for memory in reversed(sent):
+        try:
+            return await _page(store, where, memory.id)
+        except NotFound:
+            continue
+    raise StoreUnavailable("the memories being exported were forgotten during the export")
+
+
+# ---------------------------------------------------------------- import
+async def lines_of(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, bytes | None]]:
+    """Yield (number, line) for every line that is not blank; None for one that is too long.
+
+    Never holds more than one line and one chunk. A byte order mark at the beginning is removed.
+    """
+    number, rest, too_long = 1, b"", False
+    async for chunk in stream:
+        *complete, tail = chunk.split(b"\n")
+        for part in complete:
+            line, rest = _without_bom(number, rest + part), b""
+            if too_long or len(line) > MAX_LINE_BYTES:
+                yield number, None
+            elif line.strip():
+                yield number, line
+            number, too_long = number + 1, False
+        rest += tail
+        if len(rest) > MAX_LINE_BYTES:
+            rest, too_long = b"", True
+    if too_long:
+        yield number, None
+    elif (rest := _without_bom(number, rest)).strip():
+        yield number, rest
+
+
+def _without_bom(number: int, line: bytes) -> bytes:
+    return line.removeprefix(BOM_UTF8) if number == 1 else line
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The user whose memories the lines become."""
+
+    caller: Caller
+    user: str | None  # fixed by the credential or named by the request
+    maps: bool  # the request gives all lines to that user
+
+    def scope_of(self, line: MemoryLine) -> Scope:
+        """Return the line's scope. Raises Forbidden for another user's line, InvalidRequest for one without
+        a user, and for another project than the request's header names. A line without `project_id` belongs
+        to the header's project; `null`, as an export writes it, means no project."""
+        if self.user is not None and not self.maps and line.user_id not in (None, self.user):
+            raise Forbidden("this line is another user's; add `user_id` to the query to import it as yours")
+        user = self.user or line.user_id
+        if user is None:
+            raise InvalidRequest("it names no `user_id`, and neither does the query")
+        project = line.project_id
+        if project is not None or "project_id" not in line.model_fields_set:
+            project = self.caller.project_of(project)
+        return Scope(self.caller.tenant, user, project)
+
+    def id_of(self, line: MemoryLine, scope: Scope, id_: str | None) -> str | None:
+        """Return an id as the user may have it. One that came from another user is replaced by an id derived
+        from it, so that links between lines hold and one id never names two users' memories."""
+        if id_ is None or line.user_id in (None, scope.user):
+            return id_
+        return own_id(scope, id_)
+
+
+@dataclass(slots=True)
+class _Import:
+    """One running import: counts, and the batch that is not stored yet."""
+
+    api: TransferEndpoints
+    owner: _Owner
+    now: float
+    imported: int = 0
+    skipped: int = 0
+    refused: int = 0
+    errors: list[shapes.LineRefused] = field(default_factory=list)
+    batch: list[tuple[int, Memory, tuple[Event, ...]]] = field(default_factory=list)
+    batch_bytes: int = 0
+    said: dict[str, datetime] = field(default_factory=dict)  # by id, the local time that dates refer to
+    began: dict[str, Stamp] = field(default_factory=dict)  # by user, when their first line came
+
+    async def take(self, number: int, raw: bytes | None) -> None:
+        """Read one line into the batch."""
+        if raw is None:
+            self._refuse(number, f"it is longer than {MAX_LINE_BYTES} bytes")
+            return
+        try:
+            line = validated(json_value(raw), MemoryLine)
+            memory = _memory(line, self.owner, self.now)
+        except ClientError as e:
+            self._refuse(number, e.message)
+            return
+        if self.batch and self.batch[0][1].scope.user != memory.scope.user:
+            await self.flush()  # a batch is one user's
+        if memory.scope.user not in self.began:
+            # Not when the batch is stored: a forget in between is newer than the lines.
+            self.began[memory.scope.user] = await self.api.memories.stamp(memory.scope)
+        if line.id is None and (line.created_at is not None or line.valid_from is not None):
+            # Not an export's line: those are stored as they are.
+            zone = await self.api.zones.of(memory.scope, self.owner.caller.timezone)
+            self.said[memory.id] = local(memory.valid_from, zone)
+        self.batch.append((number, memory, _history(line, self.owner, memory.scope)))
+        self.batch_bytes += len(raw)
+        if len(self.batch) >= BATCH or self.batch_bytes >= BATCH_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Store the batch."""
+        if not self.batch:
+            return
+        batch, self.batch, self.batch_bytes = self.batch, [], 0
+        scope = batch[0][1].scope
+        outcomes = await self.api.edits.bring_in(
+            scope,
+            [memory for _, memory, _ in batch],
+            began=self.began[scope.user],
+            histories={memory.id: history for _, memory, history in reversed(batch)},
+            said={memory.id: at for _, memory, _ in batch if (at := self.said.pop(memory.id, None))},
+        )
+        for (number, _, _), outcome in zip(batch, outcomes, strict=True):
+            if outcome.refusal:
+                self._refuse(number, outcome.refusal)
+            elif outcome.imported:
+                self.imported += 1
+            else:
+                self.skipped += 1
+
+    def result(self) -> shapes.Imported:
+        return {
+            "object": "memory.import",
+            "imported": self.imported,
+            "skipped": self.skipped,
+            "refused": self.refused,
+            "errors": sorted(self.errors, key=lambda e: e["line"]),
+        }
+
+    def _refuse(self, number: int, message: str) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append({"line": number, "message": message})
+
+
+def _memory(line: MemoryLine, owner: _Owner, now: float) -> Memory:
+    """Return the line as a memory; times that it leaves out are `now`."""
+    scope = owner.scope_of(line)
+    created = now if line.created_at is None else line.created_at
+    return Memory(
+        id=owner.id_of(line, scope, line.id) or own_id(scope, line.model_dump_json()),
+        scope=scope,
+        type=line.type,
+        content=line.content,
+        source=line.source,
+        created_at=created,
+        updated_at=created if line.updated_at is None else line.updated_at,
+        valid_from=created if line.valid_from is None else line.valid_from,
+        valid_to=line.valid_to,
+        superseded_by=owner.id_of(line, scope, line.superseded_by),
+        expires_at=line.expires_at,
+        archived=line.archived,
+        importance=line.importance,
+        weight=line.weight,
+        confidence=line.confidence,
+        tags=tuple(line.tags),
+        evidence=tuple(Evidence(e.session_id, e.exchange_id, e.span) for e in line.evidence[-MAX_EVIDENCE:]),
+        access_count=line.access_count,
+        last_accessed=line.last_accessed,
+    )
+
+
+def _history(line: MemoryLine, owner: _Owner, scope: Scope) -> tuple[Event, ...]:
+    """Return the line's history. A superseding memory is named by the id that its own line gets."""
+
+    def by(event: EventLine) -> str:
+        return owner.id_of(line, scope, event.by) or "" if event.action == "superseded" else event.by
+
+    events = list(line.history)
+    if len(events) > MAX_EVENTS:  # how it began, and what came last
+        events = [*events[:2], *events[2 - MAX_EVENTS :]]
+    newest_first = dict.fromkeys(e.content for e in reversed(events))
+    wordings = set(list(newest_first)[:MAX_WORDINGS])
+    return tuple(Event(e.at, e.action, by(e), e.content) for e in events if e.content in wordings)
