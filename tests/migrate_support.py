@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from proxy.domain.core import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Scope
-from proxy.domain.documents import Limits, Look, NewDocument, Passage
+from proxy.domain.documents import DocumentLimits, NewDocument, Passage, PassageSearch
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.responses import Conversation
 from proxy.domain.session import EVERY, Anchor, Outcome
@@ -87,7 +87,7 @@ async def _shelve(stores: SqliteStores) -> None:
         document("guide", "second edition of tea"),
         document("gone", "gone"),
     ):
-        made, _ = await stores.documents.put(new, Limits())
+        made, _ = await stores.documents.put(new, DocumentLimits())
     await stores.documents.delete(made, by="test", now=NOW)
     for scope, session in ((ANNA, "plain"), (BEN, "s1")):
         (last, *_) = await stores.documents.list(scope, limit=1)
@@ -271,7 +271,7 @@ async def _documents(stores, scope: Scope) -> dict[str, object]:
         "of the tenant": [await stores.documents.find(scope.tenant, None, each.id) for each in documents],
     }
     for words, vec in ((("tea",), vector(1, 2)), (("milk", "你好"), None)):
-        hits = await stores.passages.search(scope, Look(vec, words))
+        hits = await stores.passages.search(scope, PassageSearch(vec, words))
         found[f"passages of {words}"] = sorted(
             (hit.document.id, hit.passage.text, round(hit.own.cosine or 0.0, 5), round(hit.own.bm25, 5),
              round(hit.section.bm25, 5))

@@ -25,7 +25,7 @@ from rich.progress import MofNCompleteColumn, TaskProgressColumn, TimeRemainingC
 from proxy import telemetry
 from proxy.cli import add_place, progress, settings_of
 from proxy.config import Settings
-from proxy.domain.core import Forgotten, Receipt
+from proxy.domain.core import ForgetCounts, Receipt
 from proxy.domain.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _repeated(present: str, receipts: int, erased: Forgotten) -> str:
+def _repeated(present: str, receipts: int, erased: ForgetCounts) -> str:
     if not receipts and present == "none":
         return "There was no database, so later deletions are unknown (see --receipts)."
     if not receipts:

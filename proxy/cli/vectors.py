@@ -22,7 +22,7 @@ from proxy.app.factories import stores_of
 from proxy.cli import add_place, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.errors import ConfigError, EmbeddingFailed, StoreError
-from proxy.domain.ports import Embedder, EmbeddingModel, Vectors
+from proxy.domain.ports import Embedder, EmbeddingModel, VectorStore
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
 
@@ -63,7 +63,9 @@ def add_reindex(parser: argparse.ArgumentParser) -> None:
 # ---------------------------------------------------------------- reembed
 
 
-async def reembed(vectors: Vectors, embedder: Embedder, report: Report, *, all_again: bool = False) -> int:
+async def reembed(
+    vectors: VectorStore, embedder: Embedder, report: Report, *, all_again: bool = False
+) -> int:
     """Embed the memories without a vector of the model, or all; return how many vectors were stored.
 
     Memories that a proxy with another model writes during the run are embedded in a further round. Raises

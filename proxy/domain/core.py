@@ -320,7 +320,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgetCounts:
     """What a forget removed, or would remove: counts only. `receipt` is the id of its receipt."""
 
     memories: int = 0
@@ -484,7 +484,7 @@ class Receipt:
     memory_id: str | None
     by: str  # the credential's label: "open", "key:…", "jwt", "header", or "retention"
     at: float
-    counts: Forgotten
+    counts: ForgetCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

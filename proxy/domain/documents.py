@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from proxy.domain.core import Forgotten, Scope
+from proxy.domain.core import ForgetCounts, Scope
 
-Format = Literal["markdown", "text"]
-Change = Literal["created", "updated", "unchanged"]
+DocumentFormat = Literal["markdown", "text"]
+DocumentChange = Literal["created", "updated", "unchanged"]
 
 READY, INDEXING = "ready", "indexing"
 PATH = " › "  # between the headings that lead to a passage
@@ -71,7 +71,7 @@ class NewDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DocumentLimits:
     """How much one user may keep; a document of more passages than `passages` is refused before that."""
 
     passages: int = 2_000
@@ -80,7 +80,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PassageSearch:
     """What to look for in the documents of one scope. `sections`: how many of the best by cosine and of the
     best by BM25 are chosen first; their passages are then searched, 0: all passages at once."""
 
@@ -91,7 +91,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class PassageScores:
     """Cosine (None where either side has no vector) and BM25."""
 
     cosine: float | None = None
@@ -104,12 +104,12 @@ class PassageHit:
 
     document: Document
     passage: Passage
-    own: Scores
-    section: Scores
+    own: PassageScores
+    section: PassageScores
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PassageToEmbed:
     """A passage that waits for its vector."""
 
     seq: int
@@ -120,7 +120,7 @@ class Pending:
 class DocumentStore(Protocol):
     """Documents of many users; every read and write stays inside one scope."""
 
-    async def put(self, new: NewDocument, limits: Limits) -> tuple[Document, Change]:
+    async def put(self, new: NewDocument, limits: DocumentLimits) -> tuple[Document, DocumentChange]:
         """Keep the document, durable on return, in the place of what had its name in the scope's user and
         project; the same text changes nothing. Raises QuotaExceeded beyond the limits."""
         ...
@@ -142,7 +142,7 @@ class DocumentStore(Protocol):
         written first, after the one with id `after` (NotFound: none)."""
         ...
 
-    async def delete(self, document: Document, *, by: str, now: float) -> Forgotten:
+    async def delete(self, document: Document, *, by: str, now: float) -> ForgetCounts:
         """Erase the document, durable on return, and the answers that may repeat it; a receipt is kept."""
         ...
 
@@ -154,15 +154,15 @@ class PassageIndex(Protocol):
         """Return whether the user has documents at all, for the price of one indexed lookup."""
         ...
 
-    async def search(self, scope: Scope, look: Look) -> Sequence[PassageHit]:
+    async def search(self, scope: Scope, look: PassageSearch) -> Sequence[PassageHit]:
         """Return the best by cosine and the best by BM25 of the scope's passages, each with both scores."""
         ...
 
-    async def pending(self, limit: int) -> Sequence[Pending]:
+    async def pending(self, limit: int) -> Sequence[PassageToEmbed]:
         """Return passages, of anybody, that have no vector of the store's model yet."""
         ...
 
-    async def fill(self, made: Sequence[tuple[Pending, bytes | None]]) -> int:
+    async def fill(self, made: Sequence[tuple[PassageToEmbed, bytes | None]]) -> int:
         """Store the vectors, durable on return, and return how many; None where the model understands
         nothing of it. What was replaced or deleted meanwhile is left out."""
         ...

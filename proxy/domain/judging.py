@@ -42,14 +42,14 @@ class Reading:
     states: bytes = b""
 
 
-class Remembered(NamedTuple):
+class MemoryText(NamedTuple):
     """A memory as `Judge.helps` takes it."""
 
     content: str
     vector: bytes | None = None
 
 
-Stored = Callable[[Sequence[int]], Awaitable[Sequence[bytes | None]]]
+StoredReadings = Callable[[Sequence[int]], Awaitable[Sequence[bytes | None]]]
 """Returns the stored readings (see `Judge.readings`) of the memories at these places, or None."""
 
 
@@ -85,7 +85,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ProfileScores:
     """Whether a memory holds in every conversation. `rule`: how to answer (language, tone, units, form of
     address). `trait`: what most answers about the user's life must respect (diet, health, accessibility)."""
 
@@ -107,7 +107,7 @@ class Judge(Protocol):
         ...
 
     async def helps(
-        self, message: Reading, memories: Sequence[Remembered], stored: Stored | None = None
+        self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None
     ) -> list[float]:
         """Return for each memory whether it helps to answer the message well. `stored` is asked for the
         readings of the few memories that are read; a memory without one, or with one of another model, is
@@ -123,7 +123,7 @@ class Judge(Protocol):
         """Return for each memory whether a message that asks to forget something means it."""
         ...
 
-    def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
+    def profile(self, vectors: Sequence[bytes]) -> list[ProfileScores]:
         """Return for each memory's vector whether it holds in every conversation."""
         ...
 

@@ -13,7 +13,7 @@ from proxy.domain.core import (
     Applied,
     Change,
     Event,
-    Forgotten,
+    ForgetCounts,
     Hit,
     Memory,
     MemoryFilter,
@@ -30,7 +30,6 @@ from proxy.domain.limits import CallQuota, Rate, RateVerdict
 from proxy.domain.responses import ChainStore, ConversationStore
 from proxy.domain.session import (
     Batch,
-    Begun,
     Exchange,
     Job,
     JobInfo,
@@ -42,6 +41,7 @@ from proxy.domain.session import (
     QueueCounts,
     SessionInfo,
     SessionState,
+    StoredExchange,
 )
 
 
@@ -180,7 +180,7 @@ class MemoryStore(Protocol):
 
     async def forget(
         self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False
-    ) -> Forgotten:
+    ) -> ForgetCounts:
         """Erase, durable on return, everything `where` (a user is required) or the one memory covers:
         memories with the older ones they superseded, history, the exchanges they came from, the answers
         that were given with them in view, and for a whole scope its sessions, jobs, quarantine, responses
@@ -194,7 +194,7 @@ class MemoryStore(Protocol):
 class SessionStore(Protocol):
     """Exchanges of sessions, and the triggers that turn them into jobs."""
 
-    async def begin(self, exchange: NewExchange) -> Begun:
+    async def begin(self, exchange: NewExchange) -> StoredExchange:
         """Commit the user's half, durable on return. The same key again returns the first one's id and
         lets it be answered anew; of a standalone exchange only if nothing was said since, and lately.
         With a session's first exchange, the user's other sessions' pending ones become due."""
@@ -202,21 +202,21 @@ class SessionStore(Protocol):
 
     async def resume(
         self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
-    ) -> Begun | None:
+    ) -> StoredExchange | None:
         """Return the exchange that the request goes on with, if the end of its answer is not here yet: the
         model called tools, or broke off. It is the session's newest with the `key` of its request, where that
         is known; else the one that `response_id` was answered to; without either the last. None for any
         other: nothing goes on with an answer to something else."""
         ...
 
-    async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    async def complete(self, begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
         """Commit the answer and, in the same transaction, the job that `trigger` asks for; count an access
         of the memories recalled, and wake the user's jobs that wait for a credential. Returns False, and
         writes nothing, if the exchange was forgotten meanwhile. Idempotent; but an answer that is not whole
         gives way to one that is, unless a job has read it."""
         ...
 
-    async def abort(self, begun: Begun) -> None:
+    async def abort(self, begun: StoredExchange) -> None:
         """Remove an exchange that got no answer (the upstream refused it)."""
         ...
 
@@ -425,30 +425,30 @@ class Completer(Protocol):
 class Recorder(Protocol):
     """Writes exchanges down; what the request path needs of the write path."""
 
-    async def begin(self, turn: Turn, key: str) -> Begun | None:
+    async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
         """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
         the user wants nothing of it stored."""
         ...
 
-    async def resume(self, turn: Turn, key: str | None) -> Begun | None:
+    async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
         """Return the exchange that the turn goes on with (see SessionStore.resume)."""
         ...
 
-    async def finish(self, begun: Begun, outcome: Outcome) -> None:
+    async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
         """Commit the answer, and an extraction job if one is due."""
         ...
 
-    def keep(self, begun: Begun, outcome: Outcome) -> None:
+    def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
         """Finish later: it failed, or was not even tried."""
         ...
 
-    async def abandon(self, begun: Begun) -> None:
+    async def abandon(self, begun: StoredExchange) -> None:
         """Take back an exchange that got no answer."""
         ...
 
 
 # ---------------------------------------------------------------- all stores together
-class KeptMemories(MemoryStore, Protocol):
+class MemoryMaintenance(MemoryStore, Protocol):
     """Memories with their upkeep."""
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
@@ -464,7 +464,7 @@ class KeptMemories(MemoryStore, Protocol):
         ...
 
 
-class KeptSessions(SessionStore, Protocol):
+class SessionMaintenance(SessionStore, Protocol):
     """Sessions with their upkeep."""
 
     async def prune(self, before: float) -> int:
@@ -473,7 +473,7 @@ class KeptSessions(SessionStore, Protocol):
         ...
 
 
-class Vectors(Protocol):
+class VectorStore(Protocol):
     """The vectors of all users, for `memory-proxy reembed`."""
 
     async def begin(self, embedding: EmbeddingModel, *, anew: bool = False) -> int:
@@ -500,9 +500,9 @@ class Stores(Protocol):
     their methods raise StoreUnavailable; they recover by themselves once it is back."""
 
     @property
-    def memories(self) -> KeptMemories: ...
+    def memories(self) -> MemoryMaintenance: ...
     @property
-    def sessions(self) -> KeptSessions: ...
+    def sessions(self) -> SessionMaintenance: ...
     @property
     def notes(self) -> NoteStore: ...
     @property
@@ -526,7 +526,7 @@ class Stores(Protocol):
     @property
     def passages(self) -> PassageIndex: ...
     @property
-    def vectors(self) -> Vectors: ...
+    def vectors(self) -> VectorStore: ...
 
     @property
     def place(self) -> str:

@@ -34,7 +34,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RecentTurn:
     """One turn in short."""
 
     said: str
@@ -47,7 +47,7 @@ class SessionNotes:
     """What a request of the session may be reminded of. Everything oldest first."""
 
     anchors: tuple[Anchor, ...] = ()
-    lines: tuple[Line, ...] = ()
+    lines: tuple[RecentTurn, ...] = ()
     state: State | None = None  # only where there were more turns than `lines` tell
     state_at: float = 0.0
 
@@ -87,7 +87,7 @@ class NewExchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StoredExchange:
     """Receipt for a committed NewExchange. `id` is the stored one: of the first request with this key."""
 
     id: str
@@ -236,7 +236,7 @@ def rest_of(state: SessionState, *, closing: bool = False) -> NewJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UncoveredExchanges:
     """What a session's state does not tell yet: the exchanges since, oldest first, with their keys."""
 
     state: State | None
@@ -271,7 +271,7 @@ class NoteStore(Protocol):
         """Return the session's state and the marks of what it stands for; None without."""
         ...
 
-    async def unread(self, scope: Scope, session_id: str, *, limit: int) -> Unread | None:
+    async def unread(self, scope: Scope, session_id: str, *, limit: int) -> UncoveredExchanges | None:
         """Return up to `limit` answered exchanges that the state does not tell yet; None where nobody wants
         the session's state (NewExchange.stateful)."""
         ...

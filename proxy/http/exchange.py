@@ -13,7 +13,7 @@ from proxy import telemetry
 from proxy.domain.core import Scope, Turn
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Recorder
-from proxy.domain.session import Begun, Outcome
+from proxy.domain.session import Outcome, StoredExchange
 from proxy.http.asgi import Header
 from proxy.http.failopen import Failed, FailOpen
 from proxy.recall.history import exchange_key, opening
@@ -93,7 +93,7 @@ class Writing:
         self._turn, self._recorder, self._fail_open = turn, recorder, fail_open
         self._begin = tasks.create_task(self._attempt())
 
-    async def _attempt(self) -> Begun | Failed | None:
+    async def _attempt(self) -> StoredExchange | Failed | None:
         turn, recorder = self._turn, self._recorder
         return await self._fail_open.attempt("begin", lambda: _begun(turn, recorder), COMMIT_S)
 
@@ -101,15 +101,15 @@ class Writing:
         """True if the user's words are on disk now, or within the given time."""
         if not self._begin.done():
             await asyncio.wait({self._begin}, timeout=max(0.0, within_s))
-        return self._begin.done() and isinstance(self._begin.result(), Begun)
+        return self._begin.done() and isinstance(self._begin.result(), StoredExchange)
 
     @property
-    def begun(self) -> Begun | None:
+    def begun(self) -> StoredExchange | None:
         """The exchange that the request began, once that is on disk; None where it goes on with one."""
         if self._turn.resumes or not self._begin.done():
             return None
         begun = self._begin.result()
-        return begun if isinstance(begun, Begun) else None
+        return begun if isinstance(begun, StoredExchange) else None
 
     async def finish(self, outcome: Outcome) -> bool:
         """Commit how the exchange ended, now or, where that fails, as soon as it can be. False if there is
@@ -117,7 +117,7 @@ class Writing:
         begun = await self._begin
         if begun is None and self._turn.resumes:  # the step before it may have been on its way to the store
             begun = await self._attempt()
-        if not isinstance(begun, Begun):
+        if not isinstance(begun, StoredExchange):
             return False
         done = await self._fail_open.attempt(
             "finish", lambda: self._recorder.finish(begun, outcome), COMMIT_S
@@ -130,11 +130,11 @@ class Writing:
         """Take back what was begun: the upstream refused it, and the client, which was promised nothing, will
         ask again."""
         begun = await self._begin
-        if isinstance(begun, Begun) and not self._turn.resumes:
+        if isinstance(begun, StoredExchange) and not self._turn.resumes:
             await self._fail_open.attempt("abandon", lambda: self._recorder.abandon(begun), COMMIT_S)
 
 
-async def _begun(turn: Turn, recorder: Recorder) -> Begun | None:
+async def _begun(turn: Turn, recorder: Recorder) -> StoredExchange | None:
     if not turn.resumes:
         return await recorder.begin(turn, exchange_key(turn.session_id, turn.messages))
     begins = opening(turn.messages)

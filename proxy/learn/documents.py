@@ -20,15 +20,15 @@ from proxy.admit.gate import vectors_of
 from proxy.admit.safety import DEFAULT, SafetyPolicy, cleaned, find, is_planted
 from proxy.domain.core import Scope
 from proxy.domain.documents import (
-    Change,
     Document,
+    DocumentChange,
+    DocumentFormat,
+    DocumentLimits,
     DocumentStore,
-    Format,
-    Limits,
     NewDocument,
     Passage,
     PassageIndex,
-    Pending,
+    PassageToEmbed,
     searched_text,
 )
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, TooLarge
@@ -79,7 +79,7 @@ class _Section:
         return any(line.strip() for line in self.lines[self.above :])
 
 
-def split(text: str, format: Format) -> tuple[Passage, ...]:
+def split(text: str, format: DocumentFormat) -> tuple[Passage, ...]:
     """Return the document's passages in order, none without text. `text` may have any line ends."""
     lines = text.splitlines(keepends=True)
     sections = _by_headings(lines) if format == "markdown" else [_Section((), lines)]
@@ -258,11 +258,13 @@ class DocumentIngester:
     embedder: Embedder | None
     clock: Clock
     policy: SafetyPolicy = DEFAULT
-    limits: Limits = Limits()  # noqa: RUF009 frozen
+    limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 frozen
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
     seldom: Seldom = field(default_factory=Seldom)
 
-    async def add(self, scope: Scope, name: str, content: str, format: Format) -> tuple[Document, Change]:
+    async def add(
+        self, scope: Scope, name: str, content: str, format: DocumentFormat
+    ) -> tuple[Document, DocumentChange]:
         """Return the stored document, and whether it is new, the next version, or unchanged."""
         if find(name, self.policy) or is_planted(name):
             raise InvalidRequest("`name` must not hold secrets or instructions.", param="name")
@@ -295,7 +297,7 @@ class DocumentIngester:
             made += await self.index.fill(list(zip(pending, vectors, strict=True)))
         return made
 
-    def _read(self, content: str, format: Format) -> tuple[tuple[Passage, ...], bytes]:
+    def _read(self, content: str, format: DocumentFormat) -> tuple[tuple[Passage, ...], bytes]:
         """Return the text's passages, secrets and planted instructions replaced, and their digest."""
         if "\0" in content:
             raise InvalidRequest("`content` must not hold NUL characters.", param="content")
@@ -312,7 +314,7 @@ class DocumentIngester:
         passages = _safe_headings(passages, self.policy)
         return passages, _digest(passages)
 
-    async def _vectors(self, passages: Sequence[Passage | Pending]) -> list[bytes | None]:
+    async def _vectors(self, passages: Sequence[Passage | PassageToEmbed]) -> list[bytes | None]:
         """Return a vector per passage, None for those that the model does not understand."""
         return await vectors_of(self.embedder, [searched_text(p.headings, p.text) for p in passages])
 

@@ -16,7 +16,7 @@ from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Judge
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, MemoryStore, SessionStore, Trigger
-from proxy.domain.session import Anchor, Begun, NewExchange, NoteStore, Outcome
+from proxy.domain.session import Anchor, NewExchange, NoteStore, Outcome, StoredExchange
 from proxy.learn.session_notes import anchors_of
 from proxy.learn.triggers import MessageIntent, intent_of
 
@@ -52,13 +52,13 @@ class ExchangeRecorder:
     notes: NoteStore | None = None  # for the anchors in force, which a new one may change
     default_timezone: str = DEFAULT_TIMEZONE
     gist: Callable[[str], str] | None = None  # what the judge reads of a long message; None: store everything
-    late: deque[tuple[Begun, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
+    late: deque[tuple[StoredExchange, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # No request will finish these exchanges.
     unacknowledged: deque[_Unacknowledged] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # Response id to exchange id, before it is on disk: the client may continue at once.
     pending_responses: TTLCache[str, str] = field(default_factory=partial(TTLCache, MOST_PENDING_RESPONSES))
 
-    async def begin(self, turn: Turn, key: str) -> Begun | None:
+    async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
         """Commit the user's message, durable on return. None, and nothing stored, if it asks to forget
         something or is off the record."""
         stored = await _aside(turn.said, self._storable)
@@ -89,7 +89,7 @@ class ExchangeRecorder:
             self.unacknowledged.append(_Unacknowledged(new))
             raise
 
-    async def resume(self, turn: Turn, key: str | None) -> Begun | None:
+    async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
         """Return the exchange that the turn continues, None if it is unknown."""
         session = safe_id(turn.session_id)
         if key is None and (made := self.pending_responses.get(turn.continues or "")):
@@ -99,7 +99,7 @@ class ExchangeRecorder:
             # Response ids of two users' upstreams may collide: the store knows the owner.
         return await self.sessions.resume(turn.scope, session, key, turn.continues)
 
-    async def finish(self, begun: Begun, outcome: Outcome) -> None:
+    async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due. Idempotent."""
         if outcome.response_id is not None:
             self.pending_responses.put(outcome.response_id, begun.id)
@@ -108,7 +108,7 @@ class ExchangeRecorder:
         if outcome.response_id is not None and self.pending_responses.get(outcome.response_id) == begun.id:
             self.pending_responses.pop(outcome.response_id)  # the store knows it now
 
-    def keep(self, begun: Begun, outcome: Outcome) -> None:
+    def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
         """Commit the answer later: it could not be committed in time."""
         self.late.append((begun, outcome))
 
@@ -135,7 +135,7 @@ class ExchangeRecorder:
         await self._complete(begun, Outcome("", whole=False))
         return True
 
-    async def _complete(self, begun: Begun, answer: Outcome) -> None:
+    async def _complete(self, begun: StoredExchange, answer: Outcome) -> None:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
 
@@ -162,7 +162,7 @@ class ExchangeRecorder:
         the cut, since half a secret could not be detected."""
         return shortened(self.redact(shortened(text, MAX_CHARS + 2 * _MARGIN)), MAX_CHARS)
 
-    async def abandon(self, begun: Begun) -> None:
+    async def abandon(self, begun: StoredExchange) -> None:
         """Take back an exchange that the upstream refused."""
         await self.sessions.abort(begun)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Asks, Needs, Profile
+from proxy.domain.judging import Asks, Needs, ProfileScores
 from proxy.models.embedder import Encoder
 from proxy.models.load import onnx_session
 from proxy.models.vocabulary import MAX_TOKENS, Vocabulary
@@ -113,13 +113,13 @@ class ProfileHead:
         self._arrays, self._offsets = complete(file, ("a", "out")), file.offsets(PROFILE)
         self.judge(np.zeros((1, WIDTH), np.float32))
 
-    def judge(self, vectors: Array) -> list[Profile]:
+    def judge(self, vectors: Array) -> list[ProfileScores]:
         """Return the judgement of each row. Raises EmbeddingFailed."""
         a = self._arrays
         try:
             logits = linear(a, "out", gelu(linear(a, "a", vectors * _VECTOR_SCALE))) + self._offsets
             check("profile", logits)
-            return [Profile(rule, trait) for rule, trait in sigmoid(logits).tolist()]
+            return [ProfileScores(rule, trait) for rule, trait in sigmoid(logits).tolist()]
         except ValueError as e:
             raise EmbeddingFailed("the weights of the head profile do not fit") from e
 

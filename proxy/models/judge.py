@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Asks, Profile, Reading, Relation, Remembered, Statement, Stored
+from proxy.domain.judging import Asks, MemoryText, ProfileScores, Reading, Relation, Statement, StoredReadings
 from proxy.domain.limits import TTLCache
 from proxy.models import heads
 from proxy.models.embedder import OnnxEmbedder
@@ -109,7 +109,7 @@ class OnnxJudge:
         )
 
     async def helps(
-        self, message: Reading, memories: Sequence[Remembered], stored: Stored | None = None
+        self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None
     ) -> list[float]:
         """See judging.Judge. Memories that the cosine leaves open are read with the message."""
         if not memories:
@@ -133,7 +133,7 @@ class OnnxJudge:
             return [None] * len(contents)
         return [await self._shown(content) for content in contents]
 
-    async def _vector(self, memory: Remembered) -> bytes:
+    async def _vector(self, memory: MemoryText) -> bytes:
         given = memory.vector if self.shares_space else None
         return given or (await self._embedder.embed([memory.content]))[0]
 
@@ -158,10 +158,10 @@ class OnnxJudge:
         judge = self._heads.forget.judge
         return [(await self._embedder.run(partial(judge, message, one)))[0]["yes"] for one in contents]
 
-    def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
+    def profile(self, vectors: Sequence[bytes]) -> list[ProfileScores]:
         """See judging.Judge. Of vectors of another model nothing is known."""
         if not vectors or not self.shares_space:
-            return [Profile(0.0, 0.0) for _ in vectors]
+            return [ProfileScores(0.0, 0.0) for _ in vectors]
         return self._heads.profile.judge(np.stack([_floats(vector) for vector in vectors]))
 
     async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from proxy.domain.core import Message, Reason, Scope, Search, Turn
-from proxy.domain.documents import PATH, Look, PassageHit, PassageIndex, path_of
+from proxy.domain.documents import PATH, PassageHit, PassageIndex, PassageSearch, path_of
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
 from proxy.recall.pack import Block
@@ -52,7 +52,7 @@ class Shelf:
     budget_tokens: int = 400
     most: int = 3  # passages in a block
     deadline_s: float = 0.075  # memories must not wait for an index that is being read
-    look: Look = Look(None, ())  # noqa: RUF009 frozen; how many sections and passages
+    look: PassageSearch = PassageSearch(None, ())  # noqa: RUF009 frozen; how many sections and passages
     seldom: Seldom = field(default_factory=Seldom)  # logs that a look-up failed
 
 
@@ -177,7 +177,7 @@ async def _find(
     vector = await _vector(query, shelf.embedder)
     if vector is None and not query.terms:
         return []
-    look = Look(vector, query.terms, sections=shelf.look.sections, limit=shelf.look.limit)
+    look = PassageSearch(vector, query.terms, sections=shelf.look.sections, limit=shelf.look.limit)
     hits, nearest = await asyncio.gather(
         shelf.index.search(scope, look), _nearest(None if alone else vector, scope, shelf)
     )

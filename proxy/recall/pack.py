@@ -18,7 +18,7 @@ from typing import TypeVar
 from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
 from proxy.domain.ports import TokenCounter
-from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, Anchor, Line, SessionNotes, State
+from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, Anchor, RecentTurn, SessionNotes, State
 from proxy.text.markup import NOTICE, fence, neutralise
 from proxy.text.terms import fold, terms
 
@@ -210,7 +210,7 @@ def _anchor_line(anchor: Anchor, timezone: str) -> str:
     return f"[anchor {_day(anchor.at, timezone)}] {anchor.text}"
 
 
-def _turn_line(line: Line, timezone: str) -> str:
+def _turn_line(line: RecentTurn, timezone: str) -> str:
     answered = f" — assistant: {_shortened(line.answered)}" if line.answered.strip() else ""
     return f"[turn {_day(line.at, timezone)}] user: {_shortened(line.said)}{answered}"
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from proxy.domain.core import Hit, Memory, Ranked
 from proxy.domain.errors import EmbeddingFailed, RerankFailed
-from proxy.domain.judging import Judge, Reading, Remembered
+from proxy.domain.judging import Judge, MemoryText, Reading
 from proxy.domain.limits import CircuitBreaker
 from proxy.domain.ports import Reranker
 from proxy.telemetry import log
@@ -175,7 +175,7 @@ async def _helping(
     least: float,
     readings: Readings | None,
 ) -> list[Ranked]:
-    memories = [Remembered(c.hit.memory.content, c.hit.vector) for c in candidates]
+    memories = [MemoryText(c.hit.memory.content, c.hit.vector) for c in candidates]
 
     async def stored(places: Sequence[int]) -> Sequence[bytes | None]:
         assert readings is not None

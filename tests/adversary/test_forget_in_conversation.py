@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from proxy.app import parts
-from proxy.domain.judging import Asks, Profile
+from proxy.domain.judging import Asks, ProfileScores
 from tests.adversary.conftest import begun, context, jobs, listed, post, tell, until
 from tests.adversary.test_forgotten_stays_forgotten import files_with
 from tests.e2e.conftest import House, Houses
@@ -246,7 +246,7 @@ async def test_a_memory_that_only_helps_with_the_message_is_not_forgotten(
 
 
 async def test_a_standing_rule_is_forgotten_like_any_memory(house: Houses, judge: InstalledJudge) -> None:
-    judge.standing = lambda vector: Profile(rule=0.9, trait=0.0)
+    judge.standing = lambda vector: ProfileScores(rule=0.9, trait=0.0)
     async with house() as h:
         await add(h, "User prefers short answers.")
         assert "x-memory-forgotten" not in (await tell(h, FORGET)).headers

@@ -11,7 +11,7 @@ import pytest
 from proxy.app import maintenance, parts
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import Trigger
-from proxy.domain.session import Begun, Outcome
+from proxy.domain.session import Outcome, StoredExchange
 from proxy.storage.sql.sessions import SqlSessions
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import stored
@@ -68,7 +68,9 @@ async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_
 ) -> None:
     complete, tried = SqlSessions.complete, list[str]()
 
-    async def once_away(sessions: SqlSessions, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    async def once_away(
+        sessions: SqlSessions, begun: StoredExchange, outcome: Outcome, trigger: Trigger
+    ) -> bool:
         tried.append(outcome.answer)
         if len(tried) == 1:
             raise StoreUnavailable("gone")

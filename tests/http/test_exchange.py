@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
-from proxy.domain.session import Begun, Outcome
+from proxy.domain.session import Outcome, StoredExchange
 from proxy.http.exchange import Writing
 from proxy.http.failopen import FailOpen
 from proxy.telemetry import Metrics
@@ -23,21 +23,21 @@ class Recorder:
     told: list[str] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
 
-    async def begin(self, turn: Turn, key: str) -> Begun:
+    async def begin(self, turn: Turn, key: str) -> StoredExchange:
         self.keys.append(key)
-        return Begun("e1", 0)
+        return StoredExchange("e1", 0)
 
-    async def resume(self, turn: Turn, key: str | None) -> Begun | None:
+    async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
         self.keys.append(key)
-        return Begun("e1", 0) if self.known else None
+        return StoredExchange("e1", 0) if self.known else None
 
-    async def finish(self, begun: Begun, outcome: Outcome) -> None:
+    async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
         self.told.append("finish")
 
-    async def abandon(self, begun: Begun) -> None:
+    async def abandon(self, begun: StoredExchange) -> None:
         self.told.append("abandon")
 
-    def keep(self, begun: Begun, outcome: Outcome) -> None:
+    def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
         self.told.append("keep")
 
 

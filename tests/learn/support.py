@@ -13,7 +13,7 @@ from proxy.admit.gate import Gate
 from proxy.domain.core import Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.judging import Asks, Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
-from proxy.domain.session import Batch, Begun, Exchange, NewExchange, Outcome
+from proxy.domain.session import Batch, Exchange, NewExchange, Outcome, StoredExchange
 from proxy.learn.budget import TurnPriority
 from proxy.learn.triggers import TriggerPolicy, intent_of, on_completion
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
@@ -155,7 +155,7 @@ class House:
 
     async def say(
         self, said: str, answer: str = "Noted.", *, scope: Scope = ANA, session: str = "s-1"
-    ) -> Begun:
+    ) -> StoredExchange:
         """Commit an exchange as the proxy does."""
         self.count += 1
         meant = await intent_of(self.judge, said)

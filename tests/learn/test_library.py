@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from proxy.domain.core import Scope
-from proxy.domain.documents import INDEXING, READY, Limits, Look
+from proxy.domain.documents import INDEXING, READY, DocumentLimits, PassageSearch
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge
 from proxy.domain.ports import EmbeddingModel
 from proxy.learn.documents import AT_ONCE, READ_AT_ONCE, DocumentIngester
@@ -130,7 +130,7 @@ async def test_a_document_that_says_nothing_is_refused(library, content):
 async def test_documents_beyond_a_limit_are_refused(stores, embedder):
     library = DocumentIngester(
         stores.documents, stores.passages, embedder, lambda: 1.0,
-        limits=Limits(passages=3, documents=2, passages_of_user=4),
+        limits=DocumentLimits(passages=3, documents=2, passages_of_user=4),
     )  # fmt: skip
     sections = [f"# H{n}\n\ntext {n}\n" for n in range(4)]
     with pytest.raises(TooLarge):
@@ -150,13 +150,13 @@ async def test_a_long_document_is_found_by_its_words_at_once_and_embedded_later(
     long = "".join(f"# Part {n}\n\nOn topic{n}.\n\n" for n in range(AT_ONCE + 1))
     document, _ = await library.add(ANNA, "Long", long, "markdown")
     assert (document.status, embedder.embedded) == (INDEXING, [])
-    words = Look(None, terms("topic7"))
+    words = PassageSearch(None, terms("topic7"))
     (hit, *_) = await stores.passages.search(ANNA, words)
     assert hit.passage.headings == ("Part 7",)
     assert await library.catch_up(30) == AT_ONCE + 1
     assert (await stores.documents.named(ANNA, "Long")).status == READY
     vector = np.array([1, 0, 0], np.float32).tobytes()
-    assert all(h.own.cosine == 1.0 for h in await stores.passages.search(ANNA, Look(vector, ())))
+    assert all(h.own.cosine == 1.0 for h in await stores.passages.search(ANNA, PassageSearch(vector, ())))
     assert await library.catch_up(30) == 0
 
 

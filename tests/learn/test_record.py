@@ -10,7 +10,7 @@ from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Reading
 from proxy.domain.ports import Trigger
-from proxy.domain.session import EXPLICIT, Begun, NewExchange, Outcome
+from proxy.domain.session import EXPLICIT, NewExchange, Outcome, StoredExchange
 from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
 from proxy.learn.triggers import TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
@@ -101,15 +101,15 @@ async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_once_it_is
 ) -> None:
     begin, may_commit = SqlSessions.begin, asyncio.Event()
 
-    async def slow(sessions: SqlSessions, new: NewExchange) -> Begun:
-        async def later() -> Begun:
+    async def slow(sessions: SqlSessions, new: NewExchange) -> StoredExchange:
+        async def later() -> StoredExchange:
             await may_commit.wait()
             return await begin(sessions, new)
 
         commits.append(asyncio.create_task(later()))
         return await asyncio.shield(commits[0])
 
-    commits: list[asyncio.Task[Begun]] = []
+    commits: list[asyncio.Task[StoredExchange]] = []
     recording = recorder(house, Readers())
     with monkeypatch.context() as patched:
         patched.setattr(SqlSessions, "begin", slow)
@@ -147,7 +147,7 @@ async def test_of_a_response_nothing_is_kept_once_it_is_on_disk(
 ) -> None:
     recording, complete = recorder(house, Readers()), house.stores.sessions.complete
 
-    async def away(begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    async def away(begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
         raise StoreUnavailable("away")
 
     begun = await recording.begin(turn("When does it end?"), "k-1")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge, Reading, Remembered
+from proxy.domain.judging import Judge, MemoryText, Reading
 from proxy.models import heads
 from proxy.models.embedder import Encoder, EncoderOutput, OnnxEmbedder
 from proxy.models.heads import MessageHead, read_head
@@ -125,7 +125,7 @@ async def test_any_text_is_judged(judge: OnnxJudge, text: str) -> None:
     assert relation.same + relation.changed + relation.apart == pytest.approx(1)
     (statement,) = await judge.statements([(text, text)])
     assert statement.user + statement.other + statement.nobody == pytest.approx(1)
-    assert await judge.helps(reading, [Remembered(text)])
+    assert await judge.helps(reading, [MemoryText(text)])
 
 
 async def test_the_event_loop_runs_while_the_judge_reads(
@@ -163,10 +163,10 @@ async def test_a_nearer_memory_helps_more(judge: OnnxJudge, embedder: OnnxEmbedd
     near, far = await embedder.embed(facts)
     reading = await judge.read("Where do I live?")
     runs.clear()
-    given = await judge.helps(reading, list(map(Remembered, facts, (near, far))))
+    given = await judge.helps(reading, list(map(MemoryText, facts, (near, far))))
     assert given[0] > given[1]
     assert runs == []
-    assert await judge.helps(reading, [*map(Remembered, facts)]) == pytest.approx(given)
+    assert await judge.helps(reading, [*map(MemoryText, facts)]) == pytest.approx(given)
     assert await judge.helps(reading, []) == []
 
 
@@ -175,7 +175,7 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
 ) -> None:
     directory = write_heads(tmp_path)
     facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
-    memories = list(map(Remembered, facts, await embedder.embed(facts)))
+    memories = list(map(MemoryText, facts, await embedder.embed(facts)))
     plain = load_judge(tmp_path, embedder, directory=directory).judge
     assert plain is not None
     message = await plain.read("Where do I live?")
@@ -215,14 +215,14 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     assert judge is not None
     message = await judge.read("Where do I live?")
     vectors = await embedder.embed(facts)
-    given = await judge.helps(message, list(map(Remembered, facts, vectors)))
+    given = await judge.helps(message, list(map(MemoryText, facts, vectors)))
     readings = await judge.readings(facts)
     assert all(reading and len(reading) < 3_000 for reading in readings)
     judge.close()
     fresh = load_judge(tmp_path, embedder, directory=directory).judge
     assert fresh is not None
     runs.clear()
-    memories = list(map(Remembered, facts, vectors))
+    memories = list(map(MemoryText, facts, vectors))
 
     async def stored(places: Sequence[int]) -> list[bytes | None]:
         return [readings[at] for at in places]
@@ -249,8 +249,8 @@ async def test_vectors_of_another_model_say_nothing(
     reading = await loaded.judge.read("Where do I live?")
     assert reading.vector == (await judge.read("Where do I live?")).vector
     foreign = np.ones(4, np.float32).tobytes()
-    given = await loaded.judge.helps(reading, [Remembered("I live in Graz.", foreign)])
-    assert given == pytest.approx(await judge.helps(reading, [Remembered("I live in Graz.")]))
+    given = await loaded.judge.helps(reading, [MemoryText("I live in Graz.", foreign)])
+    assert given == pytest.approx(await judge.helps(reading, [MemoryText("I live in Graz.")]))
     assert loaded.judge.profile([foreign])[0].rule == 0
     loaded.judge.close()
     other.close()

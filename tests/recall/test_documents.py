@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from proxy.domain.core import Hit, Message, Reason, Scope
-from proxy.domain.documents import READY, Document, Look, Passage, PassageHit, Scores
+from proxy.domain.documents import READY, Document, Passage, PassageHit, PassageScores, PassageSearch
 from proxy.domain.errors import StoreUnavailable
 from proxy.recall.documents import SHORT_ID, RankedPassage, Shelf, look_up, render, search, with_passages
 from proxy.recall.pack import Block
@@ -37,7 +37,7 @@ def document(name: str = "Runbook", id: str = "doc_0123456789abcdef") -> Documen
 
 
 def hit(cosine: float | None, text: str = ANSWER, *, bm25: float = 0.0, **of) -> PassageHit:
-    return PassageHit(document(**of), passage(text), Scores(cosine, bm25), Scores())
+    return PassageHit(document(**of), passage(text), PassageScores(cosine, bm25), PassageScores())
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Index:
     hits: list[PassageHit] = field(default_factory=list)
     error: Exception | None = None
     waits: bool = False
-    asked: list[Look] = field(default_factory=list)
+    asked: list[PassageSearch] = field(default_factory=list)
 
     async def holds(self, scope: Scope) -> bool:
         if self.error:
@@ -56,7 +56,7 @@ class Index:
             await asyncio.Event().wait()
         return bool(self.hits)
 
-    async def search(self, scope: Scope, look: Look) -> list[PassageHit]:
+    async def search(self, scope: Scope, look: PassageSearch) -> list[PassageHit]:
         self.asked.append(look)
         return self.hits
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from proxy.domain.core import Create, MemoryFilter, MemoryOptions, Scope, Stamp, Status
-from proxy.domain.judging import Needs, Profile
+from proxy.domain.judging import Needs, ProfileScores
 from proxy.recall.prepare import Tools, prepare
 from proxy.storage.sqlite import SqliteStores
 from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
 from tests.support.judge import SMALL_TALK, ScriptedJudge
 
 RULE, TRAIT, FACT = (np.eye(3, dtype=np.float32)[n].tobytes() for n in range(3))
-KINDS = {RULE: Profile(0.9, 0.0), TRAIT: Profile(0.0, 0.9), FACT: Profile(0.0, 0.0)}
+KINDS = {RULE: ProfileScores(0.9, 0.0), TRAIT: ProfileScores(0.0, 0.9), FACT: ProfileScores(0.0, 0.0)}
 SPANISH = memory("spanish", "Always answer the user in Spanish.", type="preference")
 COELIAC = memory("coeliac", "User is coeliac.", type="semantic")
 CAR = memory("car", "User drives a blue Skoda.")

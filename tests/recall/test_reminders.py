@@ -1,7 +1,7 @@
 """What a session's notes say to a request of it."""
 
 from proxy.domain.core import Message
-from proxy.domain.session import Anchor, Line, SessionNotes
+from proxy.domain.session import Anchor, RecentTurn, SessionNotes
 from proxy.recall.pack import TURN_TOKENS, reminders
 
 DAY = 1_767_225_600.0
@@ -41,9 +41,9 @@ def test_the_newest_anchors_find_room_first_and_stand_last():
 
 
 def test_turns_come_after_the_state_and_within_their_bounds():
-    long = Line("question " * 60, "answer " * 60, DAY)
+    long = RecentTurn("question " * 60, "answer " * 60, DAY)
     notes = SessionNotes(
-        (CHINESE,), (long, long, Line("why?", "so", DAY)), {"topic": "tea", "facts": ["a", "b"]}, DAY
+        (CHINESE,), (long, long, RecentTurn("why?", "so", DAY)), {"topic": "tea", "facts": ["a", "b"]}, DAY
     )
     anchor, state, *turns = told(notes)
     assert anchor.startswith("[anchor")
@@ -54,8 +54,8 @@ def test_turns_come_after_the_state_and_within_their_bounds():
 
 
 def test_an_unanswered_turn_says_only_what_was_asked():
-    assert told(SessionNotes((), (Line("why?", "", DAY),))) == ["[turn 2026-01-01] user: why?"]
+    assert told(SessionNotes((), (RecentTurn("why?", "", DAY),))) == ["[turn 2026-01-01] user: why?"]
 
 
 def test_nothing_fits_into_nothing():
-    assert told(SessionNotes((CHINESE,), (Line("a", "b", DAY),), {"topic": "x"}, DAY), budget=1) == []
+    assert told(SessionNotes((CHINESE,), (RecentTurn("a", "b", DAY),), {"topic": "x"}, DAY), budget=1) == []

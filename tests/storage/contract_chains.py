@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Forgotten, Scope
+from proxy.domain.core import ForgetCounts, Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.responses import Chain, Conversation, StoredResponse
 from proxy.domain.session import Outcome
@@ -469,7 +469,7 @@ class ForgetChainsContract:
         await chains.delete(ANNA, "a")
         await converse(conversations, "x")
         await converse(conversations, "y", scope=BEN)
-        assert await forgotten(memories, of(ANNA)) == Forgotten(responses=2, conversations=1)
+        assert await forgotten(memories, of(ANNA)) == ForgetCounts(responses=2, conversations=1)
         for gone in ("a", "b", "p"):
             assert await chains.get(ANNA, gone, NOW) is None
         assert await conversations.get(ANNA, "c1") is None
@@ -483,7 +483,7 @@ class ForgetChainsContract:
         await converse(conversations, "a")
         await converse(conversations, id="c2", scope=APOLLO)
         assert await conversations.add(APOLLO, "c1", items("b"), generation=0)
-        assert await forgotten(memories, of(APOLLO)) == Forgotten(responses=2, conversations=1)
+        assert await forgotten(memories, of(APOLLO)) == ForgetCounts(responses=2, conversations=1)
         assert await chains.get(ANNA, "p", NOW) is await chains.get(ANNA, "on", NOW) is None
         assert await chains.get(ANNA, "other", NOW) is not None
         assert await conversations.get(ANNA, "c2") is None
@@ -510,7 +510,7 @@ class ForgetChainsContract:
             response("elsewhere", session_id="s2"), response("project", APOLLO), response("bens", BEN),
         )  # fmt: skip
         await store(memories, create("vegan", id="m", evidence=quote(told)))
-        assert await forgotten(memories, of(ANNA), "m") == Forgotten(memories=1, exchanges=1, responses=3)
+        assert await forgotten(memories, of(ANNA), "m") == ForgetCounts(memories=1, exchanges=1, responses=3)
         assert await ids(chains, "on") == await ids(chains, "there") == await ids(chains, "before") == []
         for kept in ("elsewhere", "project"):
             assert await ids(chains, kept) == [kept]
@@ -525,7 +525,7 @@ class ForgetChainsContract:
         await keep(stores, response("echo"), response("else", session_id="s2"))
         await keep(stores, response("unwritten", session_id="s3"), recalled=["m"])
         await keep(stores, response("of another", session_id="s3"), recalled=["n"])
-        assert await forgotten(memories, of(ANNA), "m") == Forgotten(memories=1, responses=2)
+        assert await forgotten(memories, of(ANNA), "m") == ForgetCounts(memories=1, responses=2)
         assert await ids(chains, "echo") == await ids(chains, "unwritten") == []
         assert await ids(chains, "else") == ["else"]
         assert await ids(chains, "of another") == ["of another"]
@@ -560,7 +560,7 @@ class ForgetChainsContract:
     async def test_what_was_not_read_yet_goes_with_its_responses(self, stores, sessions, chains, memories):
         await talk(sessions, "not extracted")
         await keep(stores, response("r"), response("else", session_id="s2"))
-        assert await forgotten(memories, of(ANNA, type="episodic")) == Forgotten(exchanges=1, responses=1)
+        assert await forgotten(memories, of(ANNA, type="episodic")) == ForgetCounts(exchanges=1, responses=1)
         assert await ids(chains, "r") == []
         assert await ids(chains, "else") == ["else"]
 

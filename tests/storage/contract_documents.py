@@ -10,8 +10,16 @@ from typing import Any
 
 import pytest
 
-from proxy.domain.core import Forgotten, Scope
-from proxy.domain.documents import INDEXING, READY, Document, Limits, Look, NewDocument, Passage
+from proxy.domain.core import ForgetCounts, Scope
+from proxy.domain.documents import (
+    INDEXING,
+    READY,
+    Document,
+    DocumentLimits,
+    NewDocument,
+    Passage,
+    PassageSearch,
+)
 from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
@@ -61,12 +69,12 @@ def new(*texts: str, scope: Scope = ANNA, name: str = "Guide", vectors=(), secti
 
 
 async def put(stores: Any, *texts: str, **fields) -> Document:
-    document, _ = await stores.documents.put(new(*texts, **fields), Limits())
+    document, _ = await stores.documents.put(new(*texts, **fields), DocumentLimits())
     return document
 
 
 async def found(stores: Any, words: str, scope: Scope = ANNA) -> list[str]:
-    hits = await stores.passages.search(scope, Look(None, terms(words), sections=9, limit=9))
+    hits = await stores.passages.search(scope, PassageSearch(None, terms(words), sections=9, limit=9))
     return sorted(hit.passage.text for hit in hits)
 
 
@@ -82,9 +90,9 @@ class DocumentsContract:
         )
 
     async def test_the_same_text_put_again_changes_nothing(self, stores):
-        first, change = await stores.documents.put(new("figs"), Limits())
+        first, change = await stores.documents.put(new("figs"), DocumentLimits())
         assert change == "created"
-        assert await stores.documents.put(new("figs", at=NOW + 9), Limits()) == (first, "unchanged")
+        assert await stores.documents.put(new("figs", at=NOW + 9), DocumentLimits()) == (first, "unchanged")
 
     async def test_the_same_name_in_a_project_is_another_document(self, stores):
         ours, theirs = await put(stores, "figs"), await put(stores, "figs", scope=APOLLO)
@@ -139,10 +147,10 @@ class DocumentsContract:
             sections=[0, 0, 0, 1, 1, 1, 1],
             vectors=[vector(1), vector(1), vector(1), vector(0, 1), vector(0, 1), vector(1), vector(0, 1)],
         )  # fmt: skip
-        look = Look(vector(1), (), limit=9)
-        flat = await stores.passages.search(ANNA, Look(look.vector, (), sections=0, limit=9))
+        look = PassageSearch(vector(1), (), limit=9)
+        flat = await stores.passages.search(ANNA, PassageSearch(look.vector, (), sections=0, limit=9))
         assert len([hit for hit in flat if hit.own.cosine == 1.0]) == 4
-        chosen = await stores.passages.search(ANNA, Look(look.vector, (), sections=1, limit=9))
+        chosen = await stores.passages.search(ANNA, PassageSearch(look.vector, (), sections=1, limit=9))
         assert {hit.passage.section for hit in chosen} == {0}
         assert all(hit.section.cosine == pytest.approx(1.0) for hit in chosen)
 
@@ -167,7 +175,7 @@ class DocumentsContract:
 
     # ------------------------------------------------------------ limits, and two at once
     async def test_a_user_may_keep_so_many_documents_and_passages_and_replace_them(self, stores):
-        few = Limits(documents=2, passages_of_user=3)
+        few = DocumentLimits(documents=2, passages_of_user=3)
         for name in ("A", "B"):
             await stores.documents.put(new("figs", name=name), few)
         with pytest.raises(QuotaExceeded):
@@ -191,11 +199,11 @@ class DocumentsContract:
         kept = [passage.text for passage in await second.documents.passages(document)]
         assert kept[0].removeprefix("figs") == kept[1].removeprefix("dates")
         assert await found(second, "figs dates") == sorted(kept)
-        same = await asyncio.gather(*(each.documents.put(new("plums"), Limits()) for each in both))
+        same = await asyncio.gather(*(each.documents.put(new("plums"), DocumentLimits()) for each in both))
         assert sorted(change for _, change in same) == ["unchanged", "updated"]
 
     async def test_a_document_may_be_as_long_as_the_limits_allow(self, stores):
-        texts = [f"figs {n}" for n in range(Limits().passages)]
+        texts = [f"figs {n}" for n in range(DocumentLimits().passages)]
         document = await put(stores, *texts, sections=[n // 40 for n in range(len(texts))])
         assert [p.text for p in await stores.documents.passages(document)] == texts
         assert await found(stores, "1999") == ["figs 1999"]
@@ -213,7 +221,7 @@ class DocumentsContract:
     async def test_passages_without_vectors_are_pending_until_they_are_filled(self, stores):
         document, _ = await stores.documents.put(
             NewDocument(scope=ANNA, name="G", digest=b"1", passages=passages("figs", "dates"), at=NOW),
-            Limits(),
+            DocumentLimits(),
         )
         assert document.status == INDEXING
         waiting = await stores.passages.pending(9)
@@ -225,13 +233,15 @@ class DocumentsContract:
         assert not await stores.passages.pending(9)
         assert (await stores.documents.named(ANNA, "G")).status == READY
         cosines = {
-            h.passage.text: h.own.cosine for h in await stores.passages.search(ANNA, Look(vector(1), ()))
+            h.passage.text: h.own.cosine
+            for h in await stores.passages.search(ANNA, PassageSearch(vector(1), ()))
         }
         assert cosines == {"figs": 1.0}
 
     async def test_a_vector_of_a_passage_that_is_gone_goes_nowhere(self, stores):
         await stores.documents.put(
-            NewDocument(scope=ANNA, name="G", digest=b"1", passages=passages("figs"), at=NOW), Limits()
+            NewDocument(scope=ANNA, name="G", digest=b"1", passages=passages("figs"), at=NOW),
+            DocumentLimits(),
         )
         waiting = await stores.passages.pending(9)
         await put(stores, "plums", name="G")
@@ -245,11 +255,11 @@ class DocumentsContract:
         await second.memories.stamp_model(OTHER_MODEL)
         # The process with the old model leaves it to the others, and goes on with what it has.
         assert not await stores.passages.pending(9)
-        assert (await stores.passages.search(ANNA, Look(vector(1), ())))[0].own.cosine == 1.0
+        assert (await stores.passages.search(ANNA, PassageSearch(vector(1), ())))[0].own.cosine == 1.0
         (one,) = await second.passages.pending(9)
-        assert not await second.passages.search(ANNA, Look(vector(1), ()))
+        assert not await second.passages.search(ANNA, PassageSearch(vector(1), ()))
         assert await second.passages.fill([(one, vector(1))]) == 1
-        assert (await second.passages.search(ANNA, Look(vector(1), ())))[0].own.cosine == 1.0
+        assert (await second.passages.search(ANNA, PassageSearch(vector(1), ())))[0].own.cosine == 1.0
 
     # ------------------------------------------------------------ forgotten
     async def test_a_deleted_document_leaves_nothing_on_the_disk_but_a_receipt(self, stores, written):
@@ -257,12 +267,12 @@ class DocumentsContract:
         await put(stores, "figs", name="stays")
         await found(stores, WORD)
         gone = await stores.documents.delete(document, by="test", now=NOW)
-        assert gone == Forgotten(documents=1, receipt=gone.receipt)
+        assert gone == ForgetCounts(documents=1, receipt=gone.receipt)
         assert WORD.encode() not in await written()
         (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
         assert (receipt.memory_id, receipt.counts) == (document.id, gone)
         assert [d.name for d in await stores.documents.list(ANNA, limit=9)] == ["stays"]
-        assert await stores.documents.delete(document, by="test", now=NOW) == Forgotten()
+        assert await stores.documents.delete(document, by="test", now=NOW) == ForgetCounts()
 
     async def test_answers_given_with_a_document_in_view_go_with_it(self, stores, written):
         document = await put(stores, "figs")

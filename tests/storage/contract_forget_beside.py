@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Applied, Edit, Forgotten, Scope
+from proxy.domain.core import Applied, Edit, ForgetCounts, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.session import Outcome
 from tests.storage.contract_chains import converse, items, keep, response
@@ -270,7 +270,7 @@ class ForgetBesideContract:
         assert await other.memories.resume_forgets() == 0
         (receipt,) = await other.receipts.list("acme", "anna", limit=9)
         assert replace(receipt.counts, receipt=None) == counted
-        assert await other.memories.forget(where, by="test", dry_run=True) == Forgotten()
+        assert await other.memories.forget(where, by="test", dry_run=True) == ForgetCounts()
         await other.memories.forget(of(ANNA), by="test")
         assert WORD.encode() not in await written()
 

@@ -3,7 +3,7 @@ what goes when its time is over. Subclass it where `stores` gives them all, and 
 
 import pytest
 
-from proxy.domain.core import Forgotten, Hold
+from proxy.domain.core import ForgetCounts, Hold
 from proxy.domain.errors import NotFound
 from proxy.domain.session import Outcome
 from tests.storage.contract_chains import keep, response
@@ -40,9 +40,9 @@ class ForgettingContract:
         project = await talk(stores.sessions, "in the project", scope=APOLLO, trigger=always)
         await store(stores.memories, create("plan", APOLLO, evidence=quote(project)), scope=ANNA)
         counted = await stores.memories.forget(where, by="test", dry_run=True)
-        assert counted != Forgotten()
+        assert counted != ForgetCounts()
         assert await forgotten(stores.memories, where) == counted
-        assert await forgotten(stores.memories, where) == Forgotten()
+        assert await forgotten(stores.memories, where) == ForgetCounts()
 
     async def test_the_summary_of_a_session_goes_with_a_memory_that_was_told_in_it(self, stores):
         told = await talk(stores.sessions, "I play the zither", trigger=always)
@@ -115,7 +115,7 @@ class ForgettingContract:
         counted = await stores.memories.forget(of(ANNA), by="test", dry_run=True)
         gone = await forgotten(stores.memories, of(ANNA))
         assert counted == gone
-        assert gone == Forgotten(
+        assert gone == ForgetCounts(
             memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2,
             conversations=1,
         )  # fmt: skip
@@ -192,7 +192,7 @@ class ForgettingContract:
         await stores.memories.apply(ANNA, [change], expect=stamp, done=job)
         await keep(stores, response("r"), response("elsewhere", session_id="s2"))
         assert await stores.sessions.prune(NOW + 1) == 1
-        assert await forgotten(stores.memories, of(ANNA), "a") == Forgotten(memories=1, responses=1)
+        assert await forgotten(stores.memories, of(ANNA), "a") == ForgetCounts(memories=1, responses=1)
         assert await stores.chains.get(ANNA, "elsewhere", NOW) is not None
 
     # ------------------------------------------------------------ receipts
@@ -215,7 +215,7 @@ class ForgettingContract:
     async def test_a_forget_names_its_receipt(self, stores):
         gone = await stores.memories.forget(of(ANNA), by="test")
         (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
-        assert gone == receipt.counts == Forgotten(receipt=receipt.id)
+        assert gone == receipt.counts == ForgetCounts(receipt=receipt.id)
 
     @pytest.mark.parametrize("mode", ["at once", "in portions"])
     async def test_receipts_survive_later_forgets_and_belong_to_their_user(self, stores, mode, request):

@@ -13,7 +13,7 @@ from proxy.domain.core import (
     Edit,
     Event,
     Evidence,
-    Forgotten,
+    ForgetCounts,
     MemoryFilter,
     Scope,
     Search,
@@ -437,28 +437,28 @@ class ForgetContract:
         await store(memories, create("v1", id="a"))
         await store(memories, supersede("a", "v2", id="b"))
         await store(memories, supersede("b", "v3", id="c"))
-        assert await forgotten(memories, of(ANNA), "b") == Forgotten(memories=2)
+        assert await forgotten(memories, of(ANNA), "b") == ForgetCounts(memories=2)
         assert [await memories.get(of(ANNA), i) is None for i in "abc"] == [True, True, False]
         assert await contents(memories, "v1 v2 v3") == {"v3"}
 
     async def test_a_foreign_or_missing_id_is_not_forgotten(self, memories):
         await store(memories, create("mine", id="a"))
-        assert await forgotten(memories, of(BEN), "a") == Forgotten()
-        assert await forgotten(memories, of(ANNA), "b") == Forgotten()
+        assert await forgotten(memories, of(BEN), "a") == ForgetCounts()
+        assert await forgotten(memories, of(ANNA), "b") == ForgetCounts()
         assert await contents(memories, "mine") == {"mine"}
 
     async def test_a_scope_takes_its_memories_and_no_others(self, memories):
         await store(memories, create("a", APOLLO), create("b"), create("c", type="episodic"))
         await store(memories, create("b", BEN), scope=BEN)
-        assert await forgotten(memories, of(APOLLO)) == Forgotten(memories=1)
-        assert await forgotten(memories, of(ANNA, type="episodic")) == Forgotten(memories=1)
+        assert await forgotten(memories, of(APOLLO)) == ForgetCounts(memories=1)
+        assert await forgotten(memories, of(ANNA, type="episodic")) == ForgetCounts(memories=1)
         assert (await memories.list(of(ANNA), limit=9)).total == 1
-        assert await forgotten(memories, of(ANNA)) == Forgotten(memories=1)
+        assert await forgotten(memories, of(ANNA)) == ForgetCounts(memories=1)
         assert (await memories.list(of(BEN), limit=9)).total == 1
 
     async def test_a_filter_by_text_forgets_no_more_than_that(self, memories):
         await store(memories, create("likes tea"), create("likes rum"))
-        assert await forgotten(memories, of(ANNA, text="RUM")) == Forgotten(memories=1)
+        assert await forgotten(memories, of(ANNA, text="RUM")) == ForgetCounts(memories=1)
         assert await contents(memories, "likes") == {"likes tea"}
 
     async def test_forgetting_without_a_user_or_an_id_is_refused(self, memories):
@@ -467,7 +467,7 @@ class ForgetContract:
 
     async def test_whoever_began_before_a_forget_can_not_write(self, memories):
         before = await memories.stamp(ANNA)
-        assert await forgotten(memories, of(ANNA)) == Forgotten()
+        assert await forgotten(memories, of(ANNA)) == ForgetCounts()
         with pytest.raises(Conflict):
             await memories.apply(ANNA, [create("late")], expect=before)
         await memories.touch(ANNA, ["late"], NOW)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Forgotten
+from proxy.domain.core import ForgetCounts
 from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.session import JobInfo, NewJob, Outcome, QueueCounts, SessionInfo, SessionState
 from tests.storage.making import (
@@ -265,7 +265,7 @@ class SessionContract:
         begun = await sessions.begin(exchange())
         await sessions.abort(begun)
         assert not await sessions.complete(begun, WHOLE, always)
-        assert await forget(memories, of(ANNA)) == Forgotten()
+        assert await forget(memories, of(ANNA)) == ForgetCounts()
 
     async def test_aborting_one_of_two_equal_requests_leaves_the_other(self, sessions):
         first = await sessions.begin(exchange(key="k"))
@@ -716,7 +716,7 @@ class ForgetConversationsContract:
         batch = await jobs.batch(job, limit=9, context=0)
         streaming = await sessions.begin(exchange())
         await store(memories, create("a fact", evidence=quote(begun)))
-        assert await forget(memories, of(ANNA)) == Forgotten(memories=1, exchanges=2, sessions=1, jobs=1)
+        assert await forget(memories, of(ANNA)) == ForgetCounts(memories=1, exchanges=2, sessions=1, jobs=1)
         assert not await sessions.complete(streaming, WHOLE, always)
         assert (await jobs.batch(job, limit=9, context=0)).pending == ()
         with pytest.raises(Conflict):
@@ -728,7 +728,7 @@ class ForgetConversationsContract:
         await talk(sessions, scope=APOLLO)
         await talk(sessions, scope=ANNA)
         # Opening the second session has queued a job for the first.
-        assert await forget(memories, of(APOLLO)) == Forgotten(exchanges=1, sessions=1, jobs=1)
+        assert await forget(memories, of(APOLLO)) == ForgetCounts(exchanges=1, sessions=1, jobs=1)
         assert len(await sessions.recent(ANNA, "s1", 9)) == 1
 
     async def test_a_memory_takes_the_exchanges_it_came_from(self, sessions, memories):
@@ -739,7 +739,7 @@ class ForgetConversationsContract:
             create("forty", id="b", evidence=quote(told, "I am vegan and 40")),
             create("tea", id="c", evidence=quote(other, "I like tea")),
         )
-        assert await forget(memories, of(ANNA), "a") == Forgotten(memories=1, exchanges=1)
+        assert await forget(memories, of(ANNA), "a") == ForgetCounts(memories=1, exchanges=1)
         assert [e.said for e in await sessions.recent(ANNA, "s1", 9)] == ["I like tea"]
         assert (await memories.get(of(ANNA), "b")).evidence == quote(told)
         assert (await memories.get(of(ANNA), "c")).evidence == quote(other, "I like tea")
@@ -747,7 +747,7 @@ class ForgetConversationsContract:
     async def test_evidence_cannot_reach_another_users_exchange(self, sessions, memories):
         bens = await talk(sessions, "Ben's words", scope=BEN)
         await store(memories, create("forged", id="a", evidence=quote(bens)))
-        assert await forget(memories, of(ANNA), "a") == Forgotten(memories=1)
+        assert await forget(memories, of(ANNA), "a") == ForgetCounts(memories=1)
         assert len(await sessions.recent(BEN, "s1", 9)) == 1
 
     async def test_an_unrelated_exchange_survives_the_forgetting_of_a_memory(self, sessions, memories):

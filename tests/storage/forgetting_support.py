@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 
 from proxy.domain.core import Evidence, Hold, Scope
-from proxy.domain.documents import Limits, NewDocument, Passage
+from proxy.domain.documents import DocumentLimits, NewDocument, Passage
 from tests.storage.contract_chains import converse, keep, response
 from tests.storage.making import (
     ANNA,
@@ -99,7 +99,7 @@ async def shelve(stores, scope):
     tile = f"# {WORD}\n\nPlays the {WORD}.\n"
     passage = Passage(headings=(WORD,), section=0, tile=tile, start=0, lead=len(f"# {WORD}"))
     new = NewDocument(scope=scope, name=f"about a {WORD}", digest=b"1", passages=(passage,), at=NOW)
-    return (await stores.documents.put(new, Limits()))[0]
+    return (await stores.documents.put(new, DocumentLimits()))[0]
 
 
 def candidate(held, exchange_id):

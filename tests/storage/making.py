@@ -11,7 +11,7 @@ from proxy.domain.core import (
     Change,
     Create,
     Evidence,
-    Forgotten,
+    ForgetCounts,
     Hit,
     Memory,
     MemoryFilter,
@@ -20,7 +20,7 @@ from proxy.domain.core import (
     Supersede,
 )
 from proxy.domain.ports import MemoryStore, SessionStore
-from proxy.domain.session import Begun, NewExchange, NewJob, Outcome, SessionState
+from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState, StoredExchange
 from proxy.text import terms
 
 ANNA = Scope("acme", "anna")
@@ -69,7 +69,7 @@ def of(scope: Scope, **fields: object) -> MemoryFilter:
     return MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=NOW, **fields)
 
 
-async def forgotten(memories: MemoryStore, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
+async def forgotten(memories: MemoryStore, where: MemoryFilter, memory_id: str | None = None) -> ForgetCounts:
     """Forget, and return the counts without the receipt's id."""
     return replace(await memories.forget(where, memory_id, by="test"), receipt=None)
 
@@ -101,12 +101,12 @@ async def talk(
     recalled: tuple[str, ...] = (),
     response_id: str | None = None,
     **fields: object,
-) -> Begun:
+) -> StoredExchange:
     """An exchange that was answered."""
     begun = await sessions.begin(exchange(said, **fields))
     assert await sessions.complete(begun, Outcome(answer, whole, response_id, recalled), trigger)
     return begun
 
 
-def quote(begun: Begun, span: str = "", session: str = "s1") -> tuple[Evidence, ...]:
+def quote(begun: StoredExchange, span: str = "", session: str = "s1") -> tuple[Evidence, ...]:
     return (Evidence(session, begun.id, span),)

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from proxy.domain.documents import Limits, Look, NewDocument, Passage
+from proxy.domain.documents import DocumentLimits, NewDocument, Passage, PassageSearch
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import EmbeddingModel, Key
 from proxy.storage.sql.database import DamagedRow, legible
@@ -116,15 +116,15 @@ def document(**fields):
 async def test_a_damaged_passage_is_out_of_reach(stores, change):
     await stores.memories.stamp_model(EmbeddingModel("small", 3, 0.3, 0.8))
     new = document(vectors=(vector(1), vector(1, 1)))
-    await stores.documents.put(new, Limits())
+    await stores.documents.put(new, DocumentLimits())
     damage(stores, change)
     with pytest.raises(DamagedRow):
-        await stores.passages.search(ANNA, Look(vector(1), ("tea",), limit=9, sections=1))
+        await stores.passages.search(ANNA, PassageSearch(vector(1), ("tea",), limit=9, sections=1))
 
 
 async def test_damaged_headings_are_told_to_whoever_reads_or_embeds_the_document(stores):
     await stores.memories.stamp_model(EmbeddingModel("small", 3, 0.3, 0.8))
-    stored, _ = await stores.documents.put(document(), Limits())
+    stored, _ = await stores.documents.put(document(), DocumentLimits())
     damage(stores, "UPDATE passages SET headings = '[' WHERE seq = 1")
     with pytest.raises(DamagedRow):
         await stores.documents.passages(stored)

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from proxy.domain.core import Forgotten, Scope
+from proxy.domain.core import ForgetCounts, Scope
 from proxy.domain.errors import StoreUnavailable, WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
@@ -49,9 +49,9 @@ async def test_work_that_fails_undoes_only_itself(stores):
         stores.sessions.begin(exchange(id="another")),
         return_exceptions=True,
     )
-    assert [type(o).__name__ for o in outcomes] == ["Begun", "StoreUnavailable", "Begun"]
+    assert [type(o).__name__ for o in outcomes] == ["StoredExchange", "StoreUnavailable", "StoredExchange"]
     # The session that the failed one had made is gone again.
-    assert await forgotten(stores.memories, of(ANNA)) == Forgotten(exchanges=2, sessions=1)
+    assert await forgotten(stores.memories, of(ANNA)) == ForgetCounts(exchanges=2, sessions=1)
 
 
 async def test_reads_begun_together_share_a_transaction_and_fail_alone(stores):
@@ -371,7 +371,7 @@ async def test_the_log_is_emptied_once_a_reader_has_left_it(stores, tmp_path, mo
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM memories").fetchone()
     async with asyncio.timeout(20):  # nobody waits for the reader
-        assert await forgotten(stores.memories, of(ANNA), "a") == Forgotten(memories=1)
+        assert await forgotten(stores.memories, of(ANNA), "a") == ForgetCounts(memories=1)
     reader.close()
     await store(stores.memories, create("a harmless thing", id="b"))
     assert b"secret thing" not in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())

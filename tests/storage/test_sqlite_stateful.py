@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from proxy.domain.core import Confirm, Edit, Evidence, Forgotten, Release, Scope
+from proxy.domain.core import Confirm, Edit, Evidence, ForgetCounts, Release, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.session import Outcome
 from proxy.storage.sql import erasure, forget
@@ -222,7 +222,7 @@ class Forgetting(Stage):
             return
         if not self.going and not self.meddled:
             assert replace(gone, receipt=None) == counted
-            assert self.run(memories.forget(where, id_, by="test", dry_run=True)) == Forgotten()
+            assert self.run(memories.forget(where, id_, by="test", dry_run=True)) == ForgetCounts()
         if id_ is None or gone.memories:
             receipts = self.run(self.stores[at].receipts.list("t", where.user, limit=1))
             assert receipts[0].counts == gone

@@ -3,7 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.judging import Asks, Needs, Profile, Reading, Relation, Remembered, Statement, Stored
+from proxy.domain.judging import (
+    Asks,
+    MemoryText,
+    Needs,
+    ProfileScores,
+    Reading,
+    Relation,
+    Statement,
+    StoredReadings,
+)
 
 NEEDS_MEMORY = Needs(memory=0.9, small_talk=0.0, world=0.05, tool=0.05, self_contained=0.0)
 SMALL_TALK = Needs(memory=0.05, small_talk=0.9, world=0.05, tool=0.0, self_contained=0.0)
@@ -39,7 +48,7 @@ class ScriptedJudge:
     covered: Callable[[str, str], float] = lambda message, memory: 0.1
     relation: Callable[[str, str], Relation] = lambda old, new: APART
     statement: Callable[[str, str], Statement] = lambda message, candidate: stated()
-    standing: Callable[[bytes], Profile] = lambda vector: Profile(0.0, 0.0)
+    standing: Callable[[bytes], ProfileScores] = lambda vector: ProfileScores(0.0, 0.0)
     vector: Callable[[str], bytes] = lambda text: b""
     read_texts: list[str] = field(default_factory=list)
 
@@ -50,7 +59,7 @@ class ScriptedJudge:
         return Reading(self.vector(text), self.needs(text), self.asks(text), text.encode())
 
     async def helps(
-        self, message: Reading, memories: Sequence[Remembered], stored: Stored | None = None
+        self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None
     ) -> list[float]:
         return [self.help(message.states.decode(), memory.content) for memory in memories]
 
@@ -60,7 +69,7 @@ class ScriptedJudge:
     async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
         return [self.covered(message, content) for content in contents]
 
-    def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
+    def profile(self, vectors: Sequence[bytes]) -> list[ProfileScores]:
         return [self.standing(vector) for vector in vectors]
 
     async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:

@@ -7,7 +7,7 @@ import orjson
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from proxy.domain.core import Event, Forgotten, Memory, Scope, Source
+from proxy.domain.core import Event, ForgetCounts, Memory, Scope, Source
 from proxy.domain.session import JobState
 
 
@@ -346,7 +346,7 @@ def event_shape(event: Event) -> EventShape:
     return filled(EventShape, event, object="memory.event")
 
 
-def deleted_answer(counts: Forgotten, *, id: str | None = None, dry_run: bool = False) -> Response:
+def deleted_answer(counts: ForgetCounts, *, id: str | None = None, dry_run: bool = False) -> Response:
     """Answer with what was deleted, or would be."""
     shown: dict[str, Any] = {"object": "memory.deleted", "deleted": not dry_run}
     if id is not None:

@@ -9,7 +9,7 @@ from proxy.domain.core import Scope, Stamp
 from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.responses import Chain, ChainStore, Conversation, ConversationStore, StoredResponse
-from proxy.domain.session import Begun
+from proxy.domain.session import StoredExchange
 from proxy.http.asgi import OFF_LOOP
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.background import UNDER_WAY, shown
@@ -53,7 +53,7 @@ class NewResponse:
     created_at: float
     size: int = 0  # about how many bytes the input items have
     recalled: tuple[str, ...] = ()
-    exchange: Begun | None = None  # that it is the answer of
+    exchange: StoredExchange | None = None  # that it is the answer of
 
 
 @dataclass(frozen=True, slots=True)

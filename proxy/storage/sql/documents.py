@@ -15,19 +15,19 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.domain.core import Forgotten, Scope, Search, Stamp
+from proxy.domain.core import ForgetCounts, Scope, Search, Stamp
 from proxy.domain.documents import (
     INDEXING,
     READY,
-    Change,
     Document,
-    Limits,
-    Look,
+    DocumentChange,
+    DocumentLimits,
     NewDocument,
     Passage,
     PassageHit,
-    Pending,
-    Scores,
+    PassageScores,
+    PassageSearch,
+    PassageToEmbed,
     searched_text,
 )
 from proxy.domain.errors import NotFound, QuotaExceeded
@@ -85,11 +85,11 @@ class SqlDocuments(Store):
         self._forgetting = forgetting
         self._embedding = embedding
 
-    async def put(self, new: NewDocument, limits: Limits) -> tuple[Document, Change]:
+    async def put(self, new: NewDocument, limits: DocumentLimits) -> tuple[Document, DocumentChange]:
         # Neither in the event loop nor in the transaction: others wait for both.
         packed = await asyncio.to_thread(_packed, new.passages)
 
-        def work(tx: Connection) -> tuple[Document, Change]:
+        def work(tx: Connection) -> tuple[Document, DocumentChange]:
             owner = users.ensure(tx, new.scope).id
             old = _named(tx, new.scope, new.name)
             if old is not None and old.digest == new.digest:
@@ -135,7 +135,7 @@ class SqlDocuments(Store):
             asked["before"] = row[0]
         return [document_of(row) for row in tx.execute(_LIST, asked)]
 
-    async def delete(self, document: Document, *, by: str, now: float) -> Forgotten:
+    async def delete(self, document: Document, *, by: str, now: float) -> ForgetCounts:
         return await self._forgetting.forget_document(document.scope, document.id, by, now)
 
 
@@ -191,7 +191,7 @@ def _insert(
     tx.executemany(_INSERT_PASSAGE, passages)
 
 
-def _check_room(tx: Connection, owner: int, new: NewDocument, limits: Limits) -> None:
+def _check_room(tx: Connection, owner: int, new: NewDocument, limits: DocumentLimits) -> None:
     """Raise QuotaExceeded if this document exceeds the user's quota of documents or passages."""
     documents, passages = tx.execute(_USED, (owner,)).fetchone()
     if documents + 1 > limits.documents:
@@ -221,17 +221,25 @@ class LibraryIndex:
         """Memory held, nearly."""
         return self.sections.nbytes + self.passages.nbytes + 100 * len(self.section_of)
 
-    def search(self, project: str | None, look: Look) -> list[tuple[int, Scores, Scores]]:
+    def search(
+        self, project: str | None, look: PassageSearch
+    ) -> list[tuple[int, PassageScores, PassageScores]]:
         """Return the numbers of the passages found, with their own scores and their section's."""
-        chosen: dict[int, Scores] = {}
+        chosen: dict[int, PassageScores] = {}
         types = None
         if look.sections:
             wanted = Search(look.vector, look.terms, limit=look.sections)
-            chosen = {one.seq: Scores(one.cosine, one.bm25) for one in self.sections.search(project, wanted)}
+            chosen = {
+                one.seq: PassageScores(one.cosine, one.bm25) for one in self.sections.search(project, wanted)
+            }
             types = frozenset(map(str, chosen))
         found = self.passages.search(project, Search(look.vector, look.terms, limit=look.limit, types=types))
         return [
-            (one.seq, Scores(one.cosine, one.bm25), chosen.get(self.section_of[one.seq], Scores()))
+            (
+                one.seq,
+                PassageScores(one.cosine, one.bm25),
+                chosen.get(self.section_of[one.seq], PassageScores()),
+            )
             for one in found
         ]
 
@@ -327,26 +335,26 @@ class SqlPassages(Store):
         return await self._database.begin_read(work)
 
     @reads
-    def search(self, tx: Connection, scope: Scope, look: Look) -> Sequence[PassageHit]:
+    def search(self, tx: Connection, scope: Scope, look: PassageSearch) -> Sequence[PassageHit]:
         row = tx.execute(_VERSION, (scope.tenant, scope.user)).fetchone()
         if not row or not row[1]:
             return ()
         return _hits(tx, self._index(tx, *row).search(scope.project, look))
 
     @reads
-    def pending(self, tx: Connection, limit: int) -> Sequence[Pending]:
+    def pending(self, tx: Connection, limit: int) -> Sequence[PassageToEmbed]:
         last, ours = embeddings.newest_model(tx), embeddings.generations_of(tx, self._embedding())
         if last is None or last[0] != ours.generation:
             return ()  # another process is about to give them vectors of another model
         found = tx.execute(_PENDING, (last[0], limit)).fetchall()
         with legible():
             return [
-                Pending(seq, tuple(json.loads(headings)), tile[lead:].strip())
+                PassageToEmbed(seq, tuple(json.loads(headings)), tile[lead:].strip())
                 for seq, headings, tile, lead in found
             ]
 
     @writes
-    def fill(self, tx: Connection, made: Sequence[tuple[Pending, bytes | None]]) -> int:
+    def fill(self, tx: Connection, made: Sequence[tuple[PassageToEmbed, bytes | None]]) -> int:
         generation = embeddings.generations_of(tx, self._embedding()).generation
         seqs = (rows.as_json(one.seq for one, _ in made),)
         users.lock_all(tx, _OWNERS, seqs)
@@ -372,7 +380,7 @@ class SqlPassages(Store):
         return index
 
 
-def _hits(tx: Connection, found: Sequence[tuple[int, Scores, Scores]]) -> Sequence[PassageHit]:
+def _hits(tx: Connection, found: Sequence[tuple[int, PassageScores, PassageScores]]) -> Sequence[PassageHit]:
     seqs = rows.as_json(seq for seq, _, _ in found)
     read = {seq: row for seq, *row in tx.execute(_FOUND_PASSAGES, (seqs,))}
     with legible():

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from proxy.domain.core import Forgotten, MemoryFilter, Receipt
+from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, Store, legible, reads
@@ -33,7 +33,7 @@ _CURSOR = """
     WHERE r.id = :after AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
 """
 _NEWEST = 2**63 - 1
-_NAMES = frozenset(each.name for each in fields(Forgotten)) - {"receipt"}
+_NAMES = frozenset(each.name for each in fields(ForgetCounts)) - {"receipt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SqlReceipts(Store):
 
 
 def issue_receipt(
-    tx: Connection, owner: int, where: MemoryFilter, *, memory_id: str | None, by: str, counts: Forgotten
+    tx: Connection, owner: int, where: MemoryFilter, *, memory_id: str | None, by: str, counts: ForgetCounts
 ) -> Issued:
     """Write the receipt of a forget of the filter, or of one memory of it."""
     receipt_id = new_receipt_id()
@@ -74,13 +74,13 @@ def issue_receipt(
     return Issued(seq, receipt_id)
 
 
-def add_to_receipt(tx: Connection, seq: int, more: Forgotten) -> None:
+def add_to_receipt(tx: Connection, seq: int, more: ForgetCounts) -> None:
     """Count what a portion has erased."""
     total = add_counts(receipt_counts(tx, seq), more)
     tx.execute("UPDATE receipts SET counts = ? WHERE seq = ?", (_as_json(total), seq))
 
 
-def receipt_counts(tx: Connection, seq: int) -> Forgotten:
+def receipt_counts(tx: Connection, seq: int) -> ForgetCounts:
     """Return what the receipt says was erased, with its id."""
     id_, text = tx.execute("SELECT id, counts FROM receipts WHERE seq = ?", (seq,)).fetchone()
     return _from_json(text, id_)
@@ -96,11 +96,11 @@ def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> None:
     )  # fmt: skip
 
 
-def _as_json(counts: Forgotten) -> str:
+def _as_json(counts: ForgetCounts) -> str:
     return json.dumps(counts_as_dict(counts))
 
 
-def _from_json(text: str, receipt_id: str) -> Forgotten:
+def _from_json(text: str, receipt_id: str) -> ForgetCounts:
     with legible():
         return counts_from_dict(json.loads(text), receipt_id)
 
@@ -120,23 +120,25 @@ def new_receipt_id() -> str:
     return f"rcpt_{secrets.token_hex(12)}"
 
 
-def add_counts(one: Forgotten, other: Forgotten) -> Forgotten:
+def add_counts(one: ForgetCounts, other: ForgetCounts) -> ForgetCounts:
     """Return the sum; the receipt is the first that there is."""
     first, second = asdict(one), asdict(other)
     added = {name: first[name] + second[name] for name in _NAMES}
-    return Forgotten(**added, receipt=one.receipt or other.receipt)
+    return ForgetCounts(**added, receipt=one.receipt or other.receipt)
 
 
-def counts_as_dict(counts: Forgotten) -> dict[str, int]:
+def counts_as_dict(counts: ForgetCounts) -> dict[str, int]:
     """Return the counts alone, as they are written down: without zeros, of which an older version might not
     know the names."""
     return {name: count for name, count in asdict(counts).items() if name in _NAMES and count}
 
 
-def counts_from_dict(row: Mapping[str, int], receipt: str | None = None) -> Forgotten:
+def counts_from_dict(row: Mapping[str, int], receipt: str | None = None) -> ForgetCounts:
     """Return the counts of `numbers` that this version knows. Raises TypeError, ValueError for
     anything else."""
-    return Forgotten(**{name: count for name, count in dict(row).items() if name in _NAMES}, receipt=receipt)
+    return ForgetCounts(
+        **{name: count for name, count in dict(row).items() if name in _NAMES}, receipt=receipt
+    )
 
 
 # ---------------------------------------------------------------- rows
@@ -223,7 +225,7 @@ def portions(doomed: ForgetPlan) -> Iterator[Portion]:
         yield tuple(portion)
 
 
-def erase(tx: Connection, owner: int, portion: Portion) -> Forgotten:
+def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
     """Erase the rows as far as they are still there; return how many there were."""
     counted: dict[str, Any] = {}
     for table, seqs in portion:
@@ -234,10 +236,10 @@ def erase(tx: Connection, owner: int, portion: Portion) -> Forgotten:
         gone = sum(kept for (kept,) in cursor.fetchall()) if cursor.description else cursor.rowcount
         if (name := _COUNTED_AS.get(table)) is not None:
             counted[name] = counted.get(name, 0) + gone
-    return Forgotten(**counted)
+    return ForgetCounts(**counted)
 
 
-def erase_all(tx: Connection, owner: int, doomed: ForgetPlan) -> Forgotten:
+def erase_all(tx: Connection, owner: int, doomed: ForgetPlan) -> ForgetCounts:
     """Erase all of it in this transaction."""
     return erase(tx, owner, tuple(doomed.tables()))
 
@@ -316,10 +318,10 @@ def start_forget(
     else:
         target = replace(target, bounds=bounds_now(tx))
         tx.execute("UPDATE scopes SET portioned = generation WHERE id = ?", (target.owner,))
-    gone = Forgotten()
+    gone = ForgetCounts()
     if target.memory_id is None:
         ours = {"owner": target.owner, "project": target.project}
-        gone = Forgotten(jobs=tx.execute(_JOBS, ours).rowcount)
+        gone = ForgetCounts(jobs=tx.execute(_JOBS, ours).rowcount)
         tx.execute(_OPEN, ours)
     if target.is_scope:  # small, and all of it from before: a session that goes on is left without
         for table in ("anchors", "states", "marks"):
@@ -353,7 +355,7 @@ def pending_forgets(tx: Connection) -> list[PendingForget]:
         ]  # fmt: skip
 
 
-def finish_forget(tx: Connection, order: PendingForget) -> Forgotten:
+def finish_forget(tx: Connection, order: PendingForget) -> ForgetCounts:
     """Close the order; return what it has erased in all."""
     tx.execute("DELETE FROM forgets WHERE receipt = ?", (order.receipt,))
     remove_nameless(tx, order.target.owner)

@@ -13,7 +13,17 @@ from functools import partial, reduce
 from itertools import groupby
 
 from proxy import telemetry
-from proxy.domain.core import Change, Create, Edit, Forgotten, Memory, MemoryFilter, Receipt, Scope, Supersede
+from proxy.domain.core import (
+    Change,
+    Create,
+    Edit,
+    ForgetCounts,
+    Memory,
+    MemoryFilter,
+    Receipt,
+    Scope,
+    Supersede,
+)
 from proxy.domain.errors import Conflict
 from proxy.storage.sql import erasure, rows, users
 from proxy.storage.sql.database import Connection, Database, Instance
@@ -63,7 +73,7 @@ _LATE = """
 class _Started:
     """What the first transaction has erased, and what it has left to be done."""
 
-    gone: Forgotten
+    gone: ForgetCounts
     orders: tuple[PendingForget, ...]
     owners: frozenset[int]
 
@@ -77,7 +87,7 @@ class Forgetting:
         self._running: set[int] = set()
         self.instance: Instance | None = None
 
-    async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> Forgotten:
+    async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> ForgetCounts:
         """Erase, durable on return, what the filter or the one memory covers."""
         verdicts = await self._judged(where, memory_id)
         begun = await self._database.write(
@@ -98,16 +108,16 @@ class Forgetting:
             await asyncio.to_thread(verdicts.settle)
         return verdicts
 
-    async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> Forgotten:
+    async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> ForgetCounts:
         """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
 
-        def work(tx: Connection) -> tuple[Forgotten, int | None]:
+        def work(tx: Connection) -> tuple[ForgetCounts, int | None]:
             owner = users.lock(tx, scope)
             if owner is None:
-                return Forgotten(), None
+                return ForgetCounts(), None
             doomed = plan_forget(tx, ForgetTarget(owner=owner.id, document_id=rows.storable(document_id)))
             if not doomed.documents:
-                return Forgotten(), None
+                return ForgetCounts(), None
             users.raise_generation(tx, owner.id)
             gone = erase_all(tx, owner.id, doomed)
             where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
@@ -128,7 +138,7 @@ class Forgetting:
         for holder in self._holders:
             holder(owner)
 
-    async def count(self, where: MemoryFilter, memory_id: str | None) -> Forgotten:
+    async def count(self, where: MemoryFilter, memory_id: str | None) -> ForgetCounts:
         """Return what a forget would erase now."""
         verdicts = await self._judged(where, memory_id)
         return await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
@@ -158,7 +168,7 @@ class Forgetting:
         self, tx: Connection, where: MemoryFilter, memory_id: str | None, by: str, verdicts: Verdicts
     ) -> _Started:
         assert self.instance is not None, "the database is open only after the instance lives"
-        gone, left, touched = Forgotten(), list[PendingForget](), set[int]()
+        gone, left, touched = ForgetCounts(), list[PendingForget](), set[int]()
         if memory_id is not None:
             users.lock_all(tx, _HOLDERS, _holder(where, memory_id))
         for target in _targets(tx, where, memory_id, make=True):
@@ -176,7 +186,7 @@ class Forgetting:
             gone = add_counts(gone, replace(erased, receipt=issued.id))
         return _Started(gone, tuple(left), frozenset(touched))
 
-    async def _carry_out(self, order: PendingForget, verdicts: Verdicts | None = None) -> Forgotten:
+    async def _carry_out(self, order: PendingForget, verdicts: Verdicts | None = None) -> ForgetCounts:
         """Erase what the order covers, portion by portion, and close it; return what went in all."""
         self._running.add(order.receipt)
         try:
@@ -218,11 +228,11 @@ def _is_much(tx: Connection, owner: int) -> bool:
     return bool(much)
 
 
-def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts) -> Forgotten:
+def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts) -> ForgetCounts:
     found = [
         plan_forget(tx, target, verdicts).counts for target in _targets(tx, where, memory_id, make=False)
     ]
-    return reduce(add_counts, found, Forgotten())
+    return reduce(add_counts, found, ForgetCounts())
 
 
 def _erase_portion(tx: Connection, *, order: PendingForget, portion: Portion) -> None:
@@ -236,7 +246,7 @@ def _late(tx: Connection, target: ForgetTarget) -> tuple[int, ...]:
     return tuple(seq for (seq,) in tx.execute(_LATE, target.parameters()))
 
 
-def _finish(tx: Connection, *, order: PendingForget, late: tuple[int, ...]) -> Forgotten:
+def _finish(tx: Connection, *, order: PendingForget, late: tuple[int, ...]) -> ForgetCounts:
     users.lock_id(tx, order.target.owner)
     erase(tx, order.target.owner, (("answers", late),))
     return erasure.finish_forget(tx, order)
@@ -359,7 +369,7 @@ def _expire_some(tx: Connection, *, part: dict[str, object], now: float, receipt
     return erased.memories, receipt
 
 
-def _issue(tx: Connection, owner: int, now: float, erased: Forgotten) -> int:
+def _issue(tx: Connection, owner: int, now: float, erased: ForgetCounts) -> int:
     tenant, user = tx.execute("SELECT tenant, user FROM scopes WHERE id = ?", (owner,)).fetchone()
     where = MemoryFilter(tenant=tenant, user=user, now=now)
     return erasure.issue_receipt(tx, owner, where, memory_id=None, by=_BY, counts=erased).seq
@@ -383,7 +393,7 @@ class Repeated:
     """What was erased, and how many receipts name what is not there: a memory younger than the backup."""
 
     receipts: int = 0
-    erased: Forgotten = field(default_factory=Forgotten)
+    erased: ForgetCounts = field(default_factory=ForgetCounts)
     unknown: int = 0
 
 
@@ -423,12 +433,12 @@ def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:
     )
 
 
-def repeat_one(tx: Connection, receipt: Receipt) -> tuple[Forgotten, bool]:
+def repeat_one(tx: Connection, receipt: Receipt) -> tuple[ForgetCounts, bool]:
     """Forget what the receipt names; return what went, and whether what it names was there."""
     scope = Scope(receipt.tenant, receipt.user)
     owner = users.find(tx, scope)
     if owner is None:
-        return Forgotten(), True
+        return ForgetCounts(), True
     where = MemoryFilter(
         tenant=receipt.tenant, user=receipt.user, project=receipt.project, type=receipt.type,
         include_inactive=True,
@@ -438,7 +448,7 @@ def repeat_one(tx: Connection, receipt: Receipt) -> tuple[Forgotten, bool]:
     if receipt.memory_id is not None and not erased.memories:
         document = ForgetTarget(owner=owner.id, document_id=receipt.memory_id)
         erased = add_counts(erased, erase_all(tx, owner.id, plan_forget(tx, document)))
-    was_there = receipt.memory_id is None or erased != Forgotten()
+    was_there = receipt.memory_id is None or erased != ForgetCounts()
     ours = {"tenant": scope.tenant, "user": scope.user}
     unread = tuple(seq for (seq,) in tx.execute(_UNREAD, ours))
     jobs = tuple(seq for (seq,) in tx.execute(_JOBS, ours))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
-from proxy.domain.core import Forgotten, MemoryFilter, with_children
+from proxy.domain.core import ForgetCounts, MemoryFilter, with_children
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection
 from proxy.storage.sql.forget_related import LinkedResponses, Verdicts, mentioning_exchanges
@@ -273,9 +273,9 @@ class ForgetPlan:
     kept: int = field(default=0, compare=False)  # responses that still had content
 
     @property
-    def counts(self) -> Forgotten:
+    def counts(self) -> ForgetCounts:
         """What their removal will be counted as."""
-        return Forgotten(
+        return ForgetCounts(
             memories=len(self.older) + len(self.memories),
             exchanges=len(self.exchanges),
             sessions=len(self.sessions),

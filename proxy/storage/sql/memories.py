@@ -17,7 +17,7 @@ from proxy.domain.core import (
     Applied,
     Change,
     Event,
-    Forgotten,
+    ForgetCounts,
     Hit,
     Memory,
     MemoryFilter,
@@ -205,7 +205,7 @@ class SqlMemories(Store):
 
     async def forget(
         self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False
-    ) -> Forgotten:
+    ) -> ForgetCounts:
         if dry_run:
             return await self.forgetting.count(where, memory_id)
         return await self.forgetting.forget(where, memory_id, by)

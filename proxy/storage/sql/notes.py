@@ -22,12 +22,12 @@ from proxy.domain.session import (
     Episode,
     Exchange,
     Job,
-    Line,
     NewExchange,
     NewJob,
+    RecentTurn,
     SessionNotes,
     State,
-    Unread,
+    UncoveredExchanges,
 )
 from proxy.storage.sql import jobs, rows, users
 from proxy.storage.sql.database import Connection, Store, legible, reads, writes
@@ -129,14 +129,16 @@ class SqlNotes(Store):
         return CoveredState(state, frozenset(mark for (mark,) in marks))
 
     @reads
-    def unread(self, tx: Connection, scope: Scope, session_id: str, *, limit: int) -> Unread | None:
+    def unread(
+        self, tx: Connection, scope: Scope, session_id: str, *, limit: int
+    ) -> UncoveredExchanges | None:
         owner, (session, stateful) = users.find(tx, scope), _find(tx, scope, session_id)
         if owner is None or session is None or not stateful:
             return None
         state, upto, _ = _state(tx, session)
         ours = {"session": session, "upto": upto, "limit": limit}
         found = tuple(rows.exchanges_where(tx, scope, session_id, _UNREAD, ours))
-        return Unread(state, found, _keys(tx, found), owner.stamp)
+        return UncoveredExchanges(state, found, _keys(tx, found), owner.stamp)
 
     @writes
     def keep_state(
@@ -231,7 +233,7 @@ def _find(tx: Connection, scope: Scope, name: str) -> tuple[int | None, bool]:
 
 def _with_lines(tx: Connection, session: int, anchors: tuple[Anchor, ...], limit: int) -> SessionNotes:
     told = tx.execute(_LINES, (session, limit)).fetchall()[::-1]
-    lines = tuple(Line(said, answered, at) for said, answered, at, _ in told)
+    lines = tuple(RecentTurn(said, answered, at) for said, answered, at, _ in told)
     if not told or not tx.execute(_EARLIER, (session, told[0][3])).fetchone():
         return SessionNotes(anchors, lines)
     state, _, state_at = _state(tx, session)

@@ -9,7 +9,7 @@ from typing import Any
 from proxy.domain.core import Scope
 from proxy.domain.errors import NotFound
 from proxy.domain.ports import Trigger
-from proxy.domain.session import ORDINARY, Begun, Exchange, NewExchange, NewJob, Outcome, SessionInfo
+from proxy.domain.session import ORDINARY, Exchange, NewExchange, NewJob, Outcome, SessionInfo, StoredExchange
 from proxy.storage.sql import jobs, notes, rows, users
 from proxy.storage.sql.database import Connection, Instance, Store, reads, writes
 from proxy.storage.sql.rows import FORGOTTEN
@@ -173,7 +173,7 @@ class SqlSessions(Store):
     """Exchanges of all processes that share the database."""
 
     @writes
-    def begin(self, tx: Connection, exchange: NewExchange) -> Begun:
+    def begin(self, tx: Connection, exchange: NewExchange) -> StoredExchange:
         new, instance = exchange, self._living.id
         owner = users.ensure(tx, new.scope)
         session, fresh, retold = _session(tx, owner.id, new)
@@ -184,7 +184,7 @@ class SqlSessions(Store):
                 tx.execute(
                     "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?", (instance, seq)
                 )
-            return Begun(id_, generation)
+            return StoredExchange(id_, generation)
         (number,) = tx.execute(
             "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal,"
             " instance, timezone, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq",
@@ -198,19 +198,19 @@ class SqlSessions(Store):
             for found in jobs.pending_sessions(tx, "n.owner = :owner AND n.id <> :session", others):
                 wanted = NewJob(found.state.session_id, found.state.last_seq, ORDINARY)
                 jobs.enqueue(tx, found.session, found.owner, wanted, at=new.at)
-        return Begun(new.id, owner.stamp.generation)
+        return StoredExchange(new.id, owner.stamp.generation)
 
     @reads
     def resume(
         self, tx: Connection, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
-    ) -> Begun | None:
+    ) -> StoredExchange | None:
         which = _OF_KEY if key is not None else "TRUE" if response_id is None else _OF_RESPONSE
         meant = rows.named(scope, name=session_id, key=key, response=response_id)
         row = tx.execute(_NEWEST.format(which=which), meant).fetchone()
-        return Begun(row[0], row[1]) if row is not None and not row[2] else None
+        return StoredExchange(row[0], row[1]) if row is not None and not row[2] else None
 
     @writes
-    def complete(self, tx: Connection, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    def complete(self, tx: Connection, begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
         users.lock_all(tx, _OWNER, (begun.id,))
         row = tx.execute(
             "SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.recalled,"
@@ -260,7 +260,7 @@ class SqlSessions(Store):
         return True
 
     @writes
-    def abort(self, tx: Connection, begun: Begun) -> None:
+    def abort(self, tx: Connection, begun: StoredExchange) -> None:
         """Remove the exchange once no request holds it, and the session if nothing else is in it."""
         users.lock_all(tx, _OWNER, (begun.id,))
         row = tx.execute(

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from proxy.domain.core import Forgotten, Receipt, Scope
+from proxy.domain.core import ForgetCounts, Receipt, Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql import forget, users
 from proxy.storage.sql.erasure import add_counts, erase, receipt_of, store_receipt
@@ -100,7 +100,7 @@ class Carried:
     """What was brought into the restored database."""
 
     receipts: int = 0  # of forgets that the backup did not know of
-    erased: Forgotten = field(default_factory=Forgotten)
+    erased: ForgetCounts = field(default_factory=ForgetCounts)
     unknown: int = 0  # of them name a memory younger than the backup, and nothing tells what that replaced
     keys: int = 0  # made or revoked since
 
@@ -130,7 +130,7 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         theirs = [r for r in (present.receipts if present else ()) if r.id not in known]
         known |= {r.id for r in theirs}
         others = list({r.id: r for r in receipts if r.id not in known}.values())
-        erased, unknown = Forgotten(), 0
+        erased, unknown = ForgetCounts(), 0
         if present is not None and theirs:
             erased = _as_in(present, database, theirs)
         if present is not None:
@@ -151,9 +151,9 @@ def keep_keys(staged: Path, present: Present) -> int:
         return _keep_keys(database, present)
 
 
-def _as_in(present: Present, staged: file.SqliteConnection, receipts: Sequence[Receipt]) -> Forgotten:
+def _as_in(present: Present, staged: file.SqliteConnection, receipts: Sequence[Receipt]) -> ForgetCounts:
     """Erase of the users whom the receipts name what the present database does not have."""
-    erased = Forgotten()
+    erased = ForgetCounts()
     with _connected(present.path) as now:
         for scope in dict.fromkeys(Scope(r.tenant, r.user) for r in receipts):
             erased = add_counts(erased, _keep_what_is_in(now, staged, scope))
@@ -163,12 +163,12 @@ def _as_in(present: Present, staged: file.SqliteConnection, receipts: Sequence[R
     return erased
 
 
-def _keep_what_is_in(now: file.SqliteConnection, staged: file.SqliteConnection, scope: Scope) -> Forgotten:
+def _keep_what_is_in(now: file.SqliteConnection, staged: file.SqliteConnection, scope: Scope) -> ForgetCounts:
     """Erase what the staged database has of the user and the present one has not."""
     ours = {"tenant": scope.tenant, "user": scope.user}
     owner = users.find(staged, scope)
     if owner is None:
-        return Forgotten()
+        return ForgetCounts()
     portion = tuple(_missing(now, staged, table, ours) for table in _NAMES)
     instructions = _names(now, f"SELECT {_ANCHOR} FROM {_ANCHORS}", ours)
     found = staged.execute(f"SELECT {_ANCHOR}, x.seq FROM {_ANCHORS}", ours).fetchall()
@@ -182,9 +182,9 @@ def _keep_what_is_in(now: file.SqliteConnection, staged: file.SqliteConnection, 
     return erase(staged, owner.id, portion)
 
 
-def _delete_as_in(present: Present, staged: file.SqliteConnection) -> Forgotten:
+def _delete_as_in(present: Present, staged: file.SqliteConnection) -> ForgetCounts:
     """Delete what clients have deleted, of every user."""
-    emptied, erased = 0, Forgotten()
+    emptied, erased = 0, ForgetCounts()
     with _connected(present.path) as now:
         for tenant, user, id_ in now.execute(_DELETED):
             emptied += staged.execute(_EMPTY, {"tenant": tenant, "user": user, "id": id_}).rowcount
@@ -194,7 +194,7 @@ def _delete_as_in(present: Present, staged: file.SqliteConnection) -> Forgotten:
             if any(seqs for _, seqs in portion):
                 owner = users.ensure(staged, Scope(tenant, user))
                 erased = add_counts(erased, erase(staged, owner.id, portion))
-    return add_counts(erased, Forgotten(responses=emptied))
+    return add_counts(erased, ForgetCounts(responses=emptied))
 
 
 def _goes_on(now: file.SqliteConnection, staged: file.SqliteConnection) -> bool:

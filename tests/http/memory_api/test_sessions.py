@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 
 from proxy.domain.core import Candidate, Hold, Scope
-from proxy.domain.session import Begun, NewExchange, NewJob, Outcome
+from proxy.domain.session import NewExchange, NewJob, Outcome, StoredExchange
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.inspection import SessionEndpoints
@@ -24,7 +24,7 @@ async def say(
     user: str = "alice",
     project: str | None = None,
     lane: int | None = None,
-) -> Begun:
+) -> StoredExchange:
     """Commit one exchange, with a job if a lane is given."""
     exchange = NewExchange(
         id=f"ex_{user}_{session}_{text}", key=f"{user}{session}{text}", scope=Scope("default", user, project),
