@@ -1,4 +1,4 @@
-"""The client's request succeeds, in time, whatever becomes of memory."""
+"""Requests succeed, in time, whatever happens to memory; and what was acknowledged is not lost."""
 
 import asyncio
 import json
@@ -8,191 +8,234 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from proxy.app import maintenance
+from proxy.cli import doctor
+from proxy.domain.errors import StoreUnavailable
+from proxy.http import exchange as http_exchange
+from proxy.learn.worker import HAND_ON_S
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.sessions import SqlSessions
-from proxy.storage.sqlite import file
-from tests.adversary.conftest import begun, context, listed, tell, until
+from proxy.storage.sqlite import backup, database, file
+from tests.adversary.conftest import TEA, Gated, begun, client, context, jobs, listed, tell, until, when
 from tests.e2e.conftest import House, Houses
+from tests.e2e.test_core_loop import stored
+from tests.e2e.test_session_memory import ask, block, send
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import connected
-from tests.support.upstream import Exchange
 
-TEA = ("oolong", "User likes oolong tea.")
+SAID, ASKED = "I like oolong tea.", "Which drink do I enjoy?"
+
+
+async def with_tea(h: House) -> None:
+    await tell(h, SAID)
+    await until(lambda: listed(h))
 
 
 @pytest.mark.parametrize(("part", "method"), [(SqlSessions, "sweep"), (SqlJobs, "claim")])
-async def test_an_unforeseen_error_in_the_background_ends_no_request(
+async def test_an_unexpected_error_in_the_background_ends_no_request(
     house: Houses, monkeypatch: pytest.MonkeyPatch, part: type, method: str
 ) -> None:
     broken = asyncio.Event()
 
     async def breaks(*_: Any, **__: Any) -> None:
         broken.set()
-        raise ValueError("a row that nobody can read")
+        raise ValueError("an unreadable row")
 
     monkeypatch.setattr(part, method, breaks)
-    async with house(ScriptedModel()) as h:
+    async with house() as h:
         await broken.wait()
         for text in ("I like tea.", "And I like rain."):
             assert (await tell(h, text)).status_code == 200
 
 
-async def test_a_store_of_another_model_that_comes_back_leaves_memory_off_and_requests_alone(
+async def test_a_store_with_another_models_vectors_turns_memory_off(
     house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with house(ScriptedModel(facts=known(TEA))) as h:
-        await tell(h, "I like oolong tea.")
-        await until(lambda: listed(h))
-    stored = tmp_path / "data" / "memory.db"
-    with closing(sqlite3.connect(stored)) as db, db:
+    async with house(Gated()) as h:
+        await with_tea(h)
+    store, away = tmp_path / "data" / "memory.db", tmp_path / "away.db"
+    with closing(sqlite3.connect(store)) as db, db:
         db.execute("UPDATE embeddings SET name = 'another-model', dimension = 768")
-    stored.rename(tmp_path / "away.db")
-    stored.symlink_to(tmp_path)  # not a file; and the file takes its place at once, so no retry finds nothing
+    store.rename(away)
+    store.symlink_to(tmp_path)  # not a file; then the file replaces it at once, so no retry finds nothing
     monkeypatch.setattr(maintenance, "STORE_RETRY_S", 0.05)
-    async with house(ScriptedModel()) as h:
+    async with house() as h:
         assert (await tell(h, "I like rain.")).status_code == 200
-        (tmp_path / "away.db").replace(stored)
+        away.replace(store)
         await asyncio.sleep(0.5)
         answer = await tell(h, "I like snow.")
         assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "degraded")
 
 
+# ---------------------------------------------------------------- time
 async def slow_upload(h: House, pause_s: float, user: str = "alice") -> str:
     """Send a question with a pause in the middle of its body; return the answer's head."""
-    body = {"model": "m", "messages": [{"role": "user", "content": "Which drink do I enjoy?"}]}
+    body = {"model": "m", "messages": [{"role": "user", "content": ASKED}]}
     sent = json.dumps(body | context(user)).encode()
-    async with connected(h.origin) as client:
+    async with connected(h.origin) as raw:
         head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: p\r\ncontent-type: application/json\r\n"
-        await client.send(head + b"content-length: %d\r\n\r\n" % len(sent) + sent[:20])
+        await raw.send(head + b"content-length: %d\r\n\r\n" % len(sent) + sent[:20])
         await asyncio.sleep(pause_s)
-        await client.send(sent[20:])
-        return (await client.head()).decode().lower()
+        await raw.send(sent[20:])
+        return (await raw.head()).decode().lower()
 
 
-async def test_the_time_that_an_upload_takes_is_not_memorys(house: Houses) -> None:
-    async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 2_000}) as h:
-        await tell(h, "I like oolong tea.")
-        await until(lambda: listed(h))
-        assert "x-memory-status: injected" in await slow_upload(h, 2.2)
+async def test_the_time_of_uploads_does_not_count_towards_memorys_deadline(house: Houses) -> None:
+    async with house(Gated(), memory={"deadline_ms": 1_000}) as h:
+        await with_tea(h)
+        heads = await asyncio.gather(slow_upload(h, 1.2), *(slow_upload(h, 1.2, "mallory") for _ in range(3)))
+        assert "x-memory-status: injected" in heads[0]
+        assert (await tell(h, ASKED)).headers["x-memory-status"] == "injected"
 
 
-async def test_slow_uploads_of_one_user_take_nobody_elses_memory(house: Houses) -> None:
-    async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 2_000}) as h:
-        await tell(h, "I like oolong tea.")
-        await until(lambda: listed(h))
-        await asyncio.gather(*(slow_upload(h, 2.2, "mallory") for _ in range(3)))
-        answer = await tell(h, "Which drink do I enjoy?")
-        assert answer.headers["x-memory-status"] == "injected"
+async def test_a_long_paste_does_not_block_the_event_loop(house: Houses) -> None:
+    paste = SAID + " " + " ".join(f"word{n} lorem ipsum" for n in range(400_000))
+    longest_s = 0.0
 
-
-class Ticker:
-    """Notices when the event loop stands still because of our own work, not of other programs'."""
-
-    async def __aenter__(self) -> "Ticker":
-        self.longest_s = 0.0
-        self._task = asyncio.create_task(self._tick())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-
-    async def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def tick() -> None:
+        nonlocal longest_s
         while True:
-            before, worked = loop.time(), time.process_time()
+            before, worked = time.monotonic(), time.process_time()
             await asyncio.sleep(0.01)
-            stood_still = min(loop.time() - before, time.process_time() - worked)
-            self.longest_s = max(self.longest_s, stood_still)
+            longest_s = max(longest_s, min(time.monotonic() - before, time.process_time() - worked))
 
-
-# .4 s a MB for each step; in a thread, too, each regular expression keeps the GIL to its end. The extraction
-# reads 6,000 characters of it: cut (at white space) before redacting, in ExchangeRecorder.
-async def test_a_long_paste_holds_up_nobody(house: Houses) -> None:
-    paste = "I like oolong tea. " + " ".join(f"word{n} lorem ipsum" for n in range(400_000))
-    model = ScriptedModel(facts=known(TEA))
-    async with house(model) as h:
+    async with house(Gated()) as h:
         await tell(h, "I like rain.")
-        async with Ticker() as ticker:
-            assert (await tell(h, paste)).status_code == 200
-            await until(lambda: _count(model), lambda n: n >= 2, within_s=30)
-            await asyncio.sleep(0.3)
-        assert ticker.longest_s < 1.0  # 0.1 s; seconds where all of it is read
+        ticking = asyncio.create_task(tick())
+        assert (await tell(h, paste)).status_code == 200
+        await when(lambda: len(h.model.extractions) >= 2)
+        ticking.cancel()
+    assert longest_s < 1.0  # 0.1 s; seconds if all of it is read
 
 
-async def _count(model: ScriptedModel) -> int:
-    return len(model.extractions)
-
-
-async def test_health_says_that_the_store_is_away_also_while_nobody_asks_it(
-    house: Houses, tmp_path: Path
-) -> None:
-    async with house() as h, httpx2.AsyncClient(timeout=30) as http:
-        (tmp_path / "data" / "memory.db").rename(tmp_path / "away.db")
-        health = (await http.get(f"{h.origin}/health")).json()
-        assert health["jobs"] is None
-        assert (health["status"], health["memory"]["level"]) == ("degraded", "none")
-
-
-class OneByOne(ScriptedModel):
-    """Answers the conversations begun so far, one at a time."""
-
-    def __init__(self) -> None:
-        super().__init__(facts=known(TEA))
-        self.turns: list[asyncio.Event] = []
-
-    async def converse(self, exchange: Exchange) -> None:
-        turn = asyncio.Event()
-        self.turns.append(turn)
-        await exchange.start_stream()
-        await exchange.chunk(b'data: {"choices":[{"index":0,"delta":{"content":"A"}}]}\n\n')
-        await turn.wait()
-        await exchange.end()
-
-
-async def test_answers_that_end_while_the_store_rests_are_extracted_once_it_is_back(
-    house: Houses, tmp_path: Path
-) -> None:
-    model, users = OneByOne(), [f"user-{n}" for n in range(5)]
-    async with house(model) as h:
-        telling = [
-            asyncio.create_task(tell(h, "I like oolong tea.", user, extra={"stream": True})) for user in users
-        ]
-        await until(lambda: _turns(model), lambda n: n == len(users))
-        for user in users:
-            await until(lambda user=user: begun(h, user))
-        (tmp_path / "data" / "memory.db").rename(tmp_path / "away.db")
-        for turn, told in zip(model.turns, telling, strict=True):
-            turn.set()
-            done, _ = await asyncio.wait(telling, return_when=asyncio.FIRST_COMPLETED)
-            telling = [t for t in telling if t not in done] or telling
-            await asyncio.sleep(0.05)
-            del told
-        (tmp_path / "away.db").rename(tmp_path / "data" / "memory.db")
-        for user in users:
-            await until(lambda user=user: listed(h, user))
-
-
-async def _turns(model: OneByOne) -> int:
-    return len(model.turns)
-
-
-# commit after it.
-async def test_a_forget_does_not_wait_for_a_reader_in_another_process(
+# ---------------------------------------------------------------- the store is away
+async def test_answers_that_end_while_the_store_is_away_are_extracted_when_it_is_back(
     house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 60_000)
-    async with house(ScriptedModel(facts=known(TEA))) as h, httpx2.AsyncClient(timeout=30) as http:
-        await tell(h, "I like oolong tea.")
-        await until(lambda: listed(h))
-        with closing(sqlite3.connect(tmp_path / "data" / "memory.db", isolation_level=None)) as reader:
-            reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM memories").fetchone()
-            async with asyncio.timeout(20):
-                forgotten = await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})
-                assert forgotten.json()["deleted_count"] == 1
-                answer = await tell(h, "I like rain.", "bob")
-                assert answer.headers["x-memory-store"] == "queued"
+    monkeypatch.setattr(http_exchange, "COMMIT_S", 0.3)
+    model, users = Gated(), [f"user-{n}" for n in range(4)]
+    model.may_answer.clear()
+    store, away = tmp_path / "data" / "memory.db", tmp_path / "away.db"
+    async with house(model) as h, client(h) as http:
+        telling = [asyncio.create_task(tell(h, SAID, user, extra={"stream": True})) for user in users]
+        for user in users:
+            await until(lambda user=user: begun(h, user))
+        await when(lambda: len(model.chats) == len(users))
+        store.rename(away)  # an unmounted disk
+        health = (await http.get(f"{h.origin}/health")).json()
+        assert (health["status"], health["memory"]["level"], health["jobs"]) == ("degraded", "none", None)
+        model.may_answer.set()
+        for answer in await asyncio.gather(*telling):
+            assert answer.headers["x-memory-store"] == "queued"
+        await asyncio.sleep(0.6)
+        away.rename(store)
+        for user in users:
+            await until(lambda user=user: listed(h, user), lambda found: found == [TEA[1]])
+
+
+def spoil_the_schema(path: Path) -> None:
+    """Replace a table's name by bytes that are not text, and its SQL by nonsense."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    held = bytearray(path.read_bytes())
+    name, sql = held.find(b"tablememoriesmemories"), held.find(b"CREATE TABLE memories")
+    assert min(name, sql) > 0
+    held[name + 5 : name + 13] = b"\xf7" * 8
+    held[sql : sql + 12] = b"x" * 12
+    path.write_bytes(held)
+
+
+def test_a_schema_that_is_not_text_is_reported_as_a_corrupt_file(tmp_path: Path) -> None:
+    spoilt = tmp_path / "memory.db"
+    file.prepare(spoilt, create=True)
+    spoil_the_schema(spoilt)
+    with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT") as raised:
+        file.prepare(spoilt, create=True)
+    assert database.kind_of(raised.value) == database.CORRUPT
+    (found,) = doctor.findings(spoilt, "m")
+    assert (found.mark, "restore a backup" in found.text) == (doctor.BAD, True)
+    with pytest.raises(StoreUnavailable):
+        backup.write(spoilt, tmp_path / "copy", lambda *_: None, now=1.0)
+
+
+async def test_the_proxy_serves_with_a_corrupt_schema(house: Houses, tmp_path: Path) -> None:
+    async with house(Gated()) as h:
+        await with_tea(h)
+    spoil_the_schema(tmp_path / "data" / "memory.db")
+    async with house() as h, client(h) as http:
+        answer = await tell(h, ASKED)
+        assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "degraded")
+        assert (await http.get("/memory?user_id=alice")).status_code == 503
+
+
+# ---------------------------------------------------------------- the model fails
+@pytest.mark.parametrize(
+    ("error", "state", "headers"),
+    [
+        (401, "waiting_for_credential", {}),
+        (401, "waiting_for_credential", {"authorization": "Bearer sk-alice"}),
+        (404, "queued", {}),
+    ],
+)
+async def test_a_refused_extraction_is_done_after_the_users_next_request(
+    house: Houses, error: int, state: str, headers: dict[str, str]
+) -> None:
+    model = Gated()
+    model.extraction_error = error
+    async with house(model) as h:
+        await tell(h, SAID, **headers)
+        await until(lambda: jobs(h), lambda counts: counts[state] == 1)
+        model.extraction_error = 0
+        await tell(h, "Good morning to you!", **headers)
+        # Before another process would take the job over.
+        await until(lambda: listed(h), lambda found: found == [TEA[1]], within_s=HAND_ON_S / 2)
+
+
+async def test_a_statement_repeated_after_a_change_is_current_again(house: Houses) -> None:
+    model = ScriptedModel(
+        facts=lambda said: [
+            {"type": "semantic", "content": f"User lives in {city}.", "confidence": 0.9}
+            for city in ("Berlin", "Paris")
+            if f"live in {city}" in said.split("<exchange")[-1]
+        ]
+    )
+    async with house(model) as h:
+        for city in ("Berlin", "Paris", "Berlin"):
+            await tell(h, f"I live in {city}.", extra=context(session_id="s"))
+            await until(lambda: listed(h), lambda found, city=city: found == [f"User lives in {city}."])
+
+
+HAZELNUTS = "User is allergic to hazelnuts."
+GARBAGE = {
+    "extraction": json.dumps({"facts": [{"type": "semantic", "content": "User owns a zeppelin"}]}),
+    "bare": json.dumps([{"type": "semantic", "content": "User owns a zeppelin", "confidence": 1}]),
+    "prose": "Sure! Here is a zeppelin for you, as an AI language model I can help.",
+    "cut": '{"summary": "The user owns a zeppel',
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
+async def test_garbage_from_a_model_is_never_remembered(house: Houses, garbage: str) -> None:
+    model = ScriptedModel(facts=known(("hazelnut", HAZELNUTS)))
+    model.roles = dict.fromkeys(("memory_summary", "memory_state", "memory_rewrite"), garbage)
+    setting = {"compress": True, "compress_threshold_tokens": 40, "compress_step_turns": 1}
+    async with house(model, memory=setting) as h:
+        history = []
+        for turn in range(4):
+            said = "I'm allergic to hazelnuts." if turn == 1 else f"What is worth seeing on day {turn}?"
+            history.append({"role": "user", "content": said})
+            await send(h, history, compress=True)
+            history.append({"role": "assistant", "content": model.answer})
+        await h.client().post("/memory/sessions/s-1/end?user_id=alice", cast_to=object)
+        await until(lambda: stored(h, "alice"))
+        await when(lambda: bool(model.asked))
+        memories = await stored(h, "alice")
+        assert [m["content"] for m in memories if m["type"] != "episodic"] == [HAZELNUTS]
+        assert "zeppel" not in json.dumps(memories)
+        for session in ("s-1", "s-2"):
+            await ask(h, "Which snacks should I stay away from?", session)
+            assert "zeppel" not in block(h)
+        assert HAZELNUTS in block(h)

@@ -1,0 +1,324 @@
+"""Forget at every wrong moment, then look for the text: in answers, in the API, in every file."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from proxy.recall.search import Searcher
+from proxy.storage.sqlite import file
+from tests.adversary.conftest import (
+    Gated,
+    Json,
+    client,
+    context,
+    files_with,
+    forget,
+    listed,
+    quiet,
+    tell,
+    until,
+    when,
+)
+from tests.e2e.conftest import House, Houses
+from tests.support.ports import reserved
+from tests.support.upstream import ScriptedUpstream
+
+WORD = "quillfeather"
+SAID = f"My sister lives in {WORD} and I visit her in May."
+FACT = f"User's sister lives in {WORD}."
+TRANSLATE: Any = {"upstream_extra": {"responses": "translate"}}
+ALICE = {"X-Memory-User-Id": "alice"}
+
+
+def gated() -> Gated:
+    return Gated((WORD, FACT), answer=f"Enjoy {WORD} in May!")
+
+
+async def remembered(h: House, user: str = "alice", **more: Any) -> None:
+    await tell(h, SAID, user, **more)
+    await until(lambda: listed(h, user), lambda found: found == [FACT])
+    await quiet(h)
+
+
+async def nothing_left(h: House, data: Path, user: str = "alice") -> None:
+    """Fail if the API, what the model is shown, or any file contains the word."""
+    async with client(h) as http:
+        for path in ("", "/export", "/quarantine", "/sessions", "/jobs", "/receipts"):
+            params = {"user_id": user} | ({"include": "inactive"} if path == "" else {})
+            answer = await http.get(f"/memory{path}", params=params)
+            assert answer.status_code == 200, (path, answer.text)
+            assert WORD not in answer.text, path
+        found = await http.post("/memory/search", json={"user_id": user, "query": f"sister in {WORD}"})
+        assert found.json()["data"] == []
+    h.model.answer = "I do not know."
+    asked = await tell(h, "Where does my sister live?", user)
+    assert "x-memory-ids" not in asked.headers
+    assert WORD not in json.dumps(h.model.last_messages)
+    assert files_with(data, WORD) == []
+
+
+@pytest.mark.parametrize("scope", [{}, {"project_id": "apollo"}, {"type": "semantic"}], ids=str)
+@pytest.mark.parametrize("moment", ["extraction", "answer", "search"])
+async def test_what_began_before_a_forget_stores_nothing_after_it(
+    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, scope: dict[str, str]
+) -> None:
+    model, find = gated(), Searcher.find
+    searching, may_search = asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        searching.set()
+        await may_search.wait()
+        return await find(*args, **options)
+
+    async with house(model, memory={"deadline_ms": 20_000}) as h:
+        if moment == "search":
+            monkeypatch.setattr(Searcher, "find", slow)
+        gate = {"extraction": model.may_extract, "answer": model.may_answer, "search": may_search}[moment]
+        reached = {"extraction": model.extracting, "answer": model.answering, "search": searching}[moment]
+        gate.clear()
+        project = {key: value for key, value in scope.items() if key == "project_id"}
+        telling = asyncio.create_task(tell(h, SAID, extra=context(**project)))
+        await reached.wait()
+        await asyncio.sleep(0.2)  # the message is committed
+        await forget(h, **scope)
+        gate.set()
+        await telling
+        model.answer = "Fine."
+        await tell(h, "Good morning!", extra=context(**project))  # a later commit
+        await quiet(h)
+        assert await listed(h) == []
+        if "type" not in scope:  # of a type, the conversation remains
+            await nothing_left(h, tmp_path / "data")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_responses_and_retries_under_way_leave_nothing(
+    house: Houses, tmp_path: Path, stream: bool
+) -> None:
+    model = gated()
+    async with house(model, **TRANSLATE) as h, client(h) as http:
+        model.may_answer.clear()
+        body = {"model": "m", "input": SAID, **context()}
+        background = await http.post("/responses", json=body | {"background": True})
+        chat = {"stream": stream}
+        under_way = [asyncio.create_task(tell(h, SAID, extra=chat)) for _ in range(2)]
+        under_way.append(asyncio.create_task(http.post("/responses", json=body)))
+        await when(lambda: len(h.upstream.requests) >= 4)
+        await forget(h)
+        model.may_answer.set()
+        await asyncio.gather(*under_way)
+        stored = await http.get(f"/responses/{background.json()['id']}", headers=ALICE)
+        assert stored.status_code == 404
+        await quiet(h)
+        await nothing_left(h, tmp_path / "data")
+
+
+@pytest.mark.parametrize("how", ["id", "user", "project", "type"])
+async def test_a_forget_after_a_storm_of_requests_leaves_nothing(
+    house: Houses, tmp_path: Path, how: str
+) -> None:
+    """All kinds of requests run during a first forget; the second one must find everything they left."""
+    async with house(gated(), **TRANSLATE) as h, client(h) as http:
+        where = {"project_id": "apollo"} if how == "project" else {}
+        made = await http.post("/memory", json={"user_id": "alice", "content": FACT, **where})
+        id_, alice = made.json()["id"], {"user_id": "alice"}
+        await tell(h, SAID)
+        kinds: list[Callable[[], Awaitable[httpx2.Response]]] = [
+            lambda: tell(h, SAID),
+            lambda: tell(h, SAID, extra={"stream": True}),
+            lambda: http.post("/memory/search", json=alice | {"query": "sister"}),
+            lambda: http.patch(f"/memory/{id_}", json={"content": f"User's aunt lives in {WORD}."}),
+            lambda: http.get("/memory/export", params=alice),
+            lambda: http.post("/memory/sessions/s/end", params=alice),
+            lambda: http.post("/memory/jobs/retry", params=alice),
+            lambda: http.post("/responses", json={"model": "m", "input": SAID, **context()}),
+        ]
+        racing = [asyncio.ensure_future(kind()) for kind in kinds for _ in range(3)]
+        params = alice | where | ({"type": "semantic"} if how == "type" else {})
+        first = http.delete(f"/memory/{id_}") if how == "id" else http.delete("/memory", params=params)
+        for answer in await asyncio.gather(*racing, first):
+            assert answer.status_code < 500, answer.text
+        await quiet(h)
+        await forget(h)
+        await nothing_left(h, tmp_path / "data")
+
+
+async def test_one_forgotten_memory_takes_every_copy_and_what_was_answered_from_it(
+    house: Houses, tmp_path: Path
+) -> None:
+    async with house(gated(), **TRANSLATE) as h, client(h) as http:
+        asked = await http.post("/responses", json={"model": "m", "input": SAID, **context()})
+        await until(lambda: listed(h), lambda found: found == [FACT])
+        session = context(session_id="later")
+        answer = await tell(h, "Where does my sister live?", extra=session)
+        assert answer.headers["x-memory-status"] == "injected"
+        await quiet(h)
+        page = await http.get("/memory", params={"user_id": "alice"})
+        done = await http.delete(f"/memory/{page.json()['data'][0]['id']}")
+        assert done.json()["deleted_exchanges"] >= 1
+        assert (await http.get(f"/responses/{asked.json()['id']}", headers=ALICE)).status_code == 404
+        h.model.answer = "Fine."
+        for text in ("What is the weather like?", "And what should I pack?"):
+            await tell(h, text, extra=session)
+        await quiet(h)
+        await nothing_left(h, tmp_path / "data")
+
+
+async def test_a_chain_is_not_continued_after_its_user_is_forgotten(house: Houses, tmp_path: Path) -> None:
+    async with house(gated(), **TRANSLATE) as h, client(h) as http:
+        body = {"model": "m", "input": SAID, **context()}
+        first = (await http.post("/responses", json=body)).json()["id"]
+        await quiet(h)
+        await forget(h)
+        again = await http.post("/responses", json=body | {"input": "Where?", "previous_response_id": first})
+        assert (again.status_code, again.json()["error"]["code"]) == (400, "previous_response_not_found")
+        await nothing_left(h, tmp_path / "data")
+
+
+async def test_another_user_who_said_the_same_loses_nothing(house: Houses, tmp_path: Path) -> None:
+    async with house(gated()) as h:
+        for user in ("alice", "bob"):
+            await remembered(h, user)
+        assert (await forget(h, dry_run="true"))["deleted_count"] == 1
+        assert await listed(h) == [FACT], "a dry run changes nothing"
+        assert (await forget(h))["deleted_count"] == 1
+        assert (await listed(h), await listed(h, "bob")) == ([], [FACT])
+        await forget(h, "bob")
+        for user in ("alice", "bob"):
+            await nothing_left(h, tmp_path / "data", user)
+
+
+async def test_an_import_under_way_is_cut_off_by_a_forget(house: Houses, tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    async def lines() -> AsyncIterator[bytes]:
+        for number in range(80):
+            if number == 60:  # a batch of 50 is stored
+                await go.wait()
+            yield json.dumps({"content": f"{FACT} {number}", "user_id": "alice"}).encode() + b"\n"
+
+    async with house(gated()) as h, client(h) as http:
+        headers = {"content-type": "application/x-ndjson"}
+        moving = asyncio.create_task(http.post("/memory/import", content=lines(), headers=headers))
+        await until(lambda: listed(h))
+        await forget(h)
+        go.set()
+        counts = (await moving).json()
+        assert (counts["imported"], counts["refused"]) == (50, 30)
+        await nothing_left(h, tmp_path / "data")
+
+
+async def test_rows_that_grew_and_moved_leave_no_trace_on_disk(house: Houses, tmp_path: Path) -> None:
+    """secure_delete must also cover split pages and moved rows."""
+    model = Gated(("", ""))
+    model.facts = lambda said: []
+    async with house(model) as h:
+        for number in range(12):
+            model.answer = f"Noted {WORD} {number} " + "x" * (370 * number % 1900)
+            text = f"Number {number}: {SAID} " + "y" * (530 * number % 1700)
+            await tell(h, text, "alice" if number % 3 else "bob")
+        await quiet(h)
+        for user in ("alice", "bob"):
+            assert (await forget(h, user))["deleted_exchanges"] > 0
+        assert files_with(tmp_path / "data", WORD) == []
+
+
+@pytest.mark.parametrize("project", ["", "{{PROJECT}}"])
+async def test_an_empty_project_header_does_not_widen_a_forget(house: Houses, project: str) -> None:
+    async with house() as h, client(h) as http:
+        headers = {"x-memory-project-id": project}
+        answer = await http.delete("/memory?user_id=alice", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
+        assert (await http.get("/memory?user_id=alice", headers=headers)).status_code == 200
+
+
+async def test_a_forget_does_not_wait_for_a_reader_in_another_process(
+    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 60_000)
+    async with house(gated()) as h:
+        await remembered(h)
+        with closing(sqlite3.connect(tmp_path / "data" / "memory.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM memories").fetchone()
+            async with asyncio.timeout(20):
+                assert (await forget(h))["deleted_count"] == 1
+                assert (await tell(h, "I like rain.", "bob")).headers["x-memory-store"] == "queued"
+
+
+# ---------------------------------------------------------------- killed
+MANY = 150  # memories: a forget takes several portions
+
+
+@contextlib.asynccontextmanager
+async def process(data: Path, upstream: str) -> AsyncIterator[tuple[httpx2.AsyncClient, int]]:
+    """Run `memory-proxy serve` in a session of its own; yields a client and the process group."""
+    with reserved() as keeper:
+        port = keeper.getsockname()[1]
+        settings = {"STORAGE__DATA_DIR": data, "UPSTREAM__BASE_URL": upstream, "SERVER__PORT": port}
+        env = os.environ | {f"MEMORY_PROXY__{name}": str(value) for name, value in settings.items()}
+        running = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "from proxy.cli.main import main; main(['serve'])", env=env,
+            start_new_session=True, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}/v1", timeout=30) as http:
+
+                async def is_ready() -> bool:
+                    with contextlib.suppress(httpx2.TransportError):
+                        return (await http.get(f"http://127.0.0.1:{port}/ready")).status_code == 200
+                    return False
+
+                await until(is_ready, within_s=60)
+                yield http, running.pid
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            await running.wait()
+
+
+async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(
+    tmp_path: Path, models_dir: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "models").symlink_to(models_dir)
+    alice: Json = {"user_id": "alice"}
+    async with ScriptedUpstream(gated()) as upstream:
+        async with process(data, upstream.url) as (http, group):
+            lines = [{"content": f"{FACT} {n} {'x' * 300}", **alice} for n in range(MANY)]
+            body = "\n".join(map(json.dumps, [*lines, {"content": FACT, "user_id": "bob"}])).encode()
+            headers = {"content-type": "application/x-ndjson"}
+            moved = await http.post("/memory/import", content=body, headers=headers)
+            assert moved.json()["imported"] == MANY + 1, moved.text
+
+            async def left() -> int:
+                return int((await http.get("/memory", params=alice | {"limit": "1"})).json()["total"])
+
+            forgetting = asyncio.create_task(http.delete("/memory", params=alice))
+            await until(left, lambda count: count < MANY, within_s=60)
+            os.killpg(group, signal.SIGKILL)
+            with contextlib.suppress(httpx2.TransportError):
+                await forgetting
+        async with process(data, upstream.url) as (http, _):
+            page = await http.get("/memory", params=alice | {"include": "inactive"})
+            assert page.json()["data"] == []
+            bobs = await http.get("/memory", params={"user_id": "bob"})
+            assert [m["content"] for m in bobs.json()["data"]] == [FACT]
+            await http.delete("/memory", params={"user_id": "bob"})
+
+            async def files() -> list[str]:
+                return files_with(data, WORD)
+
+            await until(files, lambda found: found == [], within_s=60)
