@@ -8,7 +8,7 @@ import pytest
 from openai import BadRequestError
 
 from proxy.admit.safety import safe_id
-from tests.adversary.test_forgotten_stays_forgotten import files_with
+from tests.adversary.conftest import files_with
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until
 from tests.support.model import ScriptedModel, known
