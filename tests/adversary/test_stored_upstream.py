@@ -235,7 +235,7 @@ async def test_ownership_survives_a_restart_and_a_failing_store(house: Houses, k
         assert (await bob.get("/responses/resp_made_elsewhere")).status_code == 200
         own = {"model": "m", "input": [{"type": "item_reference", "id": "msg_1aB"}]}
         assert (await zoe.post("/responses", json=own)).status_code == 200
-        await h.app.routes.entrance.mode.keys._store._database.close()  # type: ignore[attr-defined]
+        await h.app.routes.auth.authenticator.keys._store._database.close()  # type: ignore[attr-defined]
         assert await statuses() == (200, 404)
         assert (await bob.get("/responses/resp_unknown_here")).status_code == 503
         assert (await bob.post("/responses", json={"model": "m", "input": "Hi"})).status_code == 200
