@@ -31,7 +31,7 @@ OUR_ROWS: dict[str, Kind] = {
     report.MEMORY: MEMORY,
 }
 LARGE_ROWS = {report.LARGE_RECALL: RECALL, report.LARGE: MEMORY}
-# Beside direct and our own rows; the others would only make the run longer.
+# In addition to direct and our own rows; the others would only make the run longer.
 PEER_STREAMS = ("s0_c32", "s5_c32", "s20_c256", "s250_c2000")
 MOST_STREAMS = "s250_c2000"  # takes as long as all others together: measured where it is asked for
 USUAL_STREAMS = [name for name in STREAMS if name != MOST_STREAMS]
@@ -221,7 +221,7 @@ def _meta(options: argparse.Namespace, peers: dict[str, tools.Peer]) -> dict[str
 
 
 def _keep(meta: dict[str, object], results: report.Results, text: str) -> Path:
-    """Write the results beside the checkout's other results; return the file."""
+    """Write the results to results/; return the file."""
     directory = ROOT / "results"
     directory.mkdir(exist_ok=True)
     commit = str(meta["commit"]).partition(",")[0]
@@ -243,7 +243,7 @@ def _progress(cell: Cell, done: int, total: int) -> None:
 
 
 def _line(text: str) -> None:
-    """Show the text in place of the line before; where nobody watches, as a line of its own."""
+    """Show the text in place of the previous line; without a terminal, as a line of its own."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
     else:

@@ -30,8 +30,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The result. Latencies in milliseconds, None where there were none; `foreign` is the share of one
-    processor that processes not of this benchmark used meanwhile."""
+    """The result. Latencies in milliseconds, None if there were none; `foreign` is the share of one
+    processor that other programs used during the measurement."""
 
     subject: str
     load: str
@@ -79,7 +79,7 @@ class Bench:
         usage, cpu, others = Usage.now(), machine.cpu_seconds(pids), machine.cpu_seconds(upstream)
         client_before = _children_seconds()
         began = time.monotonic()
-        told, peak = self._load(subject, load, load.seconds, watch=pids)
+        outcome, peak = self._load(subject, load, load.seconds, watch=pids)
         wall = time.monotonic() - began
         cpu = machine.cpu_seconds(pids) - cpu
         others = machine.cpu_seconds(upstream) - others + _children_seconds() - client_before
@@ -88,19 +88,19 @@ class Bench:
             subject=subject.name,
             load=load.name,
             round=round_,
-            requests=told["ok"],
-            bad=told["bad"],
-            injected=told["injected"],
-            degraded=told["degraded"],
-            requests_s=told["rps"],
-            chunks_s=told["chunks_s"],
-            p50=_ms(told, "lat", "p50"),
-            p99=_ms(told, "lat", "p99"),
-            first_p50=_ms(told, "ttft", "p50"),
-            first_p99=_ms(told, "ttft", "p99"),
-            chunk_p50=_ms(told, "chunk", "p50"),
-            chunk_p99=_ms(told, "chunk", "p99"),
-            cpu_ms=1000 * cpu / max(1, told["ok"]),
+            requests=outcome["ok"],
+            bad=outcome["bad"],
+            injected=outcome["injected"],
+            degraded=outcome["degraded"],
+            requests_s=outcome["rps"],
+            chunks_s=outcome["chunks_s"],
+            p50=_ms(outcome, "lat", "p50"),
+            p99=_ms(outcome, "lat", "p99"),
+            first_p50=_ms(outcome, "ttft", "p50"),
+            first_p99=_ms(outcome, "ttft", "p99"),
+            chunk_p50=_ms(outcome, "chunk", "p50"),
+            chunk_p99=_ms(outcome, "chunk", "p99"),
+            cpu_ms=1000 * cpu / max(1, outcome["ok"]),
             peak_mib=peak,
             foreign=max(0.0, (busy - cpu - others) / wall),
         )
@@ -108,7 +108,7 @@ class Bench:
     def _load(
         self, subject: Subject, load: Load, seconds: float, watch: list[int] | None = None
     ) -> tuple[dict[str, Any], float]:
-        """Send the load; return what the client counted, and the server's largest memory meanwhile."""
+        """Send the load; return what the client counted, and the server's peak memory."""
         file = self.bodies.file(subject.kind, load, subject.users)
         client = _client(subject, load, seconds, file, self.bodies.take(file, 0))
         process = subprocess.Popen(
@@ -122,9 +122,9 @@ class Bench:
             output, _ = process.communicate(timeout=seconds + 30)
         finally:
             process.kill()
-        told: dict[str, Any] = json.loads(output)
-        self.bodies.take(file, told["ok"] + told["bad"] + load.connections)
-        return told, peak
+        outcome: dict[str, Any] = json.loads(output)
+        self.bodies.take(file, outcome["ok"] + outcome["bad"] + load.connections)
+        return outcome, peak
 
     def _settle(self, server: Server, limit_s: float = 3) -> None:
         """Return when the server has done what the warm-up left it to do."""
@@ -145,8 +145,8 @@ def _client(subject: Subject, load: Load, seconds: float, bodies: Path, first: i
     return command
 
 
-def _ms(told: dict[str, Any], what: str, which: str) -> float | None:
-    return told[what][which] / 1000 if told[what] else None
+def _ms(outcome: dict[str, Any], what: str, which: str) -> float | None:
+    return outcome[what][which] / 1000 if outcome[what] else None
 
 
 def _children_seconds() -> float:

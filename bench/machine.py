@@ -1,4 +1,4 @@
-"""What the kernel tells of processes and of the machine (Linux: /proc)."""
+"""Processes and the machine, as reported by the kernel (Linux: /proc)."""
 
 import os
 import platform
@@ -92,7 +92,7 @@ def processors() -> tuple[set[int], set[int]]:
 
 
 def describe() -> dict[str, str | int]:
-    """Return what a reader needs to know of this machine."""
+    """Return a description of this machine."""
     models = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
     model = models[0].partition(":")[2].strip() if models else platform.machine()
     return {"processor": model, "processors": os.cpu_count() or 1, "python": platform.python_version()}

@@ -76,7 +76,7 @@ class Goal:
 
 
 def goals(results: Results) -> list[Goal]:
-    """Return the project's promises about speed, as far as this run can judge them."""
+    """Return the project's goals for speed that this run can judge."""
     found: list[Goal] = []
     for row in (PASSTHROUGH, CHAT):
         for peer, factor in ((LITELLM, 25.0), (PORTKEY, 3.0)):

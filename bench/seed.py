@@ -18,7 +18,7 @@ from proxy.storage.sqlite.stores import SqliteStores
 
 FACTS_A_USER = 100
 
-_PLACES = (
+_CITIES = (
     "Lisbon Kyoto Bergen Oaxaca Tallinn Porto Hanoi Cusco Split Galway Nara Bologna Tromsø Jaipur".split()
 )
 _NAMES = "Maya Jonas Priya Luca Aiko Omar Greta Tomás Nadia Felix Ines Ravi Clara Dmitri Wen Salma".split()
@@ -27,7 +27,7 @@ _THINGS = "bicycle laptop kayak violin camera tent oven telescope router printer
 _MONTHS = "January February March April May June July August September October November December".split()
 _PROJECTS = "Apollo Beacon Cedar Delta Ember Falcon Harbor Indigo Juniper Lantern Meadow".split()
 _FOOD = "peanuts shellfish mushrooms cilantro gluten lactose almonds strawberries eggplant oysters".split()
-# What is stored, and how somebody asks for it, mostly in other words.
+# What is stored, and how a user asks for it, mostly in other words.
 _TEMPLATES = (
     (
         "semantic",
@@ -87,7 +87,7 @@ def user_id(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SeedFact:
     """What is stored of a user, and what it is asked for with."""
 
     type: str
@@ -101,15 +101,15 @@ def question(chance: random.Random, user: int, number: int) -> str:
 
 
 @cache
-def facts(user: int) -> tuple[Told, ...]:
+def facts(user: int) -> tuple[SeedFact, ...]:
     """Return the user's facts, all different."""
     chance = random.Random(user)
-    found: dict[str, Told] = {}
+    found: dict[str, SeedFact] = {}
     while len(found) < FACTS_A_USER:
         type_, stated, asked = _TEMPLATES[len(found) % len(_TEMPLATES)]
         names = _names(chance)
         text = stated.format_map(names)
-        found[text] = Told(type_, text, asked.format_map(names))
+        found[text] = SeedFact(type_, text, asked.format_map(names))
     return tuple(found.values())
 
 
@@ -128,11 +128,11 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
             await stores.memories.stamp_model(embedder.model)
         for user in range(users):
             scope, known = Scope(OPEN_TENANT, user_id(user)), facts(user)
-            texts = [told.text for told in known]
+            texts = [fact.text for fact in known]
             vectors = await embedder.embed(texts) if embedder else [None] * len(texts)
             created = [
-                Create(_memory(scope, number, told), vector)
-                for number, (told, vector) in enumerate(zip(known, vectors, strict=True))
+                Create(_memory(scope, number, fact), vector)
+                for number, (fact, vector) in enumerate(zip(known, vectors, strict=True))
             ]
             changes = await with_readings(judge, created)
             await stores.memories.apply(scope, changes, expect=await stores.memories.stamp(scope))
@@ -145,13 +145,13 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
             embedder.close()
 
 
-def _memory(scope: Scope, number: int, told: Told) -> Memory:
+def _memory(scope: Scope, number: int, fact: SeedFact) -> Memory:
     at = time() - number * 86_400
     return Memory(
         id=f"mem_{uuid4().hex}",
         scope=scope,
-        type=told.type,
-        content=told.text,
+        type=fact.type,
+        content=fact.text,
         source="api",
         created_at=at,
         updated_at=at,
@@ -161,7 +161,7 @@ def _memory(scope: Scope, number: int, told: Told) -> Memory:
 
 def _names(chance: random.Random) -> dict[str, str | int]:
     return {
-        "place": chance.choice(_PLACES),
+        "place": chance.choice(_CITIES),
         "name": chance.choice(_NAMES),
         "kin": chance.choice(_KIN),
         "thing": chance.choice(_THINGS),

@@ -1,6 +1,6 @@
-"""What the benchmark needs besides the project: two C programs and three other proxies.
+"""What the benchmark needs in addition to the project: two C programs and three other proxies.
 
-All of it lies in a cache directory of the user's, never in the checkout. A peer that cannot be had is
+All of it is stored in the user's cache directory, never in the checkout. A peer that cannot be had is
 left out, and that is said; the C programs are needed.
 """
 
@@ -52,10 +52,10 @@ def nginx() -> Peer:
         for package in target.glob("*.deb"):
             _run("dpkg-deb", "-x", str(package), str(target))
     program = program or str(unpacked)
-    told = subprocess.run([program, "-v"], capture_output=True, text=True, check=False)
-    if told.returncode:
-        raise Missing(f"nginx does not run: {told.stderr.strip()}")
-    return Peer((program,), told.stderr.strip().rpartition("/")[2])
+    ran = subprocess.run([program, "-v"], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise Missing(f"nginx does not run: {ran.stderr.strip()}")
+    return Peer((program,), ran.stderr.strip().rpartition("/")[2])
 
 
 def litellm() -> Peer:
@@ -107,11 +107,11 @@ def _compiler() -> str:
 
 
 def _node() -> str:
-    """Return a Node that is new enough, with npm beside it: the machine's, else one from PyPI."""
+    """Return a Node that is new enough, with npm: the machine's, else one from PyPI."""
     found = shutil.which("node")
     if found and Path(found).with_name("npm").exists():
-        told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-        if int(told.strip().lstrip("v").partition(".")[0] or 0) >= NODE_MAJOR:
+        ran = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+        if int(ran.strip().lstrip("v").partition(".")[0] or 0) >= NODE_MAJOR:
             return found
     home = CACHE / "node"
     if not (home / "bin/npm").exists():

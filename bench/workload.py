@@ -1,7 +1,7 @@
 """What is sent: the kinds of request, the shapes of load, and the bodies, one a line of a file.
 
 Questions vary, so that the proxy's cache of query embeddings serves none of them; every user has a
-session of his own that goes on, as in a chat.
+session that continues, as in a chat.
 """
 
 import json

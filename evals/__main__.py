@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from evals import baselines, data, documents, everyday, extraction, report, retrieval, score, telling
+from evals import baselines, conversations, data, documents, everyday, extraction, report, retrieval, score
 from evals.house import DidNotStart, opened
 from evals.judge import Judge
 from evals.model import Model
@@ -51,7 +51,7 @@ class Run:
         }
         if name in ways:
             return await ways[name]()
-        shares = await telling.PARTS[name](
+        shares = await conversations.PARTS[name](
             self.directory / name, self.settings, self.ticking(name), quick=self.options.quick
         )
         return {name: {report.OURS: shares}}

@@ -1,6 +1,6 @@
 """What simpler systems would find on the same data: dense only, BM25 only, and both fused by RRF-60.
 
-Plain on purpose: the fact is embedded as it stands, the question as it was typed, nothing is skipped and
+Plain on purpose: the fact is embedded unchanged, the question as it was typed, nothing is skipped and
 nothing is thresholded, so only recall is compared. Same embedder, same words, same scope as the proxy.
 """
 
@@ -27,9 +27,9 @@ Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 def visible(persona: Persona, question: Question) -> list[Fact]:
     """Return the memories that a question may see: current ones of its project and of none."""
-    gone = persona.successors()
+    superseded = persona.successors()
     projects = (None, question.project)
-    facts = [(s, f) for s, f in persona.facts() if f.id not in gone]
+    facts = [(s, f) for s, f in persona.facts() if f.id not in superseded]
     return [f for s, f in facts if question.project is None or s.project in projects]
 
 

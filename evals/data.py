@@ -93,8 +93,8 @@ class Persona:
 
     def current(self) -> list[Fact]:
         """Return the facts that nothing supersedes."""
-        gone = self.successors()
-        return [f for _, f in self.facts() if f.id not in gone]
+        superseded = self.successors()
+        return [f for _, f in self.facts() if f.id not in superseded]
 
 
 def load(files: Iterable[Path]) -> list[Persona]:
@@ -115,7 +115,7 @@ def persona(raw: dict[str, Any]) -> Persona:
     known = {f.id for _, f in made.facts()}
     wanted = {i for q in made.questions for i in q.answers | q.stale} | set(made.successors())
     if lost := wanted - known:
-        raise ValueError(f"{made.user} speaks of facts that it does not have: {', '.join(sorted(lost))}")
+        raise ValueError(f"{made.user} refers to facts that it does not have: {', '.join(sorted(lost))}")
     if wrong := [q.id for q in made.questions if q.answers & set(made.successors())]:
         raise ValueError(f"{made.user} answers with superseded facts: {', '.join(wrong)}")
     return made
@@ -127,15 +127,17 @@ def as_said(whole: Persona) -> Persona:
 
     Messages that must leave nothing are left out, and so are questions whose answer the user did not say.
     """
-    kept = tuple(replace(session, facts=_said(session), never_store=()) for session in whole.sessions)
-    said = {fact.id for session in kept for fact in session.facts}
-    told = {fact.id: said.intersection(fact.evidence) for _, fact in whole.facts()}
-    questions = (
-        replace(one, answers=frozenset().union(*(told[id_] for id_ in one.answers)), stale=frozenset())
-        for one in whole.questions
-        if all(told[id_] for id_ in one.answers)
+    said_sessions = tuple(
+        replace(session, facts=_said(session), never_store=()) for session in whole.sessions
     )
-    return replace(whole, sessions=kept, questions=tuple(questions))
+    said = {fact.id for session in said_sessions for fact in session.facts}
+    evidence_of = {fact.id: said.intersection(fact.evidence) for _, fact in whole.facts()}
+    questions = (
+        replace(one, answers=frozenset().union(*(evidence_of[id_] for id_ in one.answers)), stale=frozenset())
+        for one in whole.questions
+        if all(evidence_of[id_] for id_ in one.answers)
+    )
+    return replace(whole, sessions=said_sessions, questions=tuple(questions))
 
 
 def _said(session: Session) -> tuple[Fact, ...]:

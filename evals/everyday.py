@@ -13,7 +13,7 @@ from evals.score import Standing
 
 FOLDER = HERE / "everyday"
 STORED, ASKED = seconds("2026-04-27T09:00:00Z"), seconds("2026-05-04T10:00:00Z")
-SKIPPED = ("small_talk", "world", "task", "tool")  # nothing known of the user helps
+SKIPPED = ("small_talk", "world", "task", "tool")  # no memory of the user helps
 TYPES = {"rule": "preference"}  # what an extractor calls them; everything else is semantic
 
 

@@ -2,7 +2,7 @@
 
 Three replays with a good extraction model: as it happened, while two more clients say the same for one
 other user at once; the whole transcript again; and for a third user with the sessions in reverse order.
-Two with a sloppy model. Time goes on from session to session, as it did for the persona.
+Two with a sloppy model. Time advances from session to session, as it did for the persona.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 
 from evals.data import Message, Persona, Session
 from evals.house import House, opened
-from evals.judge import Judge, Kept, Verdict
+from evals.judge import Judge, StoredMemory, Verdict
 from evals.leaks import Leak, find
 from evals.model import Extractor, Good, Model, Shown, Unlinked, conversation_of, flat, replies_of, sloppy
 from evals.retrieval import MODEL, Refused, Tick, memories
@@ -44,7 +44,7 @@ class Replay:
     before: int  # memories of the first run
     added: tuple[str, ...]  # memories that only the replay has
     lost: tuple[str, ...]  # memories that only the first run has
-    doubled: tuple[str, ...]  # memories whose content stands there more than once
+    doubled: tuple[str, ...]  # memories with the same content as another
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ async def run(
         theatre = _Theatre(house, report, tick)
         copies = [SAME_TIME] if all_replays else []
         await theatre.play(_in_order(personas), copies)
-        first = {p.user: await theatre.kept(p.user) for p in personas}
+        first = {p.user: await theatre.current(p.user) for p in personas}
         for persona in personas:
             report.verdicts[persona.user] = await judge.verdict(persona, first[persona.user])
         for copy in copies:
@@ -111,7 +111,7 @@ class _Theatre:
         again: bool = False,
     ) -> None:
         """Play the sessions one after the other; for each copy, two more clients play it at once. `again`:
-        time stands where it is, and nothing should come of it."""
+        time does not advance, and no memory should change."""
         for persona, session in scenes:
             if not again:
                 self._house.clock.set(session.at)
@@ -163,35 +163,37 @@ class _Theatre:
             await prompted.wait()
 
     def _unseen(self, turns: Mapping[str, Shown], before: int, times: int) -> list[str]:
-        """Return the ids of the turns that stand in fewer than `times` prompts since `before`."""
+        """Return the ids of the turns that occur in fewer than `times` prompts since `before`."""
         said = [flat(conversation_of(p)) for p in self._house.model.prompts[before:]]
         return [i for i, t in turns.items() if sum(t.shows_in(text) for text in said) < times]
 
     async def _end(self, user: str, session: Session) -> None:
         await self._house.call("POST", f"/v1/memory/sessions/{session.id}/end?user_id={user}")
 
-    async def kept(self, user: str) -> list[Kept]:
+    async def current(self, user: str) -> list[StoredMemory]:
         """Return the user's current memories."""
-        return [_kept(m) async for m in memories(self._house, user)]
+        return [_stored_memory(m) async for m in memories(self._house, user)]
 
-    async def compare(self, personas: Sequence[Persona], first: dict[str, list[Kept]], suffix: str) -> Replay:
+    async def compare(
+        self, personas: Sequence[Persona], first: dict[str, list[StoredMemory]], suffix: str
+    ) -> Replay:
         """Return how the memories of the users with this suffix differ from those of the first run."""
         before = 0
         added, lost, doubled = list[str](), list[str](), list[str]()
         for persona in personas:
             names = {flat(f.content): f.id for _, f in persona.facts()}
             old = {flat(k.content): k.id for k in first[persona.user]}
-            kept = await self.kept(persona.user + suffix)
-            new = {flat(k.content): k.id for k in kept}
+            current = await self.current(persona.user + suffix)
+            new = {flat(k.content): k.id for k in current}
             before += len(first[persona.user])
             added += [names.get(c, i) for c, i in new.items() if c not in old]
             lost += [names.get(c, i) for c, i in old.items() if c not in new]
-            doubled += [k.id for k in kept if new[flat(k.content)] != k.id]
+            doubled += [k.id for k in current if new[flat(k.content)] != k.id]
         return Replay(before, tuple(added), tuple(lost), tuple(doubled))
 
 
-def _kept(memory: dict[str, Any]) -> Kept:
-    return Kept(memory["id"], memory["content"])
+def _stored_memory(memory: dict[str, Any]) -> StoredMemory:
+    return StoredMemory(memory["id"], memory["content"])
 
 
 def shares(reports: Sequence[Report], personas: Sequence[Persona]) -> Shares:

@@ -20,7 +20,7 @@ Embed = Callable[[str], Awaitable[npt.NDArray[np.float32] | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredMemory:
     """A current memory of a user."""
 
     id: str
@@ -70,18 +70,18 @@ class Judge:
         cosine = float(first @ second)
         return min(cosine, 0.999) if cosine >= SAME_COSINE else 0.0
 
-    async def verdict(self, persona: Persona, kept: Sequence[Kept]) -> Verdict:
+    async def verdict(self, persona: Persona, memories: Sequence[StoredMemory]) -> Verdict:
         """Return what the memories are worth: each is held against the gold fact that it is most like."""
         contents = {f.id: f.content for _, f in persona.facts()}
-        gone = persona.successors()
+        superseded = persona.successors()
         evidence = _evidence(persona)
         quoted = {
             k.id: {i for i, said in evidence.items() if flat(_RESOLVED.sub("", k.content)) in said}
-            for k in kept
+            for k in memories
         }
-        stated: dict[str, list[Kept]] = {}
+        stated: dict[str, list[StoredMemory]] = {}
         extra = 0
-        for memory in kept:
+        for memory in memories:
             fact = await self._best(memory.content, contents)
             if fact is None:
                 extra += 1
@@ -91,12 +91,12 @@ class Judge:
         found = frozenset(stated) & current
         return Verdict(
             gold=len(current),
-            stored=len(kept),
+            stored=len(memories),
             found=found,
             missing=tuple(sorted(current - found)),
             covered=frozenset(current & set().union(found, *quoted.values())),
-            useful=sum(bool(quoted[k.id]) or any(k in held for held in stated.values()) for k in kept),
-            stale=tuple(sorted(i for i in stated if i in gone)),
+            useful=sum(bool(quoted[k.id]) or any(k in held for held in stated.values()) for k in memories),
+            stale=tuple(sorted(i for i in stated if i in superseded)),
             doubled=tuple(sorted(i for i, held in stated.items() if len(held) > 1)),
             extra=extra,
         )

@@ -84,7 +84,7 @@ def sentences(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Whether a turn stands in a prompt: most of its sentences do."""
+    """Whether a turn is in a prompt: most of its sentences are."""
 
     pieces: tuple[str, ...]
 
@@ -92,7 +92,7 @@ class Shown:
     def of(cls, turn: Message) -> "Shown":
         return cls(tuple(flat(s) for s in sentences(turn.content)) or (flat(turn.content),))
 
-    def stands_in(self, text: str) -> bool:
+    def is_in(self, text: str) -> bool:
         """True if `text`, flat, holds the turn."""
         return sum(p in text for p in self.pieces) >= SEEN_SHARE * len(self.pieces)
 
@@ -129,7 +129,7 @@ class Good:
                 "replaces": known.get(self._contents.get(fact.supersedes or "", "")),
             }
             for fact, shown, evidence in self._gold
-            if shown.stands_in(said)
+            if shown.is_in(said)
         ]
         return json.dumps({"facts": facts}, ensure_ascii=False)
 
@@ -149,7 +149,7 @@ def quote(content: str, turn: str) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Return the text's sentences, flat; the whole text where it has none."""
+    """Return the text's sentences, flat; the whole text if it has none."""
     return [flat(s) for s in sentences(text)] or [flat(text)]
 
 

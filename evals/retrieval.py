@@ -13,7 +13,7 @@ from evals.score import Outcome
 MODEL = "gpt-4o"
 _SHORT_ID = re.compile(r"#([\w-]+)\]")
 Tick = Callable[[str], None]
-"""Is told of every step, by a few words."""
+"""Called at every step with a short description."""
 
 
 class Refused(Exception):

@@ -1,6 +1,6 @@
 """Run the proxy with a clock that the evaluation sets: `python -m evals.serve --port N --data-dir D …`.
 
-The personas live through months; the proxy has no way to be told what day it is, and should have none. So
+The personas live through months; the proxy has no setting for the date, and should have none. So
 this launcher, and nothing in the product, lends it another `time.time`: the real one plus the offset (one
 float64) that the file named by MEMORY_PROXY_TEST_CLOCK holds. Monotonic clocks, and so all waiting, stay
 real. It must be in place before any of our modules is read: some take `time.time` as a default.
@@ -25,7 +25,7 @@ class Clock:
         file.write_bytes(OFFSET.pack(0.0))
 
     def set(self, at: float) -> None:
-        """Make it `at` now; time goes on from there."""
+        """Set the time to `at`; it advances from there."""
         with self.file.open("r+b") as held:
             held.write(OFFSET.pack(at - time.time()))
 

@@ -52,15 +52,15 @@ def encode(encoder: m.Encoder, texts: Sequence[list[int]], size: int = 128) -> T
     return torch.cat(parts).float()[torch.argsort(torch.tensor(order))]
 
 
-def contrast(users: Sequence[User], vectors: Tensor, places: list[tuple[int, int]]) -> Tensor:
+def contrast(users: Sequence[User], vectors: Tensor, offsets: list[tuple[int, int]]) -> Tensor:
     """Return the loss of finding what answers among all memories of the batch. `places`: the rows of each
     user's questions and memories."""
     losses = []
     memories = torch.cat(
-        [vectors[facts : facts + len(u.facts)] for u, (_, facts) in zip(users, places, strict=True)]
+        [vectors[facts : facts + len(u.facts)] for u, (_, facts) in zip(users, offsets, strict=True)]
     )
     first = 0
-    for user, (questions, _) in zip(users, places, strict=True):
+    for user, (questions, _) in zip(users, offsets, strict=True):
         scores = vectors[questions : questions + len(user.asked)] @ memories.T - ELSEWHERE
         own = slice(first, first + len(user.facts))
         scores[:, own] += ELSEWHERE
@@ -91,17 +91,17 @@ def step(
 ) -> Tensor:
     """Return the loss of one batch of users and triage messages."""
     texts: list[list[int]] = []
-    places = []
+    offsets = []
     for user in users:
         at = len(texts)
         texts += [question for question, _ in user.asked] + user.missing
-        places.append((at, len(texts)))
+        offsets.append((at, len(texts)))
         texts += user.facts
     first_message = len(texts)
     texts += [ids for ids, _ in messages]
     vectors = encode(student, texts)
     classes = torch.tensor([label for _, label in messages])
-    loss = 0.5 * contrast(users, vectors, places)
+    loss = 0.5 * contrast(users, vectors, offsets)
     loss = loss + 0.3 * F.cross_entropy(needs(8 * vectors[first_message:]), classes, label_smoothing=0.05)
     if teacher is not None:
         with torch.no_grad():

@@ -26,7 +26,7 @@ from training import model as m
 TRIAGE = ("memory", "small_talk", "world", "tool", "self_contained")
 ASKS = ("none", "remember", "forget", "off_record", "rule")
 RELATION = ("apart", "same", "changed")
-WHOSE = ("user", "other", "nobody")
+OWNERS = ("user", "other", "nobody")
 SENSE = (
     "stated hedged hypothetical fiction quoted sarcastic transient"
     " instruction rule remember forget off_record"
@@ -58,7 +58,7 @@ def example(task: str, line: dict) -> tuple[str, str, tuple[int, ...]]:
         return line["text"], "", (ASKS.index(line["label"]),)
     if task == "relation":
         return line["old"], line["new"], (RELATION.index(line["label"]),)
-    follows = (int(line["follows"]), WHOSE.index(line["whose"]), SENSE.index(line["sense"]))
+    follows = (int(line["follows"]), OWNERS.index(line["whose"]), SENSE.index(line["sense"]))
     return line["message"], line["candidate"], follows
 
 
@@ -67,7 +67,7 @@ CLASSES = {
     "ask": (ASKS,),
     "relation": (RELATION,),
     "forget": (("no", "yes"),),
-    "statement": (("no", "yes"), WHOSE, SENSE),
+    "statement": (("no", "yes"), OWNERS, SENSE),
 }
 
 

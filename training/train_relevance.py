@@ -182,8 +182,8 @@ def logits(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits, right answers and owners of the places that each message of the batch is given."""
     memories, owners, cosines, right = [], [], [], []
-    for row, (one, places, near) in enumerate(batch):
-        for place in places:
+    for row, (one, candidates, near) in enumerate(batch):
+        for place in candidates:
             memories.append(one.memories[place])
             owners.append(row)
             cosines.append(near[place])
@@ -212,8 +212,8 @@ def drawn(
             for one in batch:
                 near, cosines = one.nearest(states, 7)
                 others = rng.sample(range(len(one.memories)), min(3, len(one.memories)))
-                places = list(dict.fromkeys([*one.helps, *near, *others]))[:NEAREST]
-                given.append((one, places, cosines))
+                candidates = list(dict.fromkeys([*one.helps, *near, *others]))[:NEAREST]
+                given.append((one, candidates, cosines))
             yield given
 
 

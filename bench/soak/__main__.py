@@ -87,11 +87,11 @@ class Soak:
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
             while True:
                 self.samples.append(await watch.look())
-                told = self._progress(self.samples[-1], tally)
+                progress = self._progress(self.samples[-1], tally)
                 if self._console.is_terminal:
-                    live.update(Text(told), refresh=True)
+                    live.update(Text(progress), refresh=True)
                 else:
-                    self._console.print(told, highlight=False, soft_wrap=True)
+                    self._console.print(progress, highlight=False, soft_wrap=True)
                 await asyncio.sleep(EVERY_S)
 
     def _progress(self, now: Sample, tally: Tally) -> str:
@@ -107,14 +107,14 @@ class Soak:
         """Return whether what was promised is there, and what was forgotten is not."""
         await asyncio.sleep(SETTLED_S)
         lost = shown = 0
-        promised = [t for p in self.crowd.idle for t in p.told]
+        promised = [t for p in self.crowd.idle for t in p.stated]
         for person in self.crowd.idle:
-            one_lost, one_shown = _kept(person, await acts.remembered(person.user_id))
+            one_lost, one_shown = _lost_and_shown(person, await acts.remembered(person.user_id))
             lost, shown = lost + one_lost, shown + one_shown
-        left = [gone for gone in self.crowd.gone if await acts.remembered(gone)]
+        left = [user for user in self.crowd.forgotten_ids if await acts.remembered(user)]
         tally = acts.tally
         share = tally.recalled / tally.asked if tally.asked else 1.0
-        of_users = f"forgotten users who left something, of {len(self.crowd.gone)}"
+        of_users = f"forgotten users who left something, of {len(self.crowd.forgotten_ids)}"
         return [
             verdict.none_of("answers not as promised", tally.wrong.total(), "each is counted below"),
             verdict.none_of(
@@ -126,11 +126,11 @@ class Soak:
         ]
 
 
-def _kept(person: Person, found: "Sequence[dict[str, Any]]") -> tuple[int, int]:
+def _lost_and_shown(person: Person, found: "Sequence[dict[str, Any]]") -> tuple[int, int]:
     """Return how many promised facts are missing, and how many forgotten ones are there."""
     texts = " ".join(m["content"] for m in found)
-    lost = sum(not t.forgotten and t.word not in texts for t in person.told)
-    return lost, sum(t.forgotten and t.word in texts for t in person.told)
+    lost = sum(not t.forgotten and t.word not in texts for t in person.stated)
+    return lost, sum(t.forgotten and t.word in texts for t in person.stated)
 
 
 def shown(lines: Sequence[Line]) -> Table:
@@ -141,7 +141,7 @@ def shown(lines: Sequence[Line]) -> Table:
     return table
 
 
-def kept(options: argparse.Namespace, soak: Soak, tally: Tally, stage: servers.Stage, cpu: float) -> Path:
+def save(options: argparse.Namespace, soak: Soak, tally: Tally, stage: servers.Stage, cpu: float) -> Path:
     """Write everything down; returns where."""
     git = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
@@ -191,7 +191,7 @@ def main() -> int:
                 began, before = time.monotonic(), time.process_time()
                 tally = asyncio.run(soak.run(Path(directory) / "data"))
                 cpu = (time.process_time() - before) / (time.monotonic() - began)
-                file = kept(options, soak, tally, stage, cpu)
+                file = save(options, soak, tally, stage, cpu)
                 logged = complaints(stage.log)
         except DidNotStart as error:
             console.print(str(error), highlight=False)

@@ -11,12 +11,12 @@ from typing import Any
 
 import aiohttp
 
-from bench.soak.people import FACTS, SMALL_TALK, Crowd, Person, Told, asked
+from bench.soak.people import FACTS, SMALL_TALK, Crowd, Person, StatedFact, asked
 
 MODEL = "scripted-demo"
 TURNS = 5  # of a conversation
-# A fact must be known so long after it was told: four turns, each just before 15 s of silence were over, then
-# the silence, then its extraction.
+# A fact must be known this long after it was stated: four turns, each just before 15 s of silence are over,
+# then the silence, then its extraction.
 REMEMBERED_S = 80.0
 DOCUMENT = "# {0}\n\n## Opening\n\nThe gate of {0} is opened at dawn by hand.\n\n## Closing\n\nAt dusk.\n"
 
@@ -68,7 +68,7 @@ class Answer:
 
 
 class Acts:
-    """The things that people do. Each takes a person who does nothing else meanwhile."""
+    """The actions of simulated people. A person does one at a time."""
 
     def __init__(self, http: aiohttp.ClientSession, base_url: str, crowd: Crowd, rng: Random) -> None:
         self._http, self._base, self._crowd, self._rng = http, base_url, crowd, rng
@@ -118,19 +118,19 @@ class Acts:
         untold = person.untold()
         if not untold:
             return await self.ask(person)
-        told = Told(self._rng.choice(untold), self._crowd.word(), 0)
-        said = FACTS[told.fact][0].format(told.word)
+        stated = StatedFact(self._rng.choice(untold), self._crowd.word(), 0)
+        said = FACTS[stated.fact][0].format(stated.word)
         if self._rng.random() < 0.2:
             said = f"Please remember: {said[0].lower() + said[1:] if said.startswith('My') else said}"
         answer = await self._chat(person, said)
         if answer.headers.get("x-memory-store") != "queued":
             raise Wrong("tell: not queued")
-        told.at = time.monotonic()
-        person.told.append(told)
+        stated.at = time.monotonic()
+        person.stated.append(stated)
         return None
 
     async def ask(self, person: Person) -> None:
-        """Ask for a fact that must be known by now; in a new conversation, so that only memory can tell."""
+        """Ask for a fact that must be known, in a new conversation, so that only memory can answer."""
         question = asked(self._rng, person.known(time.monotonic() - REMEMBERED_S))
         if question is None:
             return await self.small_talk(person)
@@ -178,16 +178,16 @@ class Acts:
             await self._end_chain(person)
 
     async def _end_chain(self, person: Person) -> None:
-        """Read the last response, and delete it: then nothing goes on from it."""
+        """Read the last response and delete it: it can no longer be continued."""
         path, who = f"/responses/{person.response_id}", {"user_id": person.user_id}
         headers = {"x-memory-user-id": person.user_id}
-        gone, person.response_id, person.chain = person.response_id, "", 0
+        previous, person.response_id, person.chain = person.response_id, "", 0
         (await self._call("GET", path, headers=headers)).expect(200, "respond: read")
         (await self._call("DELETE", path, headers=headers)).expect(200, "respond: delete")
         (await self._call("GET", path, headers=headers)).expect(404, "respond: deleted")
-        body = {"model": MODEL, "input": "And now?", "previous_response_id": gone, "memory_context": who}
+        body = {"model": MODEL, "input": "And now?", "previous_response_id": previous, "memory_context": who}
         if (await self._post("/responses", body)).status not in (400, 404):
-            raise Wrong("respond: went on from what was deleted")
+            raise Wrong("respond: continued a deleted response")
 
     async def hang_up(self, person: Person) -> None:
         """Leave in the middle of a stream. What was said may be remembered, or not: nothing is checked."""
@@ -222,16 +222,16 @@ class Acts:
         """See what is remembered: all that was promised, and nothing that was forgotten."""
         found = await self.remembered(person.user_id)
         settled = time.monotonic() - REMEMBERED_S
-        for told in person.told:
-            ids = [m["id"] for m in found if told.word in m["content"]]
+        for stated in person.stated:
+            ids = [m["id"] for m in found if stated.word in m["content"]]
             facts = [m["id"] for m in found if m["id"] in ids and m["source"] != "summary"]
-            if told.forgotten and ids:
-                raise Wrong("list: shows what was forgotten", (told, [m for m in found if m["id"] in ids]))
+            if stated.forgotten and ids:
+                raise Wrong("list: shows what was forgotten", (stated, [m for m in found if m["id"] in ids]))
             if len(facts) > 1:
-                raise Wrong("list: stored twice", (told, found))
-            if not told.forgotten and told.at < settled and not facts:
-                raise Wrong("list: not remembered", (told, found))
-            told.memory_id = facts[0] if facts else ""
+                raise Wrong("list: stored twice", (stated, found))
+            if not stated.forgotten and stated.at < settled and not facts:
+                raise Wrong("list: not remembered", (stated, found))
+            stated.memory_id = facts[0] if facts else ""
 
     async def remembered(self, user_id: str) -> list[dict[str, Any]]:
         """Return the memories of a user."""
@@ -243,11 +243,11 @@ class Acts:
         untold = person.untold()
         if not untold:
             return await self.look_through(person)
-        told = Told(self._rng.choice(untold), self._crowd.word(), 0)
-        content = FACTS[told.fact][0].format(told.word).replace("My ", "User's ").replace("I ", "User ")
+        stated = StatedFact(self._rng.choice(untold), self._crowd.word(), 0)
+        content = FACTS[stated.fact][0].format(stated.word).replace("My ", "User's ").replace("I ", "User ")
         answer = await self._post("/memory", {"user_id": person.user_id, "content": content})
-        told.memory_id, told.at = answer.expect(201, "add").json["id"], time.monotonic()
-        person.told.append(told)
+        stated.memory_id, stated.at = answer.expect(201, "add").json["id"], time.monotonic()
+        person.stated.append(stated)
         return None
 
     async def forget_one(self, person: Person) -> None:
@@ -256,11 +256,11 @@ class Acts:
         shown = [t for t in person.known(time.monotonic()) if t.memory_id]
         if not shown:
             return
-        told = self._rng.choice(shown)
-        (await self._call("DELETE", f"/memory/{told.memory_id}")).expect(200, "forget_one")
-        told.forgotten = True
+        stated = self._rng.choice(shown)
+        (await self._call("DELETE", f"/memory/{stated.memory_id}")).expect(200, "forget_one")
+        stated.forgotten = True
         person.response_id, person.chain = "", 0  # answers that hold it went, and chains with them
-        (await self._call("GET", f"/memory/{told.memory_id}")).expect(404, "forget_one: still there")
+        (await self._call("GET", f"/memory/{stated.memory_id}")).expect(404, "forget_one: still there")
         person.turn_over()  # the old conversation would tell it again
 
     async def leave(self, person: Person) -> None:
@@ -270,7 +270,7 @@ class Acts:
             raise Wrong("leave: something is left")
 
     async def document(self, person: Person) -> None:
-        """Hand in a text, or take one back; nobody holds more than three."""
+        """Add a document, or delete one; each person has at most three."""
         if len(person.documents) == 3:
             name, id_ = person.documents.popitem()
             (await self._call("DELETE", f"/memory/documents/{id_}")).expect(200, "document: delete")
@@ -290,7 +290,7 @@ class Acts:
         (await self._call("GET", "/models")).expect(200, "pass_through")
 
     async def garbage(self, person: Person) -> None:
-        """Send what nobody can read; it is refused, and that is all."""
+        """Send an invalid request, which must be refused."""
         path, body, status = self._rng.choice(_GARBAGE)
         headers = {"content-type": "application/json"}
         (await self._call("POST", path, data=body, headers=headers)).expect(status, f"garbage to {path}")

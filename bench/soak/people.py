@@ -1,6 +1,6 @@
 """Made-up users of the soak: how many there are never changes, who they are does.
 
-A person tells up to ten facts, each with a word that nobody else says, and is wholly forgotten after so many
+A person states up to ten facts, each with a unique word, and is completely forgotten after so many
 acts; another comes in that place, under a new id. So the data reach a steady state, while whatever a process
 keeps of each user that it ever saw does not.
 """
@@ -33,8 +33,8 @@ _SYLLABLES = tuple(c + v for c in "bdfgklmnprstvz" for v in "aeiou")
 
 
 @dataclass(slots=True)
-class Told:
-    """A word that a person told us of, and what was promised about it."""
+class StatedFact:
+    """A word that a person stated, and what was promised about it."""
 
     fact: int
     word: str
@@ -45,16 +45,16 @@ class Told:
 
 @dataclass(slots=True)
 class Person:
-    """Somebody with a memory of their own, and what they said and hold so far."""
+    """A user, and what the user has said and stored so far."""
 
     user_id: str
     lifetime: int  # acts
     acts: int = 0
-    told: list[Told] = field(default_factory=list)
-    doubtful: set[str] = field(default_factory=set)  # told, and cut short before anything was promised
+    stated: list[StatedFact] = field(default_factory=list)
+    doubtful: set[str] = field(default_factory=set)  # stated, and cut off before anything was promised
     messages: list[dict[str, str]] = field(default_factory=list)  # of the present conversation
     session: int = 0
-    response_id: str = ""  # where the chain of responses stands
+    response_id: str = ""  # the last response of the chain
     chain: int = 0
     documents: dict[str, str] = field(default_factory=dict)  # name → id
 
@@ -62,13 +62,13 @@ class Person:
     def session_id(self) -> str:
         return f"{self.user_id}-s{self.session}"
 
-    def known(self, before: float) -> list[Told]:
+    def known(self, before: float) -> list[StatedFact]:
         """Return what was promised before a time, and not taken back."""
-        return [t for t in self.told if t.at < before and not t.forgotten]
+        return [t for t in self.stated if t.at < before and not t.forgotten]
 
     def untold(self) -> list[int]:
-        """Return which facts this person has not told yet."""
-        used = {t.fact for t in self.told} | {int(d.partition(":")[0]) for d in self.doubtful}
+        """Return which facts this person has not stated yet."""
+        used = {t.fact for t in self.stated} | {int(d.partition(":")[0]) for d in self.doubtful}
         return [n for n in range(len(FACTS)) if n not in used]
 
     def turn_over(self) -> None:
@@ -81,12 +81,12 @@ class Crowd:
 
     def __init__(self, size: int, rng: Random) -> None:
         self._rng, self._born, self._words = rng, 0, set[str]()
-        self.gone: list[str] = []  # user ids of those who were forgotten, the last ones
+        self.forgotten_ids: list[str] = []  # user ids of those who were forgotten, the last ones
         self.seen = 0
         self.idle: list[Person] = [self._new() for _ in range(size)]
 
     def take(self) -> Person | None:
-        """Return somebody who has nothing to do; None: all are busy."""
+        """Return a person who is idle; None: all are busy."""
         return self.idle.pop(self._rng.randrange(len(self.idle))) if self.idle else None
 
     def give_back(self, person: Person) -> None:
@@ -94,7 +94,7 @@ class Crowd:
 
     def bury(self, person: Person) -> None:
         """Let another come in the place of one who was forgotten."""
-        self.gone = [*self.gone[-99:], person.user_id]
+        self.forgotten_ids = [*self.forgotten_ids[-99:], person.user_id]
         self.idle.append(self._new())
 
     def word(self) -> str:
@@ -111,9 +111,9 @@ class Crowd:
         return Person(f"soak-{self._born}", lifetime=self._rng.randrange(20, 60))
 
 
-def asked(rng: Random, known: Sequence[Told]) -> tuple[str, Told] | None:
+def asked(rng: Random, known: Sequence[StatedFact]) -> tuple[str, StatedFact] | None:
     """Return a question about something known, and its answer."""
     if not known:
         return None
-    told = rng.choice(known)
-    return FACTS[told.fact][1], told
+    stated = rng.choice(known)
+    return FACTS[stated.fact][1], stated

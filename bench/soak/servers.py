@@ -34,6 +34,6 @@ def stage(directory: Path, environment: dict[str, str]) -> Iterator[Stage]:
 
 
 def _model(port: int) -> servers.Plan:
-    """The demo's model: it extracts by rules what it was told, and answers from what it is given."""
+    """The demo's model: it extracts by rules and answers from the memory block."""
     options = ("--factory", "--port", str(port), "--log-level", "warning", "--no-access-log")
     return servers.Plan((sys.executable, "-m", "uvicorn", "proxy.demo.model:scripted_model", *options))

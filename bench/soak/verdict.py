@@ -62,9 +62,9 @@ def growth(samples: Sequence[Sample]) -> list[Line]:
     for curve in (c for c in CURVES if any(map(c.of, rest))):  # a backend has not all of them
         slope = 3600 * theil_sen([(s.at, curve.of(s)) for s in rest])
         now, unit = statistics.median(curve.of(s) for s in rest[-5:]), f" {curve.unit}" if curve.unit else ""
-        told = f"{slope:+.2f}{unit} an hour (now {now:,.1f}{unit})"
+        shown = f"{slope:+.2f}{unit} an hour (now {now:,.1f}{unit})"
         bound = f"≤ {curve.per_hour:g}{unit} an hour: {curve.why}"
-        found.append(Line(curve.name, told, bound, slope <= curve.per_hour if judged else None))
+        found.append(Line(curve.name, shown, bound, slope <= curve.per_hour if judged else None))
     return [*found, _work(rest, judged=judged)]
 
 
@@ -72,8 +72,8 @@ def _work(rest: Sequence[Sample], *, judged: bool) -> Line:
     """Return whether a request costs more work at the end than after the warm-up."""
     half = len(rest) // 2
     first, last = _per_request(rest[: half + 1]), _per_request(rest[half:])
-    told = f"{1000 * first:.1f} ms, then {1000 * last:.1f} ms"
-    return Line("processor time a request", told, "≤ 1.15 times", last <= 1.15 * first if judged else None)
+    shown = f"{1000 * first:.1f} ms, then {1000 * last:.1f} ms"
+    return Line("processor time a request", shown, "≤ 1.15 times", last <= 1.15 * first if judged else None)
 
 
 def _per_request(samples: Sequence[Sample]) -> float:

@@ -14,7 +14,7 @@ from bench import machine
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How it stands at one moment. Sizes in MB (10⁶ bytes), times in seconds."""
+    """The state at one moment. Sizes in MB (10⁶ bytes), times in seconds."""
 
     at: float  # since the load began
     rss: float
@@ -79,15 +79,15 @@ _HARMLESS = frozenset({"store.purge.delayed"})
 
 
 def complaints(log: Path) -> Counter[str]:
-    """Return the warnings and errors of a log, by event; lines that are no JSON by how they begin."""
+    """Return the warnings and errors of a log, by event; lines that are not JSON by their beginning."""
     found = Counter[str]()
     for line in log.read_text("utf-8", "replace").splitlines():
         with suppress(ValueError):
-            told = json.loads(line)
-            if isinstance(told, dict) and told.get("level") in ("warning", "error", "critical"):
-                if told.get("event") in _HARMLESS:
+            entry = json.loads(line)
+            if isinstance(entry, dict) and entry.get("level") in ("warning", "error", "critical"):
+                if entry.get("event") in _HARMLESS:
                     continue
-                found[str(told.get("event"))] += 1
+                found[str(entry.get("event"))] += 1
         if line.startswith(("WARNING ", "ERROR ", "CRITICAL ", "Traceback ")):
             found[line[:60]] += 1
     return found

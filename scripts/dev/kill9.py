@@ -88,7 +88,7 @@ def fact(name: str) -> str:
 
 
 class Names:
-    """Names of which none is like another: whether like names are told apart is another test's matter."""
+    """Names that differ clearly: telling similar names apart is another test's matter."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -349,7 +349,7 @@ async def one_round(
 
 def confirmations(db: SqliteFile | PostgresDatabase) -> set[tuple[str, str]]:
     """Return users and what they said for a memory. A fact that is taken for a repetition of another, with a
-    name like it, is no memory of its own, but the other quotes it."""
+    name like it, is not a memory of its own, but the other quotes it."""
     return set(
         db.rows(
             "SELECT s.user, e.span FROM evidence e JOIN memories m ON m.seq = e.memory"

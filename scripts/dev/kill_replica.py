@@ -3,8 +3,8 @@
 
 Every exchange states a fact of its own ("I have a friend named …"); the scripted upstream answers it, and
 as the extraction model returns exactly the facts it is shown. Users talk without end; a request that fails
-is sent again, the very same, to another replica. Meanwhile replicas are killed with SIGKILL and started
-again, stopped for longer than the others wait and let go on (a split: they believe they hold what others
+is sent again, the very same, to another replica. Replicas are killed with SIGKILL and started
+again, stopped for longer than the others wait and then continued (a split: they believe they hold what others
 have taken over), and ended with SIGTERM; PostgreSQL is killed and started, or stopped for a while. At the
 end, with all of them there, must hold: every fact with a completely received answer with
 `X-Memory-Store: queued` is stored once, nothing is stored twice, no user has what he did not say, nothing is
@@ -62,7 +62,9 @@ class Tally:
     queued: Facts = field(default_factory=lambda: collections.defaultdict(set))
     unpromised: Facts = field(default_factory=lambda: collections.defaultdict(set))
     forgotten: Facts = field(default_factory=lambda: collections.defaultdict(set))
-    resent: set[str] = field(default_factory=set)  # may have come to a frozen replica, which goes on with it
+    resent: set[str] = field(
+        default_factory=set
+    )  # may have reached a frozen replica, which continues with it
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: collections.Counter[str] = field(default_factory=collections.Counter)
 
@@ -122,7 +124,7 @@ class Load:
                 return
 
     async def _forget(self, http: aiohttp.ClientSession, user: str) -> None:
-        """Have everything of the user forgotten, whoever does it."""
+        """Forget everything about the user, by any replica."""
         said_before = set(self._tally.sent[user])
         while True:
             replica = self._rng.choice(self._replicas)
@@ -146,7 +148,7 @@ class Faults:
         self._splits: list[asyncio.Task[None]] = []
 
     async def one(self) -> str:
-        """Do something, and repair it; return what. A split goes on meanwhile."""
+        """Cause a fault and repair it; return its name. A split continues in the background."""
         kind = self._rng.choices(list(self._kinds), list(self._kinds.values()))[0]
         if kind in ("kill", "kill two"):
             await self._restart(1 if kind == "kill" else 2, lambda each: each.kill())

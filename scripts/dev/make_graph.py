@@ -10,7 +10,7 @@ the mapped pages. The operators that quantise and attend are onnxruntime's own (
 
 Three graphs: the encoder (token ids in; the unit vector and the last hidden states out); the encoder with
 low-rank changes of every matrix, which are inputs: all heads that read two texts together run on one session;
-and the small transformer of the relevance head, all of whose weights are inputs.
+and the small transformer of the relevance head, with all its weights as inputs.
 """
 
 import sys
@@ -102,15 +102,15 @@ def _external(tensor: weights.Placed, file: str) -> TensorProto:
     return proto
 
 
-def embed(graph: Graph, ids: str, beside: str = "") -> str:
-    """Word rows, rescaled, plus positions 0…n and what is `beside` them; normalised."""
+def embed(graph: Graph, ids: str, added: str = "") -> str:
+    """Word rows, rescaled, plus positions 0…n and what is `added`; normalised."""
     rows = graph.op("Cast", [graph.op("Gather", ["word", ids])], to=FLOAT)
     words = graph.op("Mul", [rows, graph.op("Gather", ["word_scale", ids])])
     # Slice and not Range + Gather, which onnxruntime 1.31 rewrites wrongly.
     length, zero = graph.op("Shape", [ids], start=1, end=2), graph.constant("zero", 0)
     placed = graph.op("Add", [words, graph.op("Slice", ["position", zero, length, zero])])
-    if beside:
-        placed = graph.op("Add", [placed, beside])
+    if added:
+        placed = graph.op("Add", [placed, added])
     return graph.normalised(placed, "norm_in")
 
 

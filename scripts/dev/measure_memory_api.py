@@ -2,8 +2,8 @@
 """Measure the memory API on one user with much: `scripts/dev/measure_memory_api.py [--memories 100000]`.
 
 Fills a fresh store with one user's memories and runs every large call over HTTP, from a process of its
-own. Meanwhile another user, every 20 ms, says something (`begin`, `complete`) and asks for a small list.
-Prints how long each call took, and the median, 99th percentile and longest of the other user's waits, beside
+own. Every 20 ms another user says something (`begin`, `complete`) and asks for a small list.
+Prints how long each call took, and the median, 99th percentile and longest of the other user's waits, next to
 those of an idle proxy. Numbers mean something on a quiet machine only: the load is printed with them.
 """
 
@@ -99,7 +99,7 @@ def due(state: SessionState) -> NewJob | None:
 
 
 async def live(stores: SqliteStores, http: httpx2.AsyncClient, waits: Waits, stop: asyncio.Event) -> None:
-    """Be the other user until told to stop."""
+    """Act as the other user until stopped."""
 
     async def timed(name: str, work: Awaitable[Any]) -> Any:
         started = time.perf_counter()
@@ -158,11 +158,13 @@ async def measured(name: str, stores: SqliteStores, origin: str, work: Callable[
         other = asyncio.create_task(live(stores, http, waits, stop))
         await asyncio.sleep(0.2)
         started = time.perf_counter()
-        told = await work()
+        outcome = await work()
         took = time.perf_counter() - started
         stop.set()
         await other
-    print(f"{name:26} {took:8.2f} s  {waits.row()}  load {os.getloadavg()[0]:.1f}  {told[:70]!r}", flush=True)
+    print(
+        f"{name:26} {took:8.2f} s  {waits.row()}  load {os.getloadavg()[0]:.1f}  {outcome[:70]!r}", flush=True
+    )
 
 
 async def idle() -> str:

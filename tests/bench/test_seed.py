@@ -8,8 +8,8 @@ from bench.seed import FACTS_A_USER, facts, question
 def test_every_question_is_about_a_fact_of_its_user() -> None:
     chance = random.Random(1)
     for user in range(3):
-        asked = {told.question for told in facts(user)}
-        assert len(facts(user)) == len({told.text for told in facts(user)}) == FACTS_A_USER
+        asked = {fact.question for fact in facts(user)}
+        assert len(facts(user)) == len({fact.text for fact in facts(user)}) == FACTS_A_USER
         for number in range(20):
             said = question(chance, user, number)
             assert said.partition(" Keep it under ")[0] in asked

@@ -32,7 +32,7 @@ def test_an_hour_at_rest_passes():
     assert failed(an_hour()) == []
 
 
-def test_a_small_leak_of_each_kind_is_told_by_its_name():
+def test_a_small_leak_of_each_kind_is_reported_by_name():
     assert failed(an_hour(rss=5)) == ["resident memory"]
     assert failed(an_hour(fds=8)) == ["open files"]
     assert failed(an_hour(threads=2)) == ["threads"]

@@ -2,7 +2,7 @@
 
 Cues in what the user says: CUT breaks the answer off, HANG goes silent in its middle, REFUSE answers 429.
 It thinks where the user says "think", calls `get_weather` for each city that the user asks the weather of,
-answers in JSON where a schema is asked for, says what tools told it, and what a memory block tells it.
+answers in JSON if a schema is requested, and repeats tool results and the figure in a memory block.
 """
 
 import asyncio
@@ -80,10 +80,10 @@ def facts_in(prompt: str) -> list[dict[str, Any]]:
 def reply(body: dict[str, Any]) -> Message:
     """Return the assistant's message, without its role."""
     messages = body["messages"]
-    told = [message["content"] for message in _after_last_user(messages) if message["role"] == "tool"]
+    results = [message["content"] for message in _after_last_user(messages) if message["role"] == "tool"]
     asked = _asked(messages)
-    if told:
-        return {"content": "The tools say: " + "; ".join(map(str, told))}
+    if results:
+        return {"content": "The tools say: " + "; ".join(map(str, results))}
     cities = [city for city in CITIES if "weather" in asked and city in asked]
     names = [tool["function"]["name"] for tool in body.get("tools") or ()]
     thought = {"reasoning_content": "Let me think."} if "think" in asked.lower() else {}

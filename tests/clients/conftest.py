@@ -43,7 +43,7 @@ def stage(request: pytest.FixtureRequest) -> Stage:
 
 @pytest.fixture
 def user() -> str:
-    """Somebody of whom nothing is known."""
+    """A user without memories."""
     return f"user-{uuid.uuid4().hex}"
 
 

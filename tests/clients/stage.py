@@ -58,12 +58,12 @@ def running(data_dir: Path, actor: Actor | None, upstream: str | None) -> Iterat
         "MEMORY__DEADLINE_MS": "5000",  # a busy machine keeps it; the real one has tests of its own
         **({"UPSTREAM__BASE_URL": upstream} if upstream else {}),
     }
-    told = {f"MEMORY_PROXY__{key}": value for key, value in settings.items()}
+    environment = {f"MEMORY_PROXY__{key}": value for key, value in settings.items()}
     log = data_dir / "serve.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
             [ROOT / ".venv/bin/memory-proxy", "serve"],
-            env={**os.environ, **told, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
             cwd=data_dir,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -96,7 +96,7 @@ async def test_the_runner_calls_the_tools_and_reaches_the_answer(
     assert again.final_output == "All right, noted."
 
 
-async def test_the_runner_goes_on_from_its_last_response(sdk: AsyncOpenAI, chat_only: Stage) -> None:
+async def test_the_runner_continues_its_last_response(sdk: AsyncOpenAI, chat_only: Stage) -> None:
     who = agent(OpenAIResponsesModel("gpt-4.1", sdk), tools=[get_weather])
     first = await Runner.run(who, BOTH_CITIES, auto_previous_response_id=True)
     assert first.final_output == "The tools say: rain in Oslo; rain in Lima"

@@ -89,7 +89,7 @@ async def test_a_tool_loop_reaches_its_answer(
 
 
 @STREAMS
-async def test_a_chain_goes_on_from_the_last_response(chat_only: Stage, user: str, stream: bool) -> None:
+async def test_a_chain_continues_the_last_response(chat_only: Stage, user: str, stream: bool) -> None:
     llm = model(chat_only, user, True, use_previous_response_id=True)
     first = await ask(llm, "My word is heron.", stream=stream)
     await ask(llm, [HumanMessage("My word is heron."), first, HumanMessage("Fine.")], stream=stream)
@@ -170,6 +170,6 @@ async def test_an_upstreams_refusal_is_the_sdks_own_error(
         await ask(model(chat_only, user, responses), f"Hello. {REFUSE}", stream=stream)
 
 
-async def test_a_stream_that_breaks_off_is_no_answer(chat_only: Stage, user: str) -> None:
+async def test_a_stream_that_breaks_off_is_an_error(chat_only: Stage, user: str) -> None:
     with pytest.raises(ValueError, match="broke off"):
         await ask(model(chat_only, user, True), f"Hello. {CUT}", stream=True)

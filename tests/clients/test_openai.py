@@ -198,8 +198,8 @@ async def test_a_client_that_leaves_frees_the_upstream(chat_only: Stage, user: s
             id_ = (await anext(aiter(stream))).response.id  # type: ignore[union-attr]
         async with asyncio.timeout(5):
             await actor.left.wait()
-        kept = await sdk.responses.retrieve(id_)
-        assert kept.status in ("in_progress", "cancelled")
+        stored = await sdk.responses.retrieve(id_)
+        assert stored.status in ("in_progress", "cancelled")
 
 
 async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str) -> None:

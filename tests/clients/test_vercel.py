@@ -35,8 +35,8 @@ async def converse(node_dir: Path, stage: Stage, user: str, *turns: str, **more:
         if process.returncode is None:
             process.kill()
     assert process.returncode == 0, err.decode()
-    told: dict[str, Any] = json.loads(out)
-    return told
+    result: dict[str, Any] = json.loads(out)
+    return result
 
 
 @APIS
@@ -46,19 +46,19 @@ async def test_what_one_conversation_says_the_next_one_knows(
 ) -> None:
     await converse(node_dir, stage, user, SAID, api=api, stream=stream)
     await stage.remembered(user, "10,000")
-    told = await converse(node_dir, stage, user, ASKED, api=api, stream=stream)
-    assert "10,000" in told["texts"][0]
+    result = await converse(node_dir, stage, user, ASKED, api=api, stream=stream)
+    assert "10,000" in result["texts"][0]
 
 
 @APIS
 @STREAMS
-async def test_a_tool_loop_reaches_its_answer_and_the_talk_goes_on(
+async def test_a_tool_loop_reaches_its_answer_and_the_conversation_continues(
     node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
 ) -> None:
-    told = await converse(node_dir, chat_only, user, BOTH_CITIES, "Fine.", api=api, stream=stream)
-    assert told["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
-    assert told["steps"] == [2, 1]
-    assert told["tokens"] == 14
+    result = await converse(node_dir, chat_only, user, BOTH_CITIES, "Fine.", api=api, stream=stream)
+    assert result["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
+    assert result["steps"] == [2, 1]
+    assert result["tokens"] == 14
 
 
 @STREAMS
@@ -66,7 +66,7 @@ async def test_a_tool_loop_reaches_its_answer_and_the_talk_goes_on(
 async def test_reasoning_comes_and_goes_back(
     node_dir: Path, chat_only: Stage, user: str, stream: bool, store: bool
 ) -> None:
-    told = await converse(
+    result = await converse(
         node_dir,
         chat_only,
         user,
@@ -76,7 +76,7 @@ async def test_reasoning_comes_and_goes_back(
         stream=stream,
         options={"store": store, "reasoningSummary": "auto", "reasoningEffort": "low"},
     )
-    assert told["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
+    assert result["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
 
 
 @APIS
@@ -84,18 +84,20 @@ async def test_reasoning_comes_and_goes_back(
 async def test_structured_output_is_parsed(
     node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
 ) -> None:
-    told = await converse(
+    result = await converse(
         node_dir, chat_only, user, "The day in Oslo?", api=api, stream=stream, structured=True
     )
-    assert told["output"] == {"city": "Oslo", "degrees": 7}
+    assert result["output"] == {"city": "Oslo", "degrees": 7}
 
 
 @STREAMS
 async def test_hosted_tools_and_pictures_pass(
     node_dir: Path, chat_only: Stage, user: str, stream: bool
 ) -> None:
-    told = await converse(node_dir, chat_only, user, "What is this?", stream=stream, hosted=True, image=True)
-    assert told["texts"] == ["All right, noted."]
+    result = await converse(
+        node_dir, chat_only, user, "What is this?", stream=stream, hosted=True, image=True
+    )
+    assert result["texts"] == ["All right, noted."]
     assert chat_only.actor is not None
     parts = chat_only.actor.last_chat()["messages"][-1]["content"]
     assert [part["type"] for part in parts] == ["text", "image_url"]
@@ -106,13 +108,13 @@ async def test_hosted_tools_and_pictures_pass(
 async def test_an_upstreams_refusal_is_the_sdks_own_error(
     node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
 ) -> None:
-    told = await converse(node_dir, chat_only, user, f"Hello. {REFUSE}", api=api, stream=stream)
-    assert told["error"] == {"status": 429, "message": "Slow down.", "retryAfter": "7"}
+    result = await converse(node_dir, chat_only, user, f"Hello. {REFUSE}", api=api, stream=stream)
+    assert result["error"] == {"status": 429, "message": "Slow down.", "retryAfter": "7"}
 
 
 async def test_a_stream_that_breaks_off_is_an_error(node_dir: Path, chat_only: Stage, user: str) -> None:
-    told = await converse(node_dir, chat_only, user, f"Hello. {CUT}", api="responses", stream=True)
-    assert told["error"]["message"] == "The upstream's answer broke off.", told
+    result = await converse(node_dir, chat_only, user, f"Hello. {CUT}", api="responses", stream=True)
+    assert result["error"]["message"] == "The upstream's answer broke off.", result
 
 
 @APIS

@@ -1,4 +1,4 @@
-"""The search for what must not be stored."""
+"""The search for text that must not be stored."""
 
 from pathlib import Path
 from typing import Any
@@ -23,27 +23,15 @@ def found(directory: Path, reason: str, stored: Any = (), prompts: Any = ()) -> 
     return leak.api, leak.files, leak.prompts, leak.is_bad
 
 
-def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    (tmp_path / "memory.db").write_bytes(b"other things")
-    assert found(tmp_path, "secret") == (False, False, False, False)
-
-
 @pytest.mark.parametrize("shape", [SPAN.encode(), rb"hunter-\u00e9-2"])
-def test_a_secret_is_found_in_any_data_file(tmp_path: Path, shape: bytes) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "memory.db-wal").write_bytes(b"\0\0" + shape + b"\0")
-    assert found(tmp_path, "secret") == (False, True, False, True)
-
-
-def test_a_memory_that_holds_it_is_found_however_it_is_spaced(tmp_path: Path) -> None:
-    assert found(tmp_path, "transient", stored=[{"content": "It is HUNTER é 2."}]) == (
-        True,
-        False,
-        False,
-        True,
-    )
-
-
-def test_what_was_said_in_passing_may_be_in_a_prompt_but_planted_text_may_not(tmp_path: Path) -> None:
-    assert found(tmp_path, "transient", prompts=[SPAN])[3] is False
+def test_a_leak_is_found_in_files_memories_and_prompts(tmp_path: Path, shape: bytes) -> None:
+    file = tmp_path / "deep" / "memory.db-wal"
+    file.parent.mkdir()
+    file.write_bytes(b"other things")
+    assert found(tmp_path, "secret") == (False, False, False, False)
+    spaced = [{"content": "It is HUNTER é 2."}]
+    assert found(tmp_path, "transient", stored=spaced) == (True, False, False, True)
+    assert found(tmp_path, "transient", prompts=[SPAN])[3] is False  # a prompt may contain it
     assert found(tmp_path, "poison", prompts=[SPAN])[3] is True
+    file.write_bytes(b"\0\0" + shape + b"\0")
+    assert found(tmp_path, "secret") == (False, True, False, True)

@@ -1,4 +1,4 @@
-"""The scripted model: what it says, and what it makes of an extraction prompt."""
+"""The scripted models of the evaluation."""
 
 import json
 
@@ -19,17 +19,11 @@ def extracted(said: str, known: str = "(none)") -> list[dict[str, object]]:
     return found
 
 
-def test_the_good_model_states_the_facts_whose_evidence_it_sees() -> None:
+def test_the_good_model_states_and_quotes_the_facts_in_the_prompt_and_names_what_they_replace() -> None:
     assert [f["content"] for f in extracted("Old, no, new.")] == ["Old.", "New."]
     assert extracted("Something else.") == []
-
-
-def test_the_good_model_names_the_memory_that_a_fact_replaces() -> None:
     old, new = extracted("Old, no, new.", known="[mem_1] (semantic, 2026-01-01) Old.")
     assert (old["replaces"], new["replaces"]) == (None, "mem_1")
-
-
-def test_the_good_model_quotes_the_sentence_that_states_the_fact() -> None:
     turn = "Lovely day. We said 7,500 dollars all in for Portugal! And it rains."
     assert quote("User's budget for Portugal is $7,500.", turn).startswith("We said 7,500")
 
@@ -43,8 +37,8 @@ def test_the_sloppy_model_takes_every_sentence_of_both_sides_in_a_fence() -> Non
 
 def test_a_turn_is_seen_though_a_part_of_it_was_redacted() -> None:
     turn = Message("t", "user", "The key is abc-123. We fly in May. We stay a week.")
-    assert Shown.of(turn).stands_in(flat("The key is [redacted]. We fly in May. We stay a week."))
-    assert not Shown.of(turn).stands_in(flat("We fly in May."))
+    assert Shown.of(turn).is_in(flat("The key is [redacted]. We fly in May. We stay a week."))
+    assert not Shown.of(turn).is_in(flat("We fly in May."))
 
 
 def test_the_model_answers_as_the_assistant_did_and_keeps_extraction_apart() -> None:

@@ -15,8 +15,8 @@ SYSTEMS = {
 
 
 def test_the_results_hold_a_table_for_each_part_with_its_date_and_commit(tmp_path: Path) -> None:
-    kept = {"part": "everyday", "commit": "abc", "when": "2026-05-04 10:00", "seconds": 12.3}
-    (tmp_path / "full-everyday.json").write_text(json.dumps(kept | {"systems": SYSTEMS}))
+    run = {"part": "everyday", "commit": "abc", "when": "2026-05-04 10:00", "seconds": 12.3}
+    (tmp_path / "full-everyday.json").write_text(json.dumps(run | {"systems": SYSTEMS}))
     (tmp_path / "quick-everyday.json").write_text("not read")
     report.write(tmp_path / "RESULTS.md", tmp_path)
     lines = (tmp_path / "RESULTS.md").read_text("utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""The sets of everyday messages, changes and statements hold what the evaluation counts on."""
+"""The sets of everyday messages, changes and statements are complete and consistent."""
 
 import json
 from collections import Counter
@@ -17,28 +17,21 @@ def files(part: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("users", files("everyday"))
-def test_each_user_asks_as_often_for_everything_and_has_a_rule(
-    users: list[dict[str, Any]],
-) -> None:
+def test_each_user_has_a_rule_and_as_many_messages_of_every_kind(users: list[dict[str, Any]]) -> None:
     for user in users:
         assert {kind: len(user[kind]) for kind in COUNTS} == COUNTS
         assert [m["standing"] for m in user["memories"]].count("rule") == 1
         assert 10 <= len(user["memories"]) <= 12
         assert user["forget"]
         assert user["off_record"]
-
-
-@pytest.mark.parametrize("users", files("everyday"))
-def test_each_answer_is_a_memory_of_the_user(users: list[dict[str, Any]]) -> None:
-    for user in users:
         known = {memory["id"] for memory in user["memories"]}
-        assert len(known) == len(user["memories"])
         named = [one["ids"] for kind in ("reworded", "advice", "forget") for one in user[kind]]
+        assert len(known) == len(user["memories"])
         assert all(ids and known.issuperset(ids) for ids in named)
 
 
 @pytest.mark.parametrize("pairs", files("changes"))
-def test_changes_restatements_and_what_is_apart_are_as_many(pairs: list[dict[str, str]]) -> None:
+def test_the_labels_of_changes_are_balanced(pairs: list[dict[str, str]]) -> None:
     counts = Counter(pair["label"] for pair in pairs)
     assert len(set(counts.values())) == 1
     assert set(counts) == {"changed", "same", "apart"}
@@ -46,8 +39,7 @@ def test_changes_restatements_and_what_is_apart_are_as_many(pairs: list[dict[str
 
 @pytest.mark.parametrize("rows", files("statements"))
 def test_each_kind_of_statement_has_candidates_to_refuse_or_to_store(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        assert row["candidates"]
-        stored = [candidate["store"] for candidate in row["candidates"]]
-        assert row["kind"] == "good" or not all(stored)
+    assert all(row["candidates"] for row in rows)
+    refused = [not all(candidate["store"] for candidate in row["candidates"]) for row in rows]
+    assert all(some or row["kind"] == "good" for row, some in zip(rows, refused, strict=True))
     assert len({row["kind"] for row in rows}) == 13

@@ -13,7 +13,7 @@ EVALUATED = [
     *(ROOT / "evals" / "personas").glob("*/*.json"),
     *(ROOT.parent / "shared" / "evals" / "dev").glob("*.json"),
 ]
-WORDS = 6  # shorter texts are anybody's ("good morning")
+WORDS = 6  # shorter texts ("good morning") may occur in both
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -32,10 +32,10 @@ def test_every_question_for_retrieval_names_memories_that_there_are_and_is_asked
     users = [line for file in DATA for line in lines(file) if line["task"] == "retrieval"]
     assert len(users) > 1_500
     for user in users:
-        places = set(range(len(user["facts"])))
-        assert len(set(user["facts"])) == len(places)
-        assert all(one["a"] and places.issuperset(one["a"]) for one in user["asked"])
-        assert all(places.issuperset(one["near"]) for one in user["missing"])
+        indexes = set(range(len(user["facts"])))
+        assert len(set(user["facts"])) == len(indexes)
+        assert all(one["a"] and indexes.issuperset(one["a"]) for one in user["asked"])
+        assert all(indexes.issuperset(one["near"]) for one in user["missing"])
         questions = [one["q"] for one in (*user["asked"], *user["missing"])]
         assert len(set(questions)) == len(questions)
 

@@ -21,7 +21,7 @@ class Place:
 
     @property
     def settings(self) -> dict[str, dict[str, object]]:
-        """What the settings say of it, but for the directory."""
+        """The settings for it, without the directory."""
         return {}
 
     @asynccontextmanager

@@ -187,13 +187,13 @@ class FakeProxy:
 
     async def forget_all(self, request: Request) -> Response:
         self.requests.append(("DELETE", "/v1/memory", dict(request.query_params)))
-        gone = self.of(request.query_params["user_id"])
+        deleted = self.of(request.query_params["user_id"])
         if request.query_params.get("dry_run") == "true":
-            counted = {"deleted": False, "dry_run": True, "deleted_count": len(gone)}
+            counted = {"deleted": False, "dry_run": True, "deleted_count": len(deleted)}
             return JSONResponse({"object": "memory.deleted", **counted})
-        for memory in gone if self.forgets else []:
+        for memory in deleted if self.forgets else []:
             del self.memories[memory["id"]]
-        return JSONResponse({"object": "memory.deleted", "deleted": True, "deleted_count": len(gone)})
+        return JSONResponse({"object": "memory.deleted", "deleted": True, "deleted_count": len(deleted)})
 
 
 def refusal(status: int, message: str, param: str) -> Response:

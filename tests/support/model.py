@@ -1,4 +1,4 @@
-"""A scripted model behind a ScriptedUpstream: answers conversations, and extracts what it was told to."""
+"""A scripted model behind a ScriptedUpstream: answers conversations and extracts scripted facts."""
 
 import json
 from collections.abc import Callable

@@ -48,7 +48,7 @@ async def serving_process(
     data_dir: Path, *flags: str, models_dir: Path | None = None, log: Path | None = None, **environ: str
 ) -> AsyncIterator[Serving]:
     """Run it on a free port until the block ends; it has said that it serves. Logs as JSON, to `log`, else to
-    a file beside the directory."""
+    a file next to the directory."""
     _furnish(data_dir, models_dir)
     log = log or data_dir.parent / f"{data_dir.name}.log"
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MEMORY_PROXY")}
@@ -77,7 +77,7 @@ async def serving_process(
 
 def _logged(log: Path, event: str) -> list[dict[str, Any]]:
     lines = (line for line in log.read_text().splitlines() if line.startswith("{"))
-    return [told for line in lines if (told := json.loads(line)).get("event") == event]
+    return [entry for line in lines if (entry := json.loads(line)).get("event") == event]
 
 
 def _furnish(data_dir: Path, models_dir: Path | None) -> None:

@@ -94,7 +94,7 @@ class Exchange:
         await self.reply(json.dumps(value).encode(), status, [(b"content-type", b"application/json")])
 
     async def start_stream(self, status: int = 200, headers: Iterable[Header] = ()) -> None:
-        """Begin a chunked answer; `chunk` and `end` go on with it."""
+        """Begin a chunked answer; `chunk` and `end` continue it."""
         sse = [(b"content-type", b"text/event-stream"), (b"transfer-encoding", b"chunked")]
         await self.send(head(status, [*sse, *headers]))
 
@@ -233,8 +233,8 @@ class ScriptedUpstream:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> asyncio.TimerHandle | None:
         def close() -> None:
-            # A request that was read must be answered; one that the kernel has acknowledged for us, and that
-            # nobody reads, is lost by any server that closes now. What cannot be told is not what is tested.
+            # A request that was read must be answered. One in the kernel's buffer would be lost by any server
+            # that closes now, which is not what these tests are about.
             waiting, _, _ = select.select([writer.get_extra_info("socket")], [], [], 0)
             if not waiting and not reader._buffer:  # type: ignore[attr-defined]
                 writer.transport.abort()

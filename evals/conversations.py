@@ -1,8 +1,7 @@
-"""Tell the proxy something as a user, with a scripted extraction model, and look at what is remembered.
+"""Send messages to the proxy as a user, with a scripted extraction model, and compare what is remembered.
 
-Three parts tell messages: `changes` (a second message updates, repeats or leaves alone a memory),
-`statements` (which candidates of an extraction model are stored) and `forgetting` (requests to forget, and
-messages off the record).
+Parts: `changes` (a second message updates, repeats or does not affect a memory), `statements` (which
+candidates of an extraction model are stored) and `forgetting` (requests to forget, off the record).
 """
 
 import asyncio
@@ -138,8 +137,8 @@ def _judge_change(
     found: Tally, language: str, row: Mapping[str, str], held: list[str], claimed: bool
 ) -> None:
     """Count the outcome of a pair. `claimed`: the model said that the new fact replaces the old one."""
-    places = [nearest(content, (row["old"], row["new"])) for content in held]
-    old, new = 0 in places, 1 in places
+    positions = [nearest(content, (row["old"], row["new"])) for content in held]
+    old, new = 0 in positions, 1 in positions
     if claimed:
         found.add("replaces believed", language, not old)
     elif row["label"] == "changed":
@@ -177,14 +176,14 @@ def _judge_statement(
     found: Tally, language: str, row: Mapping[str, Any], held: list[str], model: str
 ) -> None:
     candidates = row["candidates"]
-    places = {nearest(content, [c["content"] for c in candidates]) for content in held}
+    positions = {nearest(content, [c["content"] for c in candidates]) for content in held}
     for place, candidate in enumerate(candidates):
         if candidate["store"]:
-            found.add(f"gate recall: {model} model", language, place in places)
+            found.add(f"gate recall: {model} model", language, place in positions)
         elif model == "careless":
-            found.add(f"stored: {row['kind']}", language, place in places)
-            found.add("stored: any", language, place in places)
-    for stated in places:
+            found.add(f"stored: {row['kind']}", language, place in positions)
+            found.add("stored: any", language, place in positions)
+    for stated in positions:
         right = stated is not None and candidates[stated]["store"]
         found.add(f"gate precision: {model} model", language, right)
 

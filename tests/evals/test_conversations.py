@@ -1,11 +1,11 @@
-"""What is told to the proxy in the evaluation, and how it is compared with what is remembered."""
+"""The scripted conversations of the evaluation, and their comparison with memories."""
 
 import json
 from typing import Any
 
 from evals import everyday
+from evals.conversations import Scripted, fact, nearest, rows
 from evals.model import flat
-from evals.telling import Scripted, fact, nearest, rows
 
 SAID = "I left Siemens in May. At Bosch now! By the way, how do I cook rice?"
 PROMPT = "<known_memories>\n[mem_7] (semantic, 2026-01-01) User works at Siemens.\n</known_memories>\n{said}"
