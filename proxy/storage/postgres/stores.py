@@ -186,4 +186,4 @@ class PostgresStores(SqlStores):
             if self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._wake)
         elif kind == "forgot" and owner.isdecimal():
-            self.memories.forgetting.let_go(int(owner))
+            self.memories.forgetting.drop_caches(int(owner))

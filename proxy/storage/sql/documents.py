@@ -365,7 +365,7 @@ class SqlPassages(Store):
         tx.execute(_CHANGED, seqs)
         return count
 
-    def let_go(self, owner: int) -> None:
+    def drop_cache(self, owner: int) -> None:
         """Drop what is held in memory of a user."""
         self._indexes.pop(owner)
 

@@ -1,13 +1,15 @@
 """Erase rows in portions, record it in receipts, and hide what a large forget still has to erase.
 
-A receipt proves what was forgotten, without any of it: see ports.Receipts. A large forget is an order in the
-table `forgets`. What it covers is hidden at once, from every query. All of a user is hidden by taking the row
+A receipt proves what was forgotten, without any of it: see ports.Receipts. A large forget is a row of
+`forgets`. What it covers is hidden at once, from every query. All of a user is hidden by taking the row
 of `scopes` away from its name: a new row takes its place, and no query by tenant and user finds the old one's
-memories, sessions, responses any more. Anything less is hidden by a condition, while its order is pending.
+memories, sessions, responses any more. Anything less is hidden by a condition, while the forget is
+pending.
 """
 
 import json
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -36,14 +38,6 @@ _NEWEST = 2**63 - 1
 _NAMES = frozenset(each.name for each in fields(ForgetCounts)) - {"receipt"}
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """A receipt's number here, and its public id."""
-
-    seq: int
-    id: str
-
-
 class SqlReceipts(Store):
     """Receipts of all processes that share the file."""
 
@@ -63,63 +57,51 @@ class SqlReceipts(Store):
 
 def issue_receipt(
     tx: Connection, owner: int, where: MemoryFilter, *, memory_id: str | None, by: str, counts: ForgetCounts
-) -> Issued:
-    """Write the receipt of a forget of the filter, or of one memory of it."""
-    receipt_id = new_receipt_id()
+) -> tuple[int, str]:
+    """Write the receipt of a forget of the filter, or of one memory of it; return its number and id."""
+    receipt = Receipt(
+        id=f"rcpt_{secrets.token_hex(12)}", tenant=where.tenant, user=where.user or "", project=where.project,
+        type=where.type, memory_id=memory_id, by=by, at=where.now, counts=counts,
+    )  # fmt: skip
+    return store_receipt(tx, owner, receipt), receipt.id
+
+
+def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> int:
+    """Write the receipt, issued here or by another database; return its number."""
+    r = receipt
     (seq,) = tx.execute(
         "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq",
-        (receipt_id, owner, where.project, where.type, memory_id, by, where.now, _as_json(counts)),
+        (r.id, owner, r.project, r.type, r.memory_id, r.by, r.at, json.dumps(counts_as_dict(r.counts))),
     ).fetchone()
-    return Issued(seq, receipt_id)
+    return int(seq)
 
 
 def add_to_receipt(tx: Connection, seq: int, more: ForgetCounts) -> None:
     """Count what a portion has erased."""
-    total = add_counts(receipt_counts(tx, seq), more)
-    tx.execute("UPDATE receipts SET counts = ? WHERE seq = ?", (_as_json(total), seq))
+    total = counts_as_dict(add_counts(receipt_counts(tx, seq), more))
+    tx.execute("UPDATE receipts SET counts = ? WHERE seq = ?", (json.dumps(total), seq))
 
 
 def receipt_counts(tx: Connection, seq: int) -> ForgetCounts:
     """Return what the receipt says was erased, with its id."""
     id_, text = tx.execute("SELECT id, counts FROM receipts WHERE seq = ?", (seq,)).fetchone()
-    return _from_json(text, id_)
-
-
-def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> None:
-    """Write down a receipt that another database has issued, as it is."""
-    tx.execute(
-        "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (receipt.id, owner, receipt.project, receipt.type, receipt.memory_id, receipt.by, receipt.at,
-         _as_json(receipt.counts)),
-    )  # fmt: skip
-
-
-def _as_json(counts: ForgetCounts) -> str:
-    return json.dumps(counts_as_dict(counts))
-
-
-def _from_json(text: str, receipt_id: str) -> ForgetCounts:
     with legible():
-        return counts_from_dict(json.loads(text), receipt_id)
+        return counts_from_dict(json.loads(text), id_)
 
 
 def receipt_of(row: tuple[Any, ...]) -> Receipt:
     """Return a row: id, tenant, user, project, type, memory_id, by, at, counts."""
     id_, tenant, user, project, type_, memory_id, by, at, text = row
+    with legible():
+        counts = counts_from_dict(json.loads(text), id_)
     return Receipt(
         id=id_, tenant=tenant, user=user, project=project, type=type_, memory_id=memory_id, by=by, at=at,
-        counts=_from_json(text, id_),
+        counts=counts,
     )  # fmt: skip
 
 
 # ---------------------------------------------------------------- counts
-def new_receipt_id() -> str:
-    """Return an id that no receipt has."""
-    return f"rcpt_{secrets.token_hex(12)}"
-
-
 def add_counts(one: ForgetCounts, other: ForgetCounts) -> ForgetCounts:
     """Return the sum; the receipt is the first that there is."""
     first, second = asdict(one), asdict(other)
@@ -128,14 +110,12 @@ def add_counts(one: ForgetCounts, other: ForgetCounts) -> ForgetCounts:
 
 
 def counts_as_dict(counts: ForgetCounts) -> dict[str, int]:
-    """Return the counts alone, as they are written down: without zeros, of which an older version might not
-    know the names."""
+    """Return the counts as they are stored: without zeros, since an older version may not know the names."""
     return {name: count for name, count in asdict(counts).items() if name in _NAMES and count}
 
 
 def counts_from_dict(row: Mapping[str, int], receipt: str | None = None) -> ForgetCounts:
-    """Return the counts of `numbers` that this version knows. Raises TypeError, ValueError for
-    anything else."""
+    """Return those counts that this version knows. Raises TypeError, ValueError for anything else."""
     return ForgetCounts(
         **{name: count for name, count in dict(row).items() if name in _NAMES}, receipt=receipt
     )
@@ -154,8 +134,8 @@ _WEIGHTS = {
     "older": 0.0,  # together: the way to them is lost with the first of those that superseded them
 }
 _WEIGHT = 1 / 100
-_THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
-# Somebody may have continued one of them meanwhile.
+_THESE = rows.seqs_in(":seqs")
+# With those that continue one of them since it was found.
 _RESPONSES = f"""
         DELETE FROM stored_responses WHERE seq IN (
             WITH RECURSIVE doomed (seq, owner, id) AS (
@@ -193,24 +173,18 @@ _DELETE = {
     "documents": f"DELETE FROM documents WHERE seq IN {_THESE}",
 }
 _COUNTED_AS = {
-    "memories": "memories",
     "older": "memories",
-    "exchanges": "exchanges",
-    "sessions": "sessions",
-    "jobs": "jobs",
-    "responses": "responses",
     "linked_responses": "responses",
     "held": "quarantined",
-    "documents": "documents",
-    "conversations": "conversations",
-}
+}  # else by its name
+_NOT_COUNTED = {"linked_items", "items", "answers", "quotes", "passages"}
 
 
-def portions(doomed: ForgetPlan) -> Iterator[Portion]:
+def portions(plan: ForgetPlan) -> Iterator[Portion]:
     """Yield all of it, in order, in parts that hold up other writers only shortly."""
     portion: list[tuple[str, Seqs]] = []
     room = _FULL
-    for table, seqs in doomed.tables():
+    for table, seqs in plan.tables():
         weight = _WEIGHTS.get(table, _WEIGHT)
         start = 0
         while start < len(seqs):
@@ -226,37 +200,34 @@ def portions(doomed: ForgetPlan) -> Iterator[Portion]:
 
 
 def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
-    """Erase the rows as far as they are still there; return how many there were."""
-    counted: dict[str, Any] = {}
+    """Erase those of the rows that are still there; return how many there were."""
+    counted: dict[str, Any] = defaultdict(int)
     for table, seqs in portion:
         these = {"seqs": rows.as_json(seqs)}
         if table == "quotes":
-            _announce(tx, owner, these)
+            _mark_changed(tx, owner, these)
         cursor = tx.execute(_DELETE[table], these)
-        gone = sum(kept for (kept,) in cursor.fetchall()) if cursor.description else cursor.rowcount
-        if (name := _COUNTED_AS.get(table)) is not None:
-            counted[name] = counted.get(name, 0) + gone
+        count = sum(whole for (whole,) in cursor.fetchall()) if cursor.description else cursor.rowcount
+        if table not in _NOT_COUNTED:
+            counted[_COUNTED_AS.get(table, table)] += count
     return ForgetCounts(**counted)
 
 
-def erase_all(tx: Connection, owner: int, doomed: ForgetPlan) -> ForgetCounts:
+def erase_all(tx: Connection, owner: int, plan: ForgetPlan) -> ForgetCounts:
     """Erase all of it in this transaction."""
-    return erase(tx, owner, tuple(doomed.tables()))
+    return erase(tx, owner, tuple(plan.tables()))
 
 
-def _announce(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
-    """Say that memories which stay read differently now: their quotes go, and are kept in memory."""
-    (version,) = tx.execute(
-        "UPDATE scopes SET version = version + 1 WHERE id = ? RETURNING version", (owner,)
-    ).fetchone()
-    tx.execute(
-        "UPDATE memories SET changed = :version"
-        f" WHERE seq IN (SELECT memory FROM evidence WHERE id IN {_THESE})",
-        quotes | {"version": version},
-    )
+def _mark_changed(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
+    """Mark the memories that lose a quote as changed, since they are cached with it."""
+    raised = "UPDATE scopes SET version = version + 1 WHERE id = ? RETURNING version"
+    (version,) = tx.execute(raised, (owner,)).fetchone()
+    of_quotes = f"SELECT memory FROM evidence WHERE id IN {_THESE}"
+    marked = f"UPDATE memories SET changed = :version WHERE seq IN ({of_quotes})"
+    tx.execute(marked, quotes | {"version": version})
 
 
-# ---------------------------------------------------------------- orders
+# ---------------------------------------------------------------- large forgets
 # A memory is hidden with what superseded it, as it will be erased with it: the walk goes from `m` upwards.
 _HIDDEN = """NOT EXISTS (
     WITH RECURSIVE line (seq, id, owner, project, type, superseded_by) AS (
@@ -272,35 +243,23 @@ _HIDDEN = """NOT EXISTS (
     AND (f.project IS NULL OR f.project = line.project)
     AND (f.types IS NULL OR line.type IN (SELECT value FROM json_each(f.types))))
 """
-# The answers of these are on their way, and will not find them; the same request may be made anew. They are
-# erased with their portion, since they tell whose responses are to go, too.
-_OPEN = """
+_OF_TARGET = "owner = :owner AND (:project IS NULL OR project = :project)"
+_SESSIONS = f"SELECT id FROM sessions WHERE {_OF_TARGET}"
+# Answers that are under way will not find these; the same request may be made again. They are erased with
+# their portion: until then they show which responses belong to them.
+_DETACH = f"""
     UPDATE exchanges SET generation = -1, key = 'forgotten:' || seq WHERE seq IN (
-        SELECT x.seq FROM exchanges x JOIN sessions n ON n.id = x.session
-        WHERE x.state = 'open' AND n.owner = :owner AND (:project IS NULL OR n.project = :project))
-"""
-_JOBS = """
-    DELETE FROM jobs WHERE session IN (
-        SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project))
-"""
-_NOTES = """
-    DELETE FROM {} WHERE session IN (
-        SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project))
-"""
-
-_DOCUMENTS = """
-    UPDATE documents SET doomed = 1
-    WHERE owner = :owner AND doomed = 0 AND (:project IS NULL OR project = :project)
+        SELECT seq FROM exchanges WHERE state = 'open' AND session IN ({_SESSIONS}))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PendingForget:
-    """One forget that is under way."""
+    """A large forget that is under way. `receipt`: its number."""
 
     receipt: int
     target: ForgetTarget
-    instance: str  # the process that is at it
+    instance: str  # the process that carries it out
 
 
 def hidden(tx: Connection) -> str:
@@ -310,36 +269,38 @@ def hidden(tx: Connection) -> str:
 
 def start_forget(
     tx: Connection, target: ForgetTarget, where: MemoryFilter, *, by: str, instance: str
-) -> tuple[PendingForget, str]:
-    """Hide the target and stop whoever is writing about it; return the order and its receipt's id."""
+) -> PendingForget:
+    """Hide the target, and invalidate what others are writing about it."""
     named = target.owner
     if target.is_everything:
         named = _take_name(tx, target.owner)
     else:
         target = replace(target, bounds=bounds_now(tx))
         tx.execute("UPDATE scopes SET portioned = generation WHERE id = ?", (target.owner,))
-    gone = ForgetCounts()
+    erased = ForgetCounts()
+    ours = {"owner": target.owner, "project": target.project}
     if target.memory_id is None:
-        ours = {"owner": target.owner, "project": target.project}
-        gone = ForgetCounts(jobs=tx.execute(_JOBS, ours).rowcount)
-        tx.execute(_OPEN, ours)
-    if target.is_scope:  # small, and all of it from before: a session that goes on is left without
+        erased = ForgetCounts(
+            jobs=tx.execute(f"DELETE FROM jobs WHERE session IN ({_SESSIONS})", ours).rowcount
+        )
+        tx.execute(_DETACH, ours)
+    if target.is_scope:  # small, and all of it older: what a session writes from now on survives
         for table in ("anchors", "states", "marks"):
-            tx.execute(_NOTES.format(table), {"owner": target.owner, "project": target.project})
-        tx.execute(_DOCUMENTS, {"owner": target.owner, "project": target.project})
-    issued = issue_receipt(tx, named, where, memory_id=target.memory_id, by=by, counts=gone)
+            tx.execute(f"DELETE FROM {table} WHERE session IN ({_SESSIONS})", ours)
+        tx.execute(f"UPDATE documents SET doomed = 1 WHERE {_OF_TARGET} AND doomed = 0", ours)
+    receipt, _ = issue_receipt(tx, named, where, memory_id=target.memory_id, by=by, counts=erased)
+    types = None if target.types is None else json.dumps(sorted(target.types))
     tx.execute(
         "INSERT INTO forgets (receipt, owner, project, type, types, memory_id, bounds, instance)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (issued.seq, target.owner, target.project, target.type,
-         None if target.types is None else json.dumps(sorted(target.types)), target.memory_id,
+        (receipt, target.owner, target.project, target.type, types, target.memory_id,
          json.dumps(asdict(target.bounds)), instance),
     )  # fmt: skip
-    return PendingForget(issued.seq, target, instance), issued.id
+    return PendingForget(receipt, target, instance)
 
 
 def pending_forgets(tx: Connection) -> list[PendingForget]:
-    """Return the orders that are not carried out yet, the oldest first."""
+    """Return the forgets that are not carried out yet, the oldest first."""
     found = tx.execute(
         "SELECT receipt, owner, project, type, memory_id, bounds, instance FROM forgets ORDER BY receipt"
     ).fetchall()
@@ -355,21 +316,17 @@ def pending_forgets(tx: Connection) -> list[PendingForget]:
         ]  # fmt: skip
 
 
-def finish_forget(tx: Connection, order: PendingForget) -> ForgetCounts:
-    """Close the order; return what it has erased in all."""
-    tx.execute("DELETE FROM forgets WHERE receipt = ?", (order.receipt,))
-    remove_nameless(tx, order.target.owner)
-    return receipt_counts(tx, order.receipt)
-
-
-def remove_nameless(tx: Connection, owner: int) -> None:
-    """Remove a row of `scopes` that has lost its name, with what is kept for living users only."""
+def finish_forget(tx: Connection, forget: PendingForget) -> ForgetCounts:
+    """Finish the forget; return what it has erased in all. The row of a user that has lost its name goes with
+    the last one, together with what is only needed of living users."""
+    tx.execute("DELETE FROM forgets WHERE receipt = ?", (forget.receipt,))
     nameless = (
         "SELECT id FROM scopes WHERE id = :id AND user IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM forgets WHERE owner = :id)"
     )
-    tx.execute(f"DELETE FROM evicted WHERE owner IN ({nameless})", {"id": owner})
-    tx.execute(f"DELETE FROM scopes WHERE id IN ({nameless})", {"id": owner})
+    tx.execute(f"DELETE FROM evicted WHERE owner IN ({nameless})", {"id": forget.target.owner})
+    tx.execute(f"DELETE FROM scopes WHERE id IN ({nameless})", {"id": forget.target.owner})
+    return receipt_counts(tx, forget.receipt)
 
 
 def _take_name(tx: Connection, owner: int) -> int:

@@ -1,8 +1,8 @@
-"""Carry out forgets: a small one in one transaction, a large one by an order and in portions.
+"""Carry out forgets: a small one in one transaction, a large one in portions.
 
-A user with little to forget is served by one transaction. Of a user with much, one short transaction places
-an order: the generation rises, what the order covers is hidden from then on, and it is erased in portions,
-between which others write. Any process that opens the database finishes what a crash broke off.
+A user with little to forget is served by one transaction. For a user with much, one short transaction raises
+the generation and hides what the forget covers; then it is erased in portions, between which others write.
+Any process that opens the database finishes what a crash interrupted.
 """
 
 import asyncio
@@ -26,23 +26,12 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import Conflict
 from proxy.storage.sql import erasure, rows, users
-from proxy.storage.sql.database import Connection, Database, Instance
-from proxy.storage.sql.erasure import (
-    PendingForget,
-    Portion,
-    add_counts,
-    counts_as_dict,
-    counts_from_dict,
-    erase,
-    erase_all,
-    portions,
-    receipt_of,
-    store_receipt,
-)
+from proxy.storage.sql.database import Connection, Database, Store, purges
+from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
 from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
 from proxy.storage.sql.forget_related import Verdicts
 
-_MOST_AT_ONCE = 500  # rows of memories, exchanges or responses: who has more is forgotten in portions
+_MOST_AT_ONCE = 500  # rows of memories, exchanges or responses: a user with more is erased in portions
 _MUCH = """
     SELECT (SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = :owner LIMIT :most) few) >= :most
         OR (SELECT count(*) FROM (SELECT 1 FROM sessions n JOIN exchanges x ON x.session = n.id
@@ -59,7 +48,7 @@ _HOLDERS = """
     WHERE m.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
     AND (:project IS NULL OR m.project = :project)
 """
-# Answers that came after the order was placed, and were given with what it covers in view.
+# Answers that came after the forget began, and were given with what it covers in view.
 _LATE = """
     SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND x.seq <= :exchanges AND x.answer <> '' AND x.recalled <> '[]'
@@ -69,39 +58,26 @@ _LATE = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Started:
-    """What the first transaction has erased, and what it has left to be done."""
+class Forgetting(Store):
+    """All forgets of one process."""
 
-    gone: ForgetCounts
-    orders: tuple[PendingForget, ...]
-    owners: frozenset[int]
-
-
-class Forgetting:
-    """All forgets of one process. `instance` is None until the store is open."""
-
-    def __init__(self, database: Database, let_go: Callable[[int], None]) -> None:
-        self._database = database
-        self._holders = [let_go]  # of what is kept in memory of an owner
+    def __init__(self, database: Database, drop_caches: Callable[[int], None]) -> None:
+        super().__init__(database)
+        self._caches = [drop_caches]  # each drops what is cached of an owner
         self._running: set[int] = set()
-        self.instance: Instance | None = None
 
     async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> ForgetCounts:
         """Erase, durable on return, what the filter or the one memory covers."""
         verdicts = await self._judged(where, memory_id)
-        begun = await self._database.write(
-            lambda tx: self._begin(tx, where, memory_id, by, verdicts), purge=True
-        )
-        for owner in begun.owners:
-            self.let_go(owner)
-        gone = begun.gone
-        for order in begun.orders:
-            gone = add_counts(gone, await self._carry_out(order, verdicts))
-        return gone
+        total, large, touched = await self._begin(where, memory_id, by, verdicts)
+        for owner in touched:
+            self.drop_caches(owner)
+        for forget in large:
+            total = add_counts(total, await self._carry_out(forget, verdicts))
+        return total
 
     async def _judged(self, where: MemoryFilter, memory_id: str | None) -> Verdicts:
-        """Find out which texts tell the memory while the writer and the readers serve others."""
+        """Find out which texts mention the memory while the writer and the readers serve others."""
         verdicts = Verdicts(put_off=memory_id is not None)
         if verdicts.put_off:
             await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
@@ -110,33 +86,34 @@ class Forgetting:
 
     async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> ForgetCounts:
         """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
-
-        def work(tx: Connection) -> tuple[ForgetCounts, int | None]:
-            owner = users.lock(tx, scope)
-            if owner is None:
-                return ForgetCounts(), None
-            doomed = plan_forget(tx, ForgetTarget(owner=owner.id, document_id=rows.storable(document_id)))
-            if not doomed.documents:
-                return ForgetCounts(), None
-            users.raise_generation(tx, owner.id)
-            gone = erase_all(tx, owner.id, doomed)
-            where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
-            issued = erasure.issue_receipt(tx, owner.id, where, memory_id=document_id, by=by, counts=gone)
-            return replace(gone, receipt=issued.id), owner.id
-
-        gone, owner = await self._database.write(work, purge=True)
+        erased, owner = await self._forget_document(scope, document_id, by, now)
         if owner is not None:
-            self.let_go(owner)
-        return gone
+            self.drop_caches(owner)
+        return erased
 
-    def also_let_go(self, holder: Callable[[int], None]) -> None:
-        """Have the holder told, too, of whom something was forgotten."""
-        self._holders.append(holder)
+    @purges
+    def _forget_document(
+        self, tx: Connection, scope: Scope, document_id: str, by: str, now: float
+    ) -> tuple[ForgetCounts, int | None]:
+        if (owner := users.lock(tx, scope)) is None:
+            return ForgetCounts(), None
+        plan = plan_forget(tx, ForgetTarget(owner=owner.id, document_id=rows.storable(document_id)))
+        if not plan.documents:
+            return ForgetCounts(), None
+        users.raise_generation(tx, owner.id)
+        erased = erase_all(tx, owner.id, plan)
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
+        _, receipt = erasure.issue_receipt(tx, owner.id, where, memory_id=document_id, by=by, counts=erased)
+        return replace(erased, receipt=receipt), owner.id
 
-    def let_go(self, owner: int) -> None:
+    def on_forget(self, drop: Callable[[int], None]) -> None:
+        """Call `drop`, too, for each owner of whom something was forgotten."""
+        self._caches.append(drop)
+
+    def drop_caches(self, owner: int) -> None:
         """Drop a user's caches after a forget."""
-        for holder in self._holders:
-            holder(owner)
+        for drop in self._caches:
+            drop(owner)
 
     async def count(self, where: MemoryFilter, memory_id: str | None) -> ForgetCounts:
         """Return what a forget would erase now."""
@@ -144,31 +121,30 @@ class Forgetting:
         return await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
 
     async def resume(self) -> int:
-        """Carry out the orders whose process died, or whose caller here gave up; return how many. What a
-        crash or a reader left of erased pages in the write-ahead log goes too."""
+        """Carry out the forgets whose process died, or whose caller here gave up; return how many. What a
+        crash or a reader left of erased pages in the write-ahead log is purged too."""
         await self._database.purge_if_due()
-        left = await self._database.read(self._left_over)
-        for order in left:
+        left = await self._database.read(self._interrupted)
+        for forget in left:
             telemetry.log.info("store.forget.resumed")
-            await self._carry_out(order)
+            await self._carry_out(forget)
         return len(left)
 
-    def _left_over(self, tx: Connection) -> list[PendingForget]:
-        """Return the orders that no process is carrying out."""
-        living = self.instance
-        assert living is not None, "the database is open only after the instance lives"
+    def _interrupted(self, tx: Connection) -> list[PendingForget]:
+        """Return the forgets that no process is carrying out."""
         return [
-            order
-            for order in erasure.pending_forgets(tx)
-            if (order.instance == living.id and order.receipt not in self._running)
-            or living.is_dead(tx, order.instance)
+            forget
+            for forget in erasure.pending_forgets(tx)
+            if (forget.instance == self._living.id and forget.receipt not in self._running)
+            or self._living.is_dead(tx, forget.instance)
         ]
 
+    @purges
     def _begin(
         self, tx: Connection, where: MemoryFilter, memory_id: str | None, by: str, verdicts: Verdicts
-    ) -> _Started:
-        assert self.instance is not None, "the database is open only after the instance lives"
-        gone, left, touched = ForgetCounts(), list[PendingForget](), set[int]()
+    ) -> tuple[ForgetCounts, list[PendingForget], set[int]]:
+        """Erase what is small; return its counts, the large forgets that are begun, and all owners."""
+        total, large, touched = ForgetCounts(), list[PendingForget](), set[int]()
         if memory_id is not None:
             users.lock_all(tx, _HOLDERS, _holder(where, memory_id))
         for target in _targets(tx, where, memory_id, make=True):
@@ -176,37 +152,38 @@ class Forgetting:
             users.raise_generation(tx, target.owner)
             if target.is_everything:
                 users.forget_timezone(tx, target.owner)
-            # A text is content: an order must not keep it.
+            # A text is content: a pending forget must not store it.
             if target.text is None and _is_much(tx, target.owner):
-                order, _ = erasure.start_forget(tx, target, where, by=by, instance=self.instance.id)
-                left.append(order)
+                large.append(erasure.start_forget(tx, target, where, by=by, instance=self._living.id))
                 continue
             erased = erase_all(tx, target.owner, plan_forget(tx, target, verdicts))
-            issued = erasure.issue_receipt(tx, target.owner, where, memory_id=memory_id, by=by, counts=erased)
-            gone = add_counts(gone, replace(erased, receipt=issued.id))
-        return _Started(gone, tuple(left), frozenset(touched))
+            _, receipt = erasure.issue_receipt(
+                tx, target.owner, where, memory_id=memory_id, by=by, counts=erased
+            )
+            total = add_counts(total, replace(erased, receipt=receipt))
+        return total, large, touched
 
-    async def _carry_out(self, order: PendingForget, verdicts: Verdicts | None = None) -> ForgetCounts:
-        """Erase what the order covers, portion by portion, and close it; return what went in all."""
-        self._running.add(order.receipt)
+    async def _carry_out(self, forget: PendingForget, verdicts: Verdicts | None = None) -> ForgetCounts:
+        """Erase what the forget covers, portion by portion, and finish it; return what it erased in all."""
+        self._running.add(forget.receipt)
         try:
-            # Again, until nothing is found: somebody may have added to what hangs together.
-            while doomed := await self._database.read(
-                lambda tx: list(portions(plan_forget(tx, order.target, verdicts)))
+            # Again, until nothing is found: others may have added to what hangs together.
+            while portions := await self._database.read(
+                lambda tx: list(erasure.portions(plan_forget(tx, forget.target, verdicts)))
             ):
-                for portion in doomed:
-                    await self._database.write(partial(_erase_portion, order=order, portion=portion))
+                for portion in portions:
+                    await self._database.write(partial(_erase_portion, forget=forget, portion=portion))
                     await self._database.checkpoint()
-            late = await self._database.read(lambda tx: _late(tx, order.target))
-            return await self._database.write(partial(_finish, order=order, late=late), purge=True)
+            late = await self._database.read(lambda tx: _late(tx, forget.target))
+            return await self._database.write(partial(_finish, forget=forget, late=late), purge=True)
         finally:
-            self._running.discard(order.receipt)
-            self.let_go(order.target.owner)
+            self._running.discard(forget.receipt)
+            self.drop_caches(forget.target.owner)
 
 
 def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make: bool) -> list[ForgetTarget]:
-    """Return the filter's owner, or those of the memory, as targets. `make`: also a user never seen has
-    a generation, since a writer may be on its way with what was to be forgotten."""
+    """Return the filter's owner, or those of the memory, as targets. `make`: a user never seen gets a
+    generation too, since a writer may be about to store what was to be forgotten."""
     if memory_id is not None:
         found = tx.execute(_HOLDERS, _holder(where, memory_id)).fetchall()
         return [target_of(owner, where, memory_id) for (owner,) in found]
@@ -218,9 +195,8 @@ def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make
 
 
 def _holder(where: MemoryFilter, memory_id: str) -> dict[str, str | None]:
-    return {
-        "id": rows.storable(memory_id), "tenant": where.tenant, "user": where.user, "project": where.project
-    }  # fmt: skip
+    of_filter = {"tenant": where.tenant, "user": where.user, "project": where.project}
+    return {"id": rows.storable(memory_id), **of_filter}
 
 
 def _is_much(tx: Connection, owner: int) -> bool:
@@ -229,15 +205,15 @@ def _is_much(tx: Connection, owner: int) -> bool:
 
 
 def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts) -> ForgetCounts:
-    found = [
-        plan_forget(tx, target, verdicts).counts for target in _targets(tx, where, memory_id, make=False)
-    ]
-    return reduce(add_counts, found, ForgetCounts())
+    targets = _targets(tx, where, memory_id, make=False)
+    return reduce(
+        add_counts, (plan_forget(tx, target, verdicts).counts for target in targets), ForgetCounts()
+    )
 
 
-def _erase_portion(tx: Connection, *, order: PendingForget, portion: Portion) -> None:
-    users.lock_id(tx, order.target.owner)
-    erasure.add_to_receipt(tx, order.receipt, erase(tx, order.target.owner, portion))
+def _erase_portion(tx: Connection, *, forget: PendingForget, portion: Portion) -> None:
+    users.lock_id(tx, forget.target.owner)
+    erasure.add_to_receipt(tx, forget.receipt, erase(tx, forget.target.owner, portion))
 
 
 def _late(tx: Connection, target: ForgetTarget) -> tuple[int, ...]:
@@ -246,15 +222,16 @@ def _late(tx: Connection, target: ForgetTarget) -> tuple[int, ...]:
     return tuple(seq for (seq,) in tx.execute(_LATE, target.parameters()))
 
 
-def _finish(tx: Connection, *, order: PendingForget, late: tuple[int, ...]) -> ForgetCounts:
-    users.lock_id(tx, order.target.owner)
-    erase(tx, order.target.owner, (("answers", late),))
-    return erasure.finish_forget(tx, order)
+def _finish(tx: Connection, *, forget: PendingForget, late: tuple[int, ...]) -> ForgetCounts:
+    users.lock_id(tx, forget.target.owner)
+    erase(tx, forget.target.owner, (("answers", late),))
+    return erasure.finish_forget(tx, forget)
 
 
 # ---------------------------------------------------------------- collisions
-# By an index each. What superseded a memory is being forgotten with it: the walk goes from `w` upwards.
-_IN_THE_WAY = """
+# Memories that are being forgotten, and have the id or the words of one that is stored now. By an index each.
+# What superseded a memory is forgotten with it: the walk goes from `w` upwards.
+_COLLIDING = """
     SELECT w.seq FROM memories w
     WHERE {} AND w.seq <= :memories AND EXISTS (
         WITH RECURSIVE line (seq, id, project, type, superseded_by) AS (
@@ -265,29 +242,30 @@ _IN_THE_WAY = """
         )
         SELECT 1 FROM line m WHERE {match})
 """
-_SAME_ID = _IN_THE_WAY.format("w.id = :new_id AND w.owner = :owner", match=MATCH)
-_SAME_WORDS = _IN_THE_WAY.format(
+_SAME_ID = _COLLIDING.format("w.id = :new_id AND w.owner = :owner", match=MATCH)
+_SAME_WORDS = _COLLIDING.format(
     "w.owner = :owner AND coalesce(w.project, '') = :new_project AND w.type = :new_type"
     " AND w.digest = :new_digest AND w.superseded_by IS NULL AND w.archived = 0",
     match=MATCH,
 )
 
 
-def make_way(tx: Connection, owner: int, changes: Sequence[Change]) -> None:
-    """Erase what is being forgotten and would keep out what the changes are about to store.
+def unblock_insert(tx: Connection, owner: int, changes: Sequence[Change]) -> None:
+    """Erase at once, before their portion's turn, memories that are being forgotten and would keep out what
+    the changes are about to store.
 
     Raises Conflict for an Edit that would turn a memory from before a forget into one that it covers."""
     new = [change.memory for change in changes if isinstance(change, Create | Supersede | Edit)]
     if not new or not tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner,)).fetchone():
         return
-    for order in erasure.pending_forgets(tx):
-        if order.target.owner != owner:
+    for forget in erasure.pending_forgets(tx):
+        if forget.target.owner != owner:
             continue
-        if seqs := tuple(_in_the_way(tx, order, new)):
-            these = plan_forget(tx, replace(order.target, only=seqs))
-            erasure.add_to_receipt(tx, order.receipt, erase_all(tx, owner, these))
+        if seqs := tuple(_colliding(tx, forget, new)):
+            these = plan_forget(tx, replace(forget.target, only=seqs))
+            erasure.add_to_receipt(tx, forget.receipt, erase_all(tx, owner, these))
         for change in changes:
-            if isinstance(change, Edit) and _would_be_covered(tx, order.target, change.memory):
+            if isinstance(change, Edit) and _would_be_covered(tx, forget.target, change.memory):
                 raise Conflict("what the memory would become is being forgotten")
 
 
@@ -301,9 +279,9 @@ def _would_be_covered(tx: Connection, target: ForgetTarget, edited: Memory) -> b
     return of_project and (target.types is None or edited.type in target.types)
 
 
-def _in_the_way(tx: Connection, order: PendingForget, new: Iterable[Memory]) -> Iterable[int]:
+def _colliding(tx: Connection, forget: PendingForget, new: Iterable[Memory]) -> Iterable[int]:
     for memory in new:
-        asked = order.target.parameters() | {
+        asked = forget.target.parameters() | {
             "new_id": rows.storable(memory.id),
             "new_project": memory.scope.project or "",
             "new_type": memory.type,
@@ -314,8 +292,8 @@ def _in_the_way(tx: Connection, order: PendingForget, new: Iterable[Memory]) -> 
 
 
 # ---------------------------------------------------------------- expiry
-GRACE_S = 86_400.0  # an expired memory is shown in lists of the past for so long
-_BY = "retention"
+# Only memories expire: exchanges have a retention of their own, and so have stored responses.
+_GRACE_S = 86_400.0  # so long an expired memory is shown in lists of the past
 _EXPIRED_AT_ONCE = 100
 _EXPIRED = """
     SELECT m.owner, m.seq FROM memories m JOIN scopes s ON s.id = m.owner
@@ -323,59 +301,55 @@ _EXPIRED = """
     ORDER BY m.owner, m.seq
 """
 # Asked again where it is erased: its owner may have given it more time.
-_WITH_OLDER = """
-    WITH RECURSIVE doomed (seq, id) AS (
-        SELECT m.seq, m.id FROM memories m
-        WHERE m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs)) AND m.expires_at <= :before
+_WITH_OLDER = f"""
+    WITH RECURSIVE expired (seq, id) AS (
+        SELECT m.seq, m.id FROM memories m WHERE m.seq IN {rows.seqs_in(":seqs")} AND m.expires_at <= :before
         UNION
         SELECT older.seq, older.id
-        FROM doomed JOIN memories older ON older.superseded_by = doomed.id AND +older.owner = :owner
+        FROM expired JOIN memories older ON older.superseded_by = expired.id AND +older.owner = :owner
     )
-    SELECT seq FROM doomed
+    SELECT seq FROM expired
 """
 
 
 async def expire(database: Database, now: float) -> int:
-    """Erase what expired more than a day before `now`; return how many. A receipt for each user."""
-    before = now - GRACE_S
+    """Erase memories that expired more than a day before `now`, with what they superseded; return how many.
+    A receipt for each user."""
+    before = now - _GRACE_S
     found = await database.read(lambda tx: tx.execute(_EXPIRED, {"before": before}).fetchall())
     total = 0
     for owner, of_owner in groupby(found, key=lambda row: row[0]):
         seqs, receipt = [seq for _, seq in of_owner], 0
         for start in range(0, len(seqs), _EXPIRED_AT_ONCE):
-            part = {
-                "owner": owner,
-                "before": before,
-                "seqs": rows.as_json(seqs[start : start + _EXPIRED_AT_ONCE]),
-            }
-            work = partial(_expire_some, part=part, now=now, receipt=receipt)
+            these = rows.as_json(seqs[start : start + _EXPIRED_AT_ONCE])
+            part = {"owner": owner, "before": before, "seqs": these}
+            work = partial(_expire, owner=owner, part=part, now=now, receipt=receipt)
             erased, receipt = await database.write(work, purge=start + _EXPIRED_AT_ONCE >= len(seqs))
             total += erased
     return total
 
 
-def _expire_some(tx: Connection, *, part: dict[str, object], now: float, receipt: int) -> tuple[int, int]:
-    """Erase one portion; return how many memories went, and the receipt's number, 0 for none yet."""
-    users.lock_id(tx, int(str(part["owner"])))
-    doomed = tuple(seq for (seq,) in tx.execute(_WITH_OLDER, part))
-    if not doomed:
+def _expire(
+    tx: Connection, *, owner: int, part: dict[str, object], now: float, receipt: int
+) -> tuple[int, int]:
+    """Erase one portion; return how many memories it had, and the receipt's number, 0 for none yet."""
+    users.lock_id(tx, owner)
+    expired = tuple(seq for (seq,) in tx.execute(_WITH_OLDER, part))
+    if not expired:
         return 0, receipt
-    owner = int(str(part["owner"]))
-    erased = erase(tx, owner, (("memories", doomed),))
+    erased = erase(tx, owner, (("memories", expired),))
     if receipt:
         erasure.add_to_receipt(tx, receipt, erased)
-    else:
-        receipt = _issue(tx, owner, now, erased)
+        return erased.memories, receipt
+    tenant, user = tx.execute("SELECT tenant, user FROM scopes WHERE id = ?", (owner,)).fetchone()
+    where = MemoryFilter(tenant=tenant, user=user, now=now)
+    receipt, _ = erasure.issue_receipt(tx, owner, where, memory_id=None, by="retention", counts=erased)
     return erased.memories, receipt
 
 
-def _issue(tx: Connection, owner: int, now: float, erased: ForgetCounts) -> int:
-    tenant, user = tx.execute("SELECT tenant, user FROM scopes WHERE id = ?", (owner,)).fetchone()
-    where = MemoryFilter(tenant=tenant, user=user, now=now)
-    return erasure.issue_receipt(tx, owner, where, memory_id=None, by=_BY, counts=erased).seq
-
-
 # ---------------------------------------------------------------- after a restore
+# A receipt names what was forgotten, not what that had been made of. So, for the users in the receipts,
+# nothing is extracted that had not been read yet: what was forgotten may be in it.
 RECEIPTS = """
     SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
     FROM receipts r JOIN scopes s ON s.id = r.owner WHERE s.user IS NOT NULL ORDER BY r.seq
@@ -390,7 +364,7 @@ _JOBS = f"SELECT x.id FROM jobs x {_OF_USER}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """What was erased, and how many receipts name what is not there: a memory younger than the backup."""
+    """What was erased; `unknown` receipts name something absent: a memory younger than the backup."""
 
     receipts: int = 0
     erased: ForgetCounts = field(default_factory=ForgetCounts)
@@ -399,13 +373,13 @@ class Repeated:
 
 def receipts_in(tx: Connection) -> tuple[Receipt, ...]:
     """Return all receipts, the oldest first."""
-    return tuple(receipt_of(row) for row in tx.execute(RECEIPTS))
+    return tuple(erasure.receipt_of(row) for row in tx.execute(RECEIPTS))
 
 
 def to_lines(receipts: Iterable[Receipt]) -> Iterator[str]:
     """Yield each receipt as a line of JSON."""
     for receipt in receipts:
-        counts = {**counts_as_dict(receipt.counts), "receipt": receipt.counts.receipt}
+        counts = {**erasure.counts_as_dict(receipt.counts), "receipt": receipt.counts.receipt}
         yield json.dumps({**asdict(receipt), "counts": counts}) + "\n"
 
 
@@ -415,7 +389,7 @@ def from_lines(lines: Iterable[str]) -> Iterator[Receipt]:
         try:
             written = json.loads(line)
             counts = dict(written["counts"])
-            yield Receipt(**{**written, "counts": counts_from_dict(counts, counts.get("receipt"))})
+            yield Receipt(**{**written, "counts": erasure.counts_from_dict(counts, counts.get("receipt"))})
         except (ValueError, TypeError, KeyError):
             raise ValueError(f"line {number} is no receipt") from None
 
@@ -425,7 +399,7 @@ def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:
     if tx.execute("SELECT 1 FROM receipts WHERE id = ?", (receipt.id,)).fetchone():
         return so_far
     erased, was_there = repeat_one(tx, receipt)
-    store_receipt(tx, users.ensure(tx, Scope(receipt.tenant, receipt.user)).id, receipt)
+    erasure.store_receipt(tx, users.ensure(tx, Scope(receipt.tenant, receipt.user)).id, receipt)
     return Repeated(
         receipts=so_far.receipts + 1,
         erased=add_counts(so_far.erased, erased),
@@ -434,7 +408,7 @@ def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:
 
 
 def repeat_one(tx: Connection, receipt: Receipt) -> tuple[ForgetCounts, bool]:
-    """Forget what the receipt names; return what went, and whether what it names was there."""
+    """Forget what the receipt names; return what it erased, and whether what it names was there."""
     scope = Scope(receipt.tenant, receipt.user)
     owner = users.find(tx, scope)
     if owner is None:

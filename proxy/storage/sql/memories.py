@@ -36,7 +36,7 @@ from proxy.storage.sql import embeddings, erasure, jobs, rows, users
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.database import Connection, DamagedRow, Database, Store, reads, writes
 from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
-from proxy.storage.sql.forget import Forgetting, expire, make_way
+from proxy.storage.sql.forget import Forgetting, expire, unblock_insert
 from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache
 from proxy.storage.sql.quota import apply_within
 from proxy.storage.sql.users import Owner
@@ -78,7 +78,7 @@ class SqlMemories(Store):
         # Numbers and kinds of the memories that hold in every conversation, sorted once a version.
         self._profiles = TTLCache[int, tuple[tuple[int, Stamp], Sequence[tuple[int, ProfileKind]]]](_PROFILES)
         self._forgets = 0  # how often somebody's memories were let go
-        self.forgetting = Forgetting(database, self._let_go)
+        self.forgetting = Forgetting(database, self._drop_caches)
         self.prefetch = Prefetch(database, self._load, self._has_room, _FEW)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
@@ -133,7 +133,7 @@ class SqlMemories(Store):
                 raise Conflict("the user's memories have changed meanwhile")
             if done is not None:
                 jobs.finish(tx, done)
-            make_way(tx, owner.id, changes)
+            unblock_insert(tx, owner.id, changes)
             version = expect.version + 1
             held, embeds = embeddings.generations_of(tx, self._model), self._model is not None
             writer = Writer(tx, owner.id, scope, version, held, embeds)
@@ -218,7 +218,7 @@ class SqlMemories(Store):
         """Erase memories that expired more than a day ago, each user's with a receipt; return how many."""
         return await expire(self._database, now)
 
-    def _let_go(self, owner: int) -> None:
+    def _drop_caches(self, owner: int) -> None:
         self._forgets += 1
         for cache in (self._indexes, self._rows, self._profiles):
             cache.pop(owner)

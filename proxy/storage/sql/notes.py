@@ -163,7 +163,7 @@ class SqlNotes(Store):
         ).rowcount
         if kept:
             tx.executemany(
-                "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NO_NOTES",
+                "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 [(session, mark) for mark in marks],
             )
         return bool(kept)

@@ -55,7 +55,7 @@ class SqlStores:
         self.forms = SqlForms(database)
         self.documents = SqlDocuments(database, self.memories.forgetting, lambda: self.memories.model)
         self.passages = SqlPassages(database, lambda: self.memories.model, index_bytes=index_bytes // 4)
-        self.memories.forgetting.also_let_go(self.passages.let_go)
+        self.memories.forgetting.on_forget(self.passages.drop_cache)
         self.vectors = SqlVectors(database)
         self._engine = database
 

@@ -1,14 +1,11 @@
-"""What every store means by a forget, a receipt and a generation, said once."""
+"""Counts of receipts: summed in full, and readable across versions."""
 
 from dataclasses import fields
 
 import pytest
 
 from proxy.domain.core import ForgetCounts
-from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sql.embeddings import made_with_another
 from proxy.storage.sql.erasure import add_counts, counts_as_dict, counts_from_dict
-from proxy.storage.sql.forget_plan import ForgetTarget
 
 
 def test_every_count_of_a_receipt_is_added() -> None:
@@ -21,26 +18,10 @@ def test_every_count_of_a_receipt_is_added() -> None:
 
 
 def test_receipts_of_another_version_can_be_read() -> None:
-    assert counts_as_dict(ForgetCounts(memories=2)) == {
-        "memories": 2
-    }  # an older one may not know the others' names
+    assert counts_as_dict(ForgetCounts(memories=2)) == {"memories": 2}  # an older one may not know the others
     assert counts_from_dict({"memories": 2, "dreams": 7}, "rcpt_1") == ForgetCounts(
         memories=2, receipt="rcpt_1"
     )
     for damaged in (7, "memories", [1]):
         with pytest.raises((TypeError, ValueError)):
             counts_from_dict(damaged)  # type: ignore[arg-type]
-
-
-def test_a_type_stands_for_its_children_and_its_absence_for_all() -> None:
-    types = ForgetTarget(owner=1, type="semantic").types
-    assert types is not None
-    assert "semantic" in types
-    assert ForgetTarget(owner=1).types is None
-
-
-def test_a_wrong_model_is_told_with_its_remedy() -> None:
-    model = EmbeddingModel("new", 8, similarity_threshold=0.2, related_threshold=0.3)
-    told = str(made_with_another("old", 4, model))
-    assert "old (4 dimensions)" in told
-    assert "`memory-proxy reembed`" in told
