@@ -60,14 +60,14 @@ def main() -> int:
     believe_jumps()
 
     from proxy.app.server import serve
-    from proxy.config import from_process
+    from proxy.config import load
 
     overrides = {
         "server": {"port": options.port},
         "storage": {"data_dir": options.data_dir},
         "upstream": {"base_url": options.upstream},
     }
-    return serve(from_process(None, overrides))
+    return serve(load(None, os.environ, overrides))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Settings: one YAML file, overridden by the environment, checked once, frozen.
 
-`load` is the only reader of files and environment. Unknown keys are refused with the nearest valid
-name; a wrong value is reported with its full key. config/default.yaml shows every key and its default.
+`load` is the only reader of files and environment. Unknown keys are refused with the nearest valid name; a
+wrong value is reported with its full key and the file or variable that sets it. config/default.yaml shows
+every key and its default.
 """
 
 import difflib
@@ -9,12 +10,15 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
+from urllib.parse import parse_qsl, urlsplit
 
 import platformdirs
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -25,20 +29,12 @@ from pydantic import (
 
 from proxy.domain import timezones
 from proxy.domain.core import KINDS
+from proxy.domain.endpoint import endpoint
 from proxy.domain.errors import ConfigError
-from proxy.values import (
-    api_base,
-    directory,
-    header_key,
-    host_name,
-    http_url,
-    origin_rule,
-    postgres_url,
-    redis_url,
-)
 
 PREFIX = "MEMORY_PROXY__"
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file, where the command line does not
+CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file if the command line does not
+A_CENTURY = 36_500  # days; a longer retention would end after the year 9999, which has no date
 
 _OUT_OF_REDIS = (
     "choose another storage.backend, copy what is in Redis into it with `memory-proxy migrate --from URL`,"
@@ -46,22 +42,143 @@ _OUT_OF_REDIS = (
 )
 
 Source = tuple[str, Mapping[Any, Any]]
-"""Where settings stand, as a person finds the place, and the sections and keys that stand there."""
+"""The name of a file, variable or the command line, and the sections and keys that it sets."""
 
 
+# ---------------------------------------------------------------- values
+# Each function returns the value, or raises ValueError with a message that repeats nothing of a secret.
+_TLS_OPTIONS = frozenset(
+    "ssl_ca_certs ssl_ca_data ssl_ca_path ssl_cert_reqs ssl_certfile ssl_check_hostname ssl_ciphers"
+    " ssl_keyfile ssl_password".split()
+)
+# The options of redis-py that this proxy does not set itself. redis-py passes any other to a constructor,
+# which raises TypeError at the first request.
+_REDIS_OPTIONS = frozenset("client_name db password protocol socket_keepalive username".split())
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^\s/?#@\\,]*)")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_ESCAPES = "names no host and port; write / ? # @ in a password as %2F %3F %23 %40"
+
+
+def _directory(path: object) -> object:
+    """Expand "~". An empty path is refused: it would be the directory in which the process started."""
+    if not isinstance(path, str):
+        return path
+    if not path.strip() or "\0" in path:
+        raise ValueError("names no directory; leave it out, or say null, for the user's own")
+    return os.path.expanduser(path)
+
+
+def _http_url(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"must start with http:// or https://, not {url[:20]!r}")
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0:  # a port that is no number is a ValueError of urlsplit
+        raise ValueError("names no host that can be reached")
+    return url
+
+
+def _base_url(url: str) -> str:
+    """Return the base URL of an OpenAI-compatible API without a trailing slash."""
+    url = url.strip()
+    endpoint(url)
+    return url if "?" in url else url.rstrip("/")
+
+
+def _origin_rule(text: str) -> str:
+    """Return an origin as browsers write it, with `*` for a part of it: `https://app.example.com`,
+    `https://*.example.com`, `http://localhost:*`, `vscode-webview://*`, `null`, or `*` for all."""
+    rule = text.strip().lower()
+    rule = rule if rule.endswith("://") else rule.rstrip("/")
+    if rule in ("*", "null"):
+        return rule
+    found = _ORIGIN.fullmatch(rule)
+    if found is None or not (found[2] or found[1] == "file"):
+        raise ValueError(f"{text[:60]!r} is no origin: scheme://host[:port] without a path, null, or *")
+    scheme, authority = found.groups()
+    authority = authority.removesuffix(_DEFAULT_PORTS.get(scheme, "/"))
+    host, _, port = authority.partition(":") if not authority.startswith("[") else (authority, "", "")
+    wild = host.startswith("*.") or (host == "*" and scheme not in ("http", "https"))
+    if "*" in (host[1:] if wild else host) or (port not in ("", "*") and "*" in port):
+        raise ValueError(f"{text[:60]!r}: `*` matches the first labels of a host or for the port")
+    if host.startswith("*.") and "." not in host[2:] and host != "*.localhost":
+        raise ValueError(f"{text[:60]!r} names the sites of everybody: name the domain, too")
+    if not host.isascii():
+        authority = authority.replace(host, host.encode("idna").decode())
+    return f"{scheme}://{authority}"
+
+
+def _host_name(text: str) -> str:
+    """Return the name in a Host header, without its port."""
+    name = text.strip().lower()
+    if not name or re.search(r"[\s/?#@\\*,]", name):
+        raise ValueError(f"{text[:60]!r} is no host name, such as memory.example.com")
+    return name if name.startswith("[") or name.count(":") > 1 else name.partition(":")[0]
+
+
+def _redis_url(secret: SecretStr) -> SecretStr:
+    url = secret.get_secret_value().strip()
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises if it is no number
+    except ValueError:
+        raise ValueError(_ESCAPES) from None
+    if "@" in url and "@" not in parts.netloc and parts.scheme != "unix":
+        raise ValueError(_ESCAPES)
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError("must start with redis://, rediss:// (for TLS) or unix://")
+    number = parts.path.strip("/")
+    if parts.scheme != "unix" and number and not (number.isascii() and number.isdecimal()):
+        raise ValueError("must end in the number of a database, as redis://host:6379/0 does")
+    known = _REDIS_OPTIONS | _TLS_OPTIONS if parts.scheme == "rediss" else _REDIS_OPTIONS
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in known:  # not repeated: it may be the rest of a password
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
+            raise ValueError(f'has an unknown option behind the "?"; {hint}')
+    return SecretStr(url)
+
+
+def _postgres_url(secret: SecretStr | None) -> SecretStr | None:
+    url = secret.get_secret_value().strip() if secret is not None else ""
+    if not url:
+        return None
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must start with postgresql://, as postgresql://user:secret@host:5432/memory does")
+    if url.count("@") > 1:
+        raise ValueError(_ESCAPES)
+    return SecretStr(url)
+
+
+def _header_key(key: SecretStr) -> SecretStr:
+    """Return a key that an HTTP header can carry."""
+    text = key.get_secret_value().strip()
+    if not text.isascii():
+        raise ValueError("has a character that no key has, such as a curly quotation mark: copy it again")
+    if text and not text.isprintable():
+        raise ValueError("has a line break or another character that cannot be seen")
+    return key
+
+
+Directory = Annotated[Path, BeforeValidator(_directory)]  # before: Path("") is "."
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+Key = Annotated[SecretStr, AfterValidator(_header_key)]
+Days = Annotated[float, Field(gt=0, le=A_CENTURY)]
+
+
+# ---------------------------------------------------------------- sections
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-A_CENTURY = 36_500  # days: what is kept for longer has no date any more (the last is in the year 9999)
-
-
-class Server(Section):
+class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
     workers: int = Field(1, ge=1, le=64)
     allow_open: bool = False
-    public_url: str | None = None
+    public_url: Annotated[HttpUrl, AfterValidator(lambda url: url.rstrip("/").removesuffix("/v1"))] | None = (
+        None
+    )
     max_body_bytes: int = Field(104_857_600, ge=1024)
     head_timeout_seconds: float = Field(20, ge=0)
     body_timeout_seconds: float = Field(60, ge=0)
@@ -70,15 +187,10 @@ class Server(Section):
     shutdown_seconds: float = Field(10, ge=0)
     leave_seconds: float = Field(3, ge=0)
 
-    @field_validator("public_url")
-    @classmethod
-    def can_be_reached(cls, url: str | None) -> str | None:
-        return None if url is None else http_url(url.rstrip("/")).removesuffix("/v1")
-
 
 class UpstreamSettings(Section):
-    base_url: str | None = None
-    api_key: SecretStr | None = None
+    base_url: BaseUrl | None = None
+    api_key: Key | None = None
     responses: Literal["auto", "native", "translate"] = "auto"
     max_connections: int = Field(0, ge=0)
     connect_timeout_seconds: float = Field(5, gt=0)
@@ -90,65 +202,39 @@ class UpstreamSettings(Section):
     keep_alive_seconds: float = Field(15, ge=0, le=3600)
     max_answer_mb: int = Field(32, ge=1, le=1024)
 
-    @field_validator("base_url")
-    @classmethod
-    def is_a_base_url(cls, url: str | None) -> str | None:
-        return None if url is None else api_base(url)
 
-    @field_validator("api_key")
-    @classmethod
-    def goes_into_a_header(cls, key: SecretStr | None) -> SecretStr | None:
-        return header_key(key)
-
-
-class Storage(Section):
+class StorageSettings(Section):
     backend: Literal["sqlite", "postgres"] = "sqlite"
-    postgres_url: SecretStr | None = None
+    postgres_url: Annotated[SecretStr | None, AfterValidator(_postgres_url)] = None
     postgres_connections: int = Field(8, ge=2, le=200)
-    data_dir: Path | None = None
+    data_dir: Directory | None = None
     allow_network_filesystem: bool = False
     index_cache_mb: int = Field(256, ge=1)
     vectors: Literal["exact", "qdrant"] = "exact"
-    exchange_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
-    response_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
-    conversation_ttl_days: float = Field(365, gt=0, le=A_CENTURY)
+    exchange_ttl_days: Days = 30
+    response_ttl_days: Days = 30
+    conversation_ttl_days: Days = 365
 
     @field_validator("backend", mode="before")
     @classmethod
-    def is_a_store(cls, backend: object) -> object:
+    def refuse_redis(cls, backend: object) -> object:
         if backend in ("redis", "redis+qdrant"):
             raise ValueError(f"{backend} no longer stores memories: {_OUT_OF_REDIS}")
         return backend
 
-    @field_validator("postgres_url")
-    @classmethod
-    def is_of_a_postgres(cls, url: SecretStr | None) -> SecretStr | None:
-        text = url.get_secret_value().strip() if url is not None else ""
-        return SecretStr(postgres_url(text)) if text else None
-
     @model_validator(mode="after")
-    def names_its_database(self) -> "Storage":
+    def require_url_of_postgres(self) -> "StorageSettings":
         if self.backend == "postgres" and self.postgres_url is None:
             raise ValueError(
                 "backend postgres needs storage.postgres_url, or MEMORY_PROXY__STORAGE__POSTGRES_URL"
             )
         return self
 
-    @field_validator("data_dir", mode="before")  # a path of "" is "." afterwards
-    @classmethod
-    def names_a_directory(cls, path: object) -> object:
-        return directory(path) if isinstance(path, str) else path
-
 
 class CacheSettings(Section):
-    redis_url: SecretStr | None = None
+    redis_url: Annotated[SecretStr, AfterValidator(_redis_url)] | None = None
     prefix: str = "memory-proxy:"
     timeout_seconds: float = Field(0.25, gt=0, le=5)
-
-    @field_validator("redis_url")
-    @classmethod
-    def is_of_a_redis(cls, url: SecretStr | None) -> SecretStr | None:
-        return None if url is None else SecretStr(redis_url(url.get_secret_value().strip()))
 
 
 class QdrantSettings(Section):
@@ -166,7 +252,7 @@ class QdrantSettings(Section):
     quantization: Literal["none", "scalar", "binary"] = "none"
 
 
-class Identity(Section):
+class IdentitySettings(Section):
     mode: Literal["open", "keys", "jwt", "header"] = "open"
     accept_openai_user: bool = False
     jwt_issuer: str | None = None
@@ -179,18 +265,8 @@ class Identity(Section):
     user_header: str = "x-forwarded-user"
     tenant_header: str | None = None
     trusted_peers: tuple[str, ...] = ("127.0.0.1/32", "::1/128")
-    allowed_origins: tuple[str, ...] = ()
-    allowed_hosts: tuple[str, ...] = ()
-
-    @field_validator("allowed_origins")
-    @classmethod
-    def are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(origin_rule, origins))
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def are_host_names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(host_name, hosts))
+    allowed_origins: tuple[Annotated[str, AfterValidator(_origin_rule)], ...] = ()
+    allowed_hosts: tuple[Annotated[str, AfterValidator(_host_name)], ...] = ()
 
 
 class LimitSettings(Section):
@@ -210,7 +286,7 @@ class LimitSettings(Section):
 PiiPolicy = Literal["reject", "redact", "allow"]
 
 
-class Privacy(Section):
+class PrivacySettings(Section):
     email: PiiPolicy = "allow"
     phone: PiiPolicy = "allow"
     address: PiiPolicy = "allow"
@@ -242,21 +318,16 @@ class MemorySettings(Section):
     extraction_peak: int = Field(24, ge=0, le=128)
     extraction_calls_per_hour: int = Field(0, ge=0)
     ttl_days: dict[str, float] = {}
-    timezone: str = timezones.DEFAULT
+    timezone: Annotated[str, AfterValidator(timezones.canonical)] = timezones.DEFAULT
     session_summaries: bool = True
     compress: bool = False
     compress_threshold_tokens: int = Field(4_000, ge=0)
     compress_keep_turns: int = Field(5, ge=1)
     compress_step_turns: int = Field(5, ge=1)
 
-    @field_validator("timezone")
-    @classmethod
-    def is_a_zone(cls, name: str) -> str:
-        return timezones.canonical(name)
-
     @field_validator("ttl_days")
     @classmethod
-    def of_known_types(cls, days: dict[str, float]) -> dict[str, float]:
+    def check_types_and_days(cls, days: dict[str, float]) -> dict[str, float]:
         if unknown := set(days) - set(KINDS):
             raise ValueError(f"unknown memory type {min(unknown)!r}; known: {', '.join(sorted(KINDS))}")
         if not all(0 < value <= A_CENTURY for value in days.values()):
@@ -264,7 +335,7 @@ class MemorySettings(Section):
         return days
 
 
-class Retrieval(Section):
+class RetrievalSettings(Section):
     dense: bool = True
     lexical: bool = True
     fusion: Literal["linear", "rrf"] = "linear"
@@ -277,84 +348,64 @@ class Retrieval(Section):
     min_query_chars: int = Field(0, ge=0, le=1_000)
 
 
-class Embedding(Section):
+class EmbeddingSettings(Section):
     model: str = "memory-e5-small-v2"
     dimension: int = Field(384, ge=1)
-    path: Path | None = None
+    path: Directory | None = None
     allow_download: bool = False
-
-    @field_validator("path", mode="before")
-    @classmethod
-    def names_a_directory(cls, path: object) -> object:
-        return directory(path) if isinstance(path, str) else path
 
 
 class ExternalModel(Section):
     model_role: Literal[
         "memory_extraction", "memory_rewrite", "memory_plan", "memory_summary", "memory_state"
     ]
-    llm_endpoint: str
+    llm_endpoint: BaseUrl
     llm_model_name: str
-    llm_api_key: SecretStr | None = None
+    llm_api_key: Key | None = None
     llm_timeout_seconds: float = Field(30, gt=0)
     max_tokens: int = Field(1024, ge=1)
     temperature: float = Field(0.0, ge=0, le=2)
 
-    @field_validator("llm_endpoint")
-    @classmethod
-    def is_a_base_url(cls, url: str) -> str:
-        return api_base(url)
 
-    @field_validator("llm_api_key")
-    @classmethod
-    def goes_into_a_header(cls, key: SecretStr | None) -> SecretStr | None:
-        return header_key(key)
-
-
-class Logging(Section):
+class LoggingSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["console", "json"] = "console"
 
 
-class Tracing(Section):
-    endpoint: str | None = None
+class TracingSettings(Section):
+    endpoint: HttpUrl | None = None
     sample: float = Field(1.0, ge=0, le=1)
     service: str = "memory-proxy"
-
-    @field_validator("endpoint")
-    @classmethod
-    def can_be_sent_to(cls, url: str | None) -> str | None:
-        return None if url is None else http_url(url)
 
 
 class Settings(Section):
     """All settings of one process."""
 
-    server: Server = Server()
+    server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
-    storage: Storage = Storage()
+    storage: StorageSettings = StorageSettings()
     cache: CacheSettings = CacheSettings()
     qdrant: QdrantSettings = QdrantSettings()
-    identity: Identity = Identity()
+    identity: IdentitySettings = IdentitySettings()
     limits: LimitSettings = LimitSettings()
-    privacy: Privacy = Privacy()
+    privacy: PrivacySettings = PrivacySettings()
     memory: MemorySettings = MemorySettings()
-    retrieval: Retrieval = Retrieval()
-    embedding: Embedding = Embedding()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
     external_models: tuple[ExternalModel, ...] = ()
-    logging: Logging = Logging()
-    tracing: Tracing = Tracing()
+    logging: LoggingSettings = LoggingSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @field_validator("external_models")
     @classmethod
-    def one_row_a_role(cls, rows: tuple[ExternalModel, ...]) -> tuple[ExternalModel, ...]:
+    def refuse_two_rows_of_a_role(cls, rows: tuple[ExternalModel, ...]) -> tuple[ExternalModel, ...]:
         roles = [row.model_role for row in rows]
         if twice := [role for role in roles if roles.count(role) > 1]:
             raise ValueError(f"two rows have model_role: {twice[0]}; one model does it, leave one of them")
         return rows
 
     @model_validator(mode="after")
-    def whatever_is_set_does_something(self) -> "Settings":
+    def refuse_hyde_without_its_model(self) -> "Settings":
         if self.retrieval.hyde and all(m.model_role != "memory_rewrite" for m in self.external_models):
             raise ValueError("retrieval.hyde needs a row of external_models with model_role: memory_rewrite")
         return self
@@ -364,6 +415,7 @@ class Settings(Section):
         return self.storage.data_dir or Path(platformdirs.user_data_dir("memory-proxy"))
 
 
+# ---------------------------------------------------------------- loading
 def load(
     file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Settings:
@@ -390,9 +442,17 @@ def load(
         ) from None
 
 
-def overlooked(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the variables that were a setting with two underscores in the right places, and the setting's.
-    No others: Kubernetes makes variables that begin so for a service of our name, `tcp://…` some of them."""
+def config_file(given: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """Return the file to read: the one that is given, else the one that the environment names, if any."""
+    named = environ.get(CONFIG_FILE)
+    return given or (Path(named) if named else None)
+
+
+def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return each variable that lacks an underscore of a setting's variable, with that variable.
+
+    Other names are not reported: Kubernetes sets such ones for a service of our name, some to `tcp://…`.
+    """
     meant = {
         f"memory_proxy_{section}_{key}": f"{PREFIX}{section}__{key}".upper()
         for section, holder in Settings.model_fields.items()
@@ -409,7 +469,7 @@ def _read(file: Path) -> dict[str, Any]:
         values = yaml.safe_load(file.read_text("utf-8"))
     except OSError as e:
         raise ConfigError(f"cannot read the configuration {file}: {e.strerror}") from e
-    except (yaml.YAMLError, ValueError) as e:  # also what is no UTF-8, and days that no month has
+    except (yaml.YAMLError, ValueError) as e:  # ValueError: no UTF-8, or a date such as 2026-13-45
         raise ConfigError(f"{file} is not valid YAML: {str(e).splitlines()[0]}") from e
     if values is None:
         return {}
@@ -420,13 +480,13 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[Source]:
-    """Return what each variable sets; one of a whole section before those of its keys, which win."""
+    """Return what each variable sets. The variable of a section comes before those of its keys, which win."""
     found = list[Source]()
-    whole: dict[str, str] = {}  # the variables of sections that can have no key of their own
+    whole: dict[str, str] = {}  # variables that set a section to something without keys
     for name in sorted((name for name in environ if name.startswith(PREFIX)), key=str.lower):
         section, _, key = name[len(PREFIX) :].lower().partition("__")
         text = environ[name]
-        # Pydantic reads numbers and booleans out of strings; only lists and null need a parser.
+        # Pydantic reads numbers and booleans from strings; only lists, mappings and null need a parser.
         value: Any = _parsed(name, text) if text[:1] in "[{" or text in ("null", "") else text
         if key and section in whole:
             raise ConfigError(f"{name} sets a key of what {whole[section]} sets as a whole: leave out one")
@@ -439,12 +499,12 @@ def _from_environment(environ: Mapping[str, str]) -> list[Source]:
 def _parsed(name: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # which quote the value: it may be a secret
+    except (yaml.YAMLError, ValueError):  # their messages quote the value, which may be a secret
         raise ConfigError(f"{name} is no valid YAML list or mapping, though it begins like one") from None
 
 
 def _set_by(path: Sequence[int | str], sources: Sequence[Source]) -> str:
-    """Return where the setting stands that counts, in brackets; "" where no place is wrong by itself."""
+    """Return the source of a setting's value in brackets, "" if no source sets it."""
     for name, values in reversed(sources):
         if path and path[0] in values:
             keys = values[path[0]]
@@ -457,15 +517,16 @@ def _explain(problem: dict[str, Any]) -> str:
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path)
     if problem["type"] != "extra_forbidden":
-        said: str = problem["msg"].removeprefix("Value error, ")
-        return f"{key}: {said}" if key else said
+        message: str = problem["msg"].removeprefix("Value error, ")
+        return f"{key}: {message}" if key else message
     if path == ["redis"]:
         return f"unknown setting redis: Redis no longer stores memories: {_OUT_OF_REDIS}"
-    near = difflib.get_close_matches(path[-1], _names_beside(path), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(path[-1], _valid_names(path), n=1, cutoff=0.5)
     return f"unknown setting {key}" + (f": did you mean {'.'.join([*path[:-1], near[0]])}?" if near else "")
 
 
-def _names_beside(path: list[str]) -> list[str]:
+def _valid_names(path: list[str]) -> list[str]:
+    """Return the keys that the section of an unknown key has."""
     model: Any = Settings
     for part in path[:-1]:
         if part.isdigit():
@@ -473,14 +534,3 @@ def _names_beside(path: list[str]) -> list[str]:
         elif part in model.model_fields and part != "external_models":
             model = model.model_fields[part].annotation
     return list(model.model_fields)
-
-
-def config_file(given: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """Return the file to read: the one that is given, else the one that the environment names, if any."""
-    named = environ.get(CONFIG_FILE)
-    return given or (Path(named) if named else None)
-
-
-def from_process(file: Path | None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
-    """Return `load` with this process's environment."""
-    return load(file, os.environ, overrides)

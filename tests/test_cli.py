@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from proxy import COMMIT_VARIABLE
 from proxy.app.factories import refuse_open_network
-from proxy.build import VARIABLE
 from proxy.cli.main import main
 from proxy.config import PREFIX, load
 from tests.e2e.conftest import until
@@ -205,7 +205,7 @@ def test_what_is_shipped_for_other_machines_believes_nobody_there(
 def test_the_image_has_its_place_for_every_command_and_a_user_that_debian_has_not() -> None:
     # `docker exec NAME memory-proxy doctor` is to see what `serve` writes.
     assert ("MEMORY_PROXY__STORAGE__DATA_DIR", "/data") in environment_of_image()
-    assert (VARIABLE, "$COMMIT") in environment_of_image()
+    assert (COMMIT_VARIABLE, "$COMMIT") in environment_of_image()
     of_debian = "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list nobody"
     (made,) = re.findall(r"useradd \S+ (\w+)", dockerfile())
     assert made not in of_debian.split()

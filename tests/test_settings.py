@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from proxy.config import PREFIX, ExternalModel, Settings, load, overlooked
+from proxy.config import PREFIX, ExternalModel, Settings, load, misspelt_variables
 from proxy.domain.errors import ConfigError
 from proxy.models.load import KNOWN_MODELS
 from proxy.storage.redis_cache import RedisCache
@@ -393,7 +393,7 @@ def test_variables_with_too_few_underscores_are_found_and_those_of_kubernetes_ar
         "MEMORY_PROXY_SERVER_PORT": "tcp://10.0.0.1:8080",
         "MEMORY_PROXY_SERVICE_HOST": "10.0.0.1",
     }
-    assert overlooked(environ) == [
+    assert misspelt_variables(environ) == [
         ("MEMORY_PROXY_MEMORY__DEADLINE_MS", f"{PREFIX}MEMORY__DEADLINE_MS"),
         ("MEMORY_PROXY_UPSTREAM_BASE_URL", f"{PREFIX}UPSTREAM__BASE_URL"),
     ]

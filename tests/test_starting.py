@@ -37,7 +37,6 @@ def test_a_process_of_the_tests_keeps_what_it_compiled_for_the_next() -> None:
 def test_the_help_loads_nothing_that_it_does_not_show(argv: list[str]) -> None:
     modules = loaded(*argv)
     assert {name for name in modules if name.startswith("proxy.")} == {
-        "proxy.build",
         "proxy.cli",
         "proxy.domain",
     }

@@ -4,7 +4,7 @@ import socket
 from contextlib import closing
 
 from proxy.app.server import bind
-from proxy.system import BETWEEN_S, IDLE_S, QUESTIONS
+from proxy.domain.operating_system import IDLE_S, INTERVAL_S, PROBES
 from proxy.upstream.client import Upstream
 from tests.support.upstream import ScriptedUpstream
 
@@ -19,8 +19,8 @@ def asks(connection: socket.socket) -> tuple[int, ...]:
 async def test_a_silent_upstream_is_asked_whether_it_is_there() -> None:
     async with ScriptedUpstream() as scripted, Upstream(scripted.url) as upstream:
         with await upstream.open("GET", b"/v1/models", []) as opened:
-            assert opened.link.transport is not None
-            assert asks(opened.link.transport.get_extra_info("socket")) == (1, IDLE_S, BETWEEN_S, QUESTIONS)
+            assert (transport := opened.connection.transport) is not None
+            assert asks(transport.get_extra_info("socket")) == (1, IDLE_S, INTERVAL_S, PROBES)
 
 
 def test_a_silent_client_is_asked_whether_it_is_there() -> None:
@@ -29,7 +29,7 @@ def test_a_silent_client_is_asked_whether_it_is_there() -> None:
         closing(socket.create_connection(listener.getsockname())),
         closing(listener.accept()[0]) as accepted,
     ):
-        assert asks(accepted) == (1, IDLE_S, BETWEEN_S, QUESTIONS)
+        assert asks(accepted) == (1, IDLE_S, INTERVAL_S, PROBES)
 
 
 def test_what_a_peer_does_not_take_yet_ends_nothing() -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from proxy.config import Identity, LimitSettings, Settings
+from proxy.config import IdentitySettings, LimitSettings, Settings
 from proxy.domain.core import Quota, Reason
 from proxy.domain.errors import ConfigError
 from proxy.domain.ports import KeyStore, Stores
@@ -184,7 +184,7 @@ def _mode(settings: Settings, keys: KeyStore) -> Authenticator:
             return _by_token(identity, network_of(settings))
 
 
-def _by_token(identity: Identity, network: Network) -> "JwtAuth":
+def _by_token(identity: IdentitySettings, network: Network) -> "JwtAuth":
     if not identity.jwt_audience:
         raise ConfigError(
             "identity.jwt_audience is required in mode jwt: without it, a token that the issuer made for any"
@@ -201,7 +201,7 @@ def _by_token(identity: Identity, network: Network) -> "JwtAuth":
     )
 
 
-def _keys(identity: Identity, network: Network) -> "TokenKeys":
+def _keys(identity: IdentitySettings, network: Network) -> "TokenKeys":
     url, secret = identity.jwt_jwks_url, identity.jwt_secret
     if (url is None) == (secret is None):
         raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")

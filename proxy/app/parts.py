@@ -13,11 +13,12 @@ from proxy.admit.gate import Gate
 from proxy.admit.safety import PII, SafetyPolicy, redact
 from proxy.admit.safety import redact as redacted
 from proxy.app.factories import cache_of, network_of, stores_of
-from proxy.config import MemorySettings, Privacy, Retrieval, Settings
+from proxy.config import MemorySettings, PrivacySettings, RetrievalSettings, Settings
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.judging import Judge
 from proxy.domain.limits import CallQuota
+from proxy.domain.operating_system import trim_heap
 from proxy.domain.ports import Clock, Completer, Embedder, Stores
 from proxy.http.failopen import FailOpen
 from proxy.http.limits import Ledger
@@ -43,7 +44,6 @@ from proxy.recall.rank import Ranking, Reranking
 from proxy.recall.rewrite import QueryRewriter, SearchPlanner
 from proxy.recall.search import Profiles, Searcher
 from proxy.recall.triage import Restraint
-from proxy.system import give_back
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter
 from proxy.upstream.connection import ConnectionLimits, Timeouts
@@ -269,7 +269,7 @@ async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fai
     await fail_open.attempt("warm_up", lambda: prepare(_NOBODYS, unhurried), WARM_UP_S)
     with suppress(TimeoutError):
         await asyncio.wait_for(table, WARM_UP_S)
-    give_back()
+    trim_heap()
 
 
 def _look_at(said: str, recorder: ExchangeRecorder) -> None:
@@ -287,7 +287,7 @@ def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
     return ledger
 
 
-def _ranking(chosen: Retrieval, embedder: OnnxEmbedder | None) -> Ranking:
+def _ranking(chosen: RetrievalSettings, embedder: OnnxEmbedder | None) -> Ranking:
     own = embedder.model.dense_weight if embedder else 0.0  # no cosines
     return Ranking(
         dense=chosen.dense,
@@ -466,7 +466,7 @@ def _count(metrics: telemetry.Metrics, report: JobReport) -> None:
         metrics.stored.labels(change).inc(getattr(report, change))
 
 
-def _safety(privacy: Privacy) -> SafetyPolicy:
+def _safety(privacy: PrivacySettings) -> SafetyPolicy:
     return SafetyPolicy(
         pii={name: getattr(privacy, name) for name in PII},
         quarantine=privacy.quarantine,

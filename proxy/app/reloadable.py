@@ -27,11 +27,11 @@ from proxy.app.maintenance import Care, SteadyClock
 from proxy.app.parts import Parts
 from proxy.config import PREFIX, Settings, config_file, load
 from proxy.domain.errors import ConfigError
+from proxy.domain.operating_system import raise_file_limit
 from proxy.domain.ports import Clock
 from proxy.http.asgi import ASGIScope, Receive, Send, send_json
 from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections
 from proxy.http.router import Application, give_request_id, with_request_id
-from proxy.system import raise_file_limit
 
 # What the process is built around: its socket, its neighbours, its stores, what it records spans with.
 _FIXED = frozenset(

@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from proxy import __version__, telemetry
+from proxy import BUILD, COMMIT, __version__, telemetry
 from proxy.app.factories import network_of, obstacle_of, place_of
 from proxy.app.reloadable import (
     OpenUpstream,
@@ -27,13 +27,12 @@ from proxy.app.reloadable import (
     settings_of,
     settings_of_process,
 )
-from proxy.build import BUILD, COMMIT
-from proxy.config import Identity, Settings, from_process, overlooked
+from proxy.config import IdentitySettings, Settings, load, misspelt_variables
 from proxy.domain.endpoint import endpoint
 from proxy.domain.errors import ConfigError
+from proxy.domain.operating_system import enable_keep_alive, limit_arenas
 from proxy.http.connections import RawTargetProtocol
 from proxy.http.websocket import WebSocketProtocol
-from proxy.system import ask_when_silent, keep_few_arenas
 
 BACKLOG = 4096
 STARTING_S = 30.0  # that a worker may take to
@@ -42,9 +41,9 @@ CHUNK_DELAY_S = 0.02  # the scripted model's pace: about that of a real one
 
 def serve(settings: Settings) -> int:
     """Run the proxy until it is told to stop; returns the exit status. Raises ConfigError."""
-    keep_few_arenas()
+    limit_arenas()
     telemetry.configure(settings.logging.level, settings.logging.format)
-    for name, meant in overlooked(os.environ):
+    for name, meant in misspelt_variables(os.environ):
         telemetry.log.warning("config.variable_ignored", variable=name, meant=meant)
     listener = bind(settings.server.host, settings.server.port)
     address = address_of(listener)
@@ -195,8 +194,9 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
     if model and not upstream:
         raise ConfigError("--model needs the URL of its provider: --upstream URL")
     with tempfile.TemporaryDirectory(prefix="memory-proxy-demo-") as directory:
-        settings = from_process(
+        settings = load(
             None,
+            os.environ,
             {
                 "storage": {"data_dir": directory},
                 "upstream": {"base_url": upstream},
@@ -234,7 +234,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as e:
         raise ConfigError(f"cannot listen on {host}:{port}: {e.strerror}; choose another --port") from e
-    ask_when_silent(listener)
+    enable_keep_alive(listener)
     listener.set_inheritable(True)
     return listener
 
@@ -353,7 +353,7 @@ def _extraction(settings: Settings) -> str:
     return "by the conversation's own model"
 
 
-def _identity(identity: Identity) -> str:
+def _identity(identity: IdentitySettings) -> str:
     match identity.mode:
         case "open":
             return "open: the user_id of a request is believed"

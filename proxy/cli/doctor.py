@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from proxy import telemetry
 from proxy.app import factories
 from proxy.app.factories import cache_of, index_of, place_of, stores_of
-from proxy.config import Identity, Settings
+from proxy.config import IdentitySettings, Settings
 from proxy.domain.endpoint import Endpoint, endpoint
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.domain.ports import Stores
@@ -344,7 +344,7 @@ async def _keys(stores: Stores) -> Finding:
     return Finding(GOOD, "identity", f"keys: {len(valid)} valid")
 
 
-async def _tokens_of(identity: Identity) -> Finding:
+async def _tokens_of(identity: IdentitySettings) -> Finding:
     if identity.jwt_jwks_url is None:
         return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
     from proxy.upstream.httpx_transport import fetch  # httpx takes a tenth of a second to import

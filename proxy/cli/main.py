@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from proxy.build import BUILD
+from proxy import BUILD
 from proxy.domain.errors import ConfigError, EmbeddingFailed, InvalidRequest, ProxyError, StoreError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 def _settings(args: argparse.Namespace) -> "Settings":
     """Return the settings with those of the command line on top, and export these to worker processes."""
-    from proxy.config import CONFIG_FILE, PREFIX, config_file, from_process
+    from proxy.config import CONFIG_FILE, PREFIX, config_file, load
 
     flags = {
         "upstream": {"base_url": args.upstream},
@@ -152,7 +152,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         os.environ.update({f"{PREFIX}{section}__{key}".upper(): str(value) for key, value in keys.items()})
     if args.config:
         os.environ[CONFIG_FILE] = str(args.config.absolute())
-    return from_process(config_file(args.config, os.environ), given)
+    return load(config_file(args.config, os.environ), os.environ, given)
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -31,8 +31,8 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from proxy.domain.limits import TTLCache
+from proxy.domain.operating_system import lower_thread_priority
 from proxy.domain.ports import EmbeddingModel
-from proxy.system import step_back
 
 # ---------------------------------------------------------------- encoder
 MAX_TOKENS = 256
@@ -217,7 +217,9 @@ class OnnxEmbedder:
         cache_size: int = 1024,
     ) -> None:
         self.encoder, self._model, self._prompts = encoder, model, prompts or Prompts()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
+        self._pool = ThreadPoolExecutor(
+            threads, thread_name_prefix="embed", initializer=lower_thread_priority
+        )
         self._recent = TTLCache[bytes, bytes](cache_size)
         self._passes = TTLCache[bytes, EncoderOutput](min(_PASSES, cache_size))
         self._begun: dict[bytes, _Begun] = {}

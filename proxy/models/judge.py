@@ -18,12 +18,12 @@ import numpy as np
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Asks, MemoryText, ProfileScores, Reading, Relation, Statement, StoredReadings
 from proxy.domain.limits import TTLCache
+from proxy.domain.operating_system import lower_thread_priority
 from proxy.models import heads
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.heads import MessageHead, PairHead, PairModel, ProfileHead, RelevanceHead, read_head
 from proxy.models.load import load_embedder
 from proxy.models.weights import WIDTH, Array
-from proxy.system import step_back
 
 RELATION = frozenset({"same", "changed", "apart"})
 FOLLOWS = frozenset({"yes", "no"})
@@ -75,7 +75,7 @@ class OnnxJudge:
         self._embedder, self._heads = embedder, heads
         self._read_memories = TTLCache[bytes, bytes](_MEMORY_BYTES, size_of=len)
         self._senses: dict[bytes, dict[str, float]] = {}  # of messages that may ask for something
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=step_back)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=lower_thread_priority)
         # Loading the session of pairs takes longer than a request may wait.
         self._pool.submit(heads.statement.model.open)
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed, RerankFailed
+from proxy.domain.operating_system import lower_thread_priority
 from proxy.models.embedder import MAX_CHARS
 from proxy.models.load import ONNX_NAMES, onnx_session, read_tokenizer
-from proxy.system import step_back
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -42,7 +42,7 @@ class OnnxReranker:
         self._session, self._tokenizer, self._english_only = session, tokenizer, english_only
         self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
         self._output = session.get_outputs()[0].name
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=step_back)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=lower_thread_priority)
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return a logit for each text, in order. Raises RerankFailed."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
-from proxy.system import give_back
+from proxy.domain.operating_system import trim_heap
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -147,7 +147,7 @@ def _load(table: EncodingTable, file: Path) -> "Encoding | None":
             encoding._mergeable_ranks.clear()  # 27 MB that only tiktoken's own loading needs
             _LOADED[table.name] = encoding
             del ranks
-            give_back()
+            trim_heap()
         return _LOADED[table.name]
     except (ImportError, OSError, ValueError) as e:
         telemetry.log.warning("tokens.estimated", encoding=table.name, reason=type(e).__name__)

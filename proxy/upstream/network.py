@@ -26,7 +26,7 @@ from aiohappyeyeballs import start_connection
 
 from proxy.domain.endpoint import Endpoint
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
-from proxy.system import ask_when_silent
+from proxy.domain.operating_system import enable_keep_alive
 from proxy.upstream.connection import Connection
 
 DIRECT = "none"  # the setting's value that has the variables ignored
@@ -309,7 +309,7 @@ class _Opening:
         delay_s = _EYEBALLS_S if len(found) > 1 else None
         sock = await start_connection(found, happy_eyeballs_delay=delay_s, interleave=1, loop=loop)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        ask_when_silent(sock)
+        enable_keep_alive(sock)
         return sock
 
     # ------------------------------------------------------------ through a proxy

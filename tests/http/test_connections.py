@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from proxy.domain.operating_system import MOST_FILES, raise_file_limit
 from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections, RawTargetProtocol
-from proxy.system import MOST_FILES, raise_file_limit
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
 from tests.support.serving import RawClient, ask, connected, serving

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.admit.safety import DEFAULT, DEFAULT_PII, PII, REDACTED, SafetyPolicy, redact, reject
-from proxy.config import Privacy
+from proxy.config import PrivacySettings
 from proxy.domain.core import Candidate
 from tests.learn.safety_corpus import PERSONAL
 
@@ -98,7 +98,7 @@ def test_strict_policies_leave_what_only_looks_alike(text: str) -> None:
 
 
 def test_the_default_policy_is_that_of_the_settings() -> None:
-    settings = Privacy()
+    settings = PrivacySettings()
     assert {name: getattr(settings, name) for name in PII} == DEFAULT.pii
     assert DEFAULT.quarantine == settings.quarantine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.config import Embedding
+from proxy.config import EmbeddingSettings
 from proxy.models.embedder import Prompts
 from proxy.models.load import row_of
 from proxy.models.weights import ENCODER_NAME
@@ -34,5 +34,5 @@ def test_a_model_is_asked_as_its_family_was_trained(name: str, prompts: Prompts,
 
 
 def test_our_encoder_is_the_default() -> None:
-    assert Embedding().model == ENCODER_NAME
-    assert Embedding().dimension == row_of(ENCODER_NAME).model.dimension
+    assert EmbeddingSettings().model == ENCODER_NAME
+    assert EmbeddingSettings().dimension == row_of(ENCODER_NAME).model.dimension

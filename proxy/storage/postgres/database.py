@@ -27,6 +27,7 @@ import psycopg
 from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.domain.limits import CircuitBreaker
+from proxy.domain.operating_system import lower_thread_priority
 from proxy.storage.postgres.connection import (
     DIAGNOSIS,
     PostgresConnection,
@@ -39,7 +40,6 @@ from proxy.storage.postgres.connection import (
 )
 from proxy.storage.sql.database import Connection, Work
 from proxy.storage.sql.outages import READ_ONLY, UNAVAILABLE, Outages, Side
-from proxy.system import step_back
 
 # ---------------------------------------------------------------- schema
 SCHEMA_VERSION = 1  # schema_v1.sql … are applied in order
@@ -121,9 +121,9 @@ class PostgresDatabase:
         self._breaker = CircuitBreaker(_QUIET_S)
         self._refusal = psycopg.Error()
         readers = max(1, connections // 2)
-        self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=step_back)
+        self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=lower_thread_priority)
         self._writers = ThreadPoolExecutor(
-            max(1, connections - readers), "store-writer", initializer=step_back
+            max(1, connections - readers), "store-writer", initializer=lower_thread_priority
         )
 
     async def open(self) -> None:

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable
+from proxy.domain.operating_system import lower_thread_priority
 from proxy.storage.sql.outages import (
     CORRUPT,
     DISK_FULL,
@@ -37,7 +38,6 @@ from proxy.storage.sql.outages import (
     Side,
 )
 from proxy.storage.sqlite import file
-from proxy.system import step_back
 
 # ---------------------------------------------------------------- errors
 _BY_CODE = {
@@ -145,8 +145,8 @@ class SqliteDatabase:
         self._copy_handle = _Handle()
         self._handles = [self._write_handle, self._copy_handle]
         self._mine = threading.local()
-        self._writer = ThreadPoolExecutor(1, "store-writer", initializer=step_back)
-        self._copier = ThreadPoolExecutor(1, "store-copier", initializer=step_back)
+        self._writer = ThreadPoolExecutor(1, "store-writer", initializer=lower_thread_priority)
+        self._copier = ThreadPoolExecutor(1, "store-copier", initializer=lower_thread_priority)
         self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=self._add_reader)
 
     @property
@@ -345,7 +345,7 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
 
     def _add_reader(self) -> None:
-        step_back()
+        lower_thread_priority()
         self._mine.handle = _Handle()
         self._handles.append(self._mine.handle)
 

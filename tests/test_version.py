@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy import __version__
-from proxy.build import VARIABLE, commit_of
+from proxy import COMMIT_VARIABLE, __version__, commit_of
 
 HASH = "5edc378aa1b2c3d4e5f60718293a4b5c6d7e8f90"
 
@@ -35,9 +34,9 @@ def test_a_checkout_says_which_commit_it_stands_at(tmp_path: Path) -> None:
 
 def test_an_image_is_told_when_it_is_built(tmp_path: Path) -> None:
     root = checkout(tmp_path, HEAD="0" * 40)
-    assert commit_of(root, {VARIABLE: HASH}) == "5edc378aa1b2"
-    assert commit_of(root, {VARIABLE: "v0.2-rc1"}) == "v0.2-rc1"
-    assert commit_of(root, {VARIABLE: ""}) == "0" * 12  # an ARG that nobody gave
+    assert commit_of(root, {COMMIT_VARIABLE: HASH}) == "5edc378aa1b2"
+    assert commit_of(root, {COMMIT_VARIABLE: "v0.2-rc1"}) == "v0.2-rc1"
+    assert commit_of(root, {COMMIT_VARIABLE: ""}) == "0" * 12  # an ARG that nobody gave
 
 
 @pytest.mark.parametrize(
@@ -49,6 +48,6 @@ def test_where_nobody_can_know_nobody_guesses(tmp_path: Path, files: dict[str, s
 
 def test_the_command_tells_the_commit(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from proxy.cli.main import main; main(['--version'])"]
-    environ = {**os.environ, VARIABLE: HASH, "PATH": ""}  # and no git
+    environ = {**os.environ, COMMIT_VARIABLE: HASH, "PATH": ""}  # and no git
     told = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
     assert told.split() == ["memory-proxy", __version__, "(5edc378aa1b2)"]
