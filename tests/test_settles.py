@@ -8,7 +8,7 @@ import pytest
 
 from proxy.admit.safety import safe_id
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
-from proxy.http.exchange import RecentChains
+from proxy.http.exchange import RecentResponses
 from proxy.storage.exact_index import term_hash
 
 # At most, by seven times as many more. A full table still doubles or halves (0.1 MB), and other threads
@@ -25,7 +25,7 @@ def _said(number: int) -> Turn:
 
 
 def _chains() -> Callable[[int], object]:
-    chains, turn = RecentChains(), _said(0)
+    chains, turn = RecentResponses(), _said(0)
     return lambda n: chains.note(replace(turn, session_id=f"s-{n}"), f"resp_{n}")
 
 

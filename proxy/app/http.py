@@ -14,10 +14,10 @@ from proxy.domain.limits import Rate
 from proxy.http.asgi import ASGIApp
 from proxy.http.auth.identity import caller_of
 from proxy.http.decoding import Decoded
-from proxy.http.exchange import RecentChains
-from proxy.http.failopen import Places
-from proxy.http.forwarding import Relayed
-from proxy.http.intercept import Intercept, Interception
+from proxy.http.exchange import RecentResponses
+from proxy.http.failopen import RecallLimiter
+from proxy.http.forwarding import Forwarding, Relayed
+from proxy.http.intercept import Intercept, Recaller, WritePath
 from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
@@ -41,7 +41,7 @@ from proxy.http.responses.response_store import ResponseStore
 from proxy.http.responses.router import ResponsesRouter
 from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts
 from proxy.http.router import Application, Apps
-from proxy.http.turns import Defaults
+from proxy.http.turns import Defaults, RequestParser
 from proxy.http.ui.app import Ui
 from proxy.learn.edits import MemoryEditor
 from proxy.recall.history import CompressionRules, ToolLoops
@@ -55,7 +55,13 @@ ELSEWHERE_S = 0.03  # for a response that another replica is just about to write
 
 def routes(parts: Parts) -> Application:
     """Return the ASGI application."""
-    interception, chains = _interception(parts), RecentChains()
+    recaller, recent = _recaller(parts), RecentResponses()
+    write_path = WritePath(
+        parts.written.recorder,
+        parts.written.touches.note,
+        partial(_forgotten, parts),
+        parts.credentials.remember,
+    )
     speech = ResponsesMode(parts.settings.upstream.responses)
     hearing, keeping, lives = EndpointProbe(speech), _keeping(parts), BackgroundRegistry()
     makers = NativeOwnership(parts.stores.chains, parts.fail_open, parts.clock, keeping.ttl_s)
@@ -68,6 +74,7 @@ def routes(parts: Parts) -> Application:
         silence_s=parts.settings.upstream.keep_alive_seconds,
         max_answer_bytes=parts.settings.upstream.max_answer_mb << 20,
         seal_key=SealKey(parts.stores.conversations, parts.fail_open, parts.clock),
+        learning=parts.learning,
     )
     compact = CompactApi(
         translating, parts.tools.budget.tokens, parts.settings.server.max_body_bytes, parts.learning
@@ -78,7 +85,7 @@ def routes(parts: Parts) -> Application:
             parts.upstream,
             dialect,
             parts.stores.sessions,
-            chains,
+            recent,
             parts.fail_open,
             patience_s=ELSEWHERE_S if parts.settings.storage.backend != "sqlite" else 0.0,
         )
@@ -99,14 +106,14 @@ def routes(parts: Parts) -> Application:
             makers=makers,
         )
 
-    responses = Intercept(
-        interception,
-        RESPONSES,
-        chains,
-        lambda: AutoForwarding(
-            relayed(RESPONSES), TranslatedForwarding(translating), hearing, parts.clock, makers
-        ),
-    )
+    def intercept(dialect: Dialect, forwarding: Callable[[], Forwarding]) -> Intercept:
+        parser = _parser(parts, dialect)
+        return Intercept(parser, recaller, write_path, recent, parts.metrics, forwarding)
+
+    def responses_forwarding() -> Forwarding:
+        translated = TranslatedForwarding(translating)
+        return AutoForwarding(relayed(RESPONSES), translated, hearing, parts.clock, parts.learning, makers)
+
     conversations = ConversationsApi(keeping, _caller_of, parts.settings.server.max_body_bytes)
     limited = _limiter(parts)
 
@@ -114,8 +121,8 @@ def routes(parts: Parts) -> Application:
         return limited(Decoded(app, parts.settings.server.max_body_bytes), limit)
 
     apps = Apps(
-        chat=plain(Intercept(interception, CHAT, chains, lambda: relayed(CHAT))),
-        responses=plain(responses),
+        chat=plain(intercept(CHAT, lambda: relayed(CHAT))),
+        responses=plain(intercept(RESPONSES, responses_forwarding)),
         stored_responses=plain(
             door(ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s).app())
         ),
@@ -204,40 +211,42 @@ async def _forgotten(parts: Parts, turn: Turn, ids: Sequence[str] | None) -> tup
     return await forget_memories(turn, ids, tools.searcher)
 
 
-def _interception(parts: Parts) -> Interception:
-    memory, identity, chosen = parts.settings.memory, parts.settings.identity, parts.settings.limits
-    return Interception(
-        recall=partial(_prepared, parts, ToolLoops(parts.stores.memories)),
-        # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
-        places=None if parts.tools.waits else Places(),
-        recorder=parts.written.recorder,
-        touched=parts.written.touches.note,
-        forget=partial(_forgotten, parts),
-        keep_credential=parts.credentials.remember,
-        identify=_caller_of,
-        session_key=safe_id,
-        fail_open=parts.fail_open,
+def _parser(parts: Parts, dialect: Dialect) -> RequestParser:
+    memory, chosen = parts.settings.memory, parts.settings.limits
+    return RequestParser(
+        dialect=dialect,
         defaults=Defaults(
             enabled=memory.enabled,
             auto_store=memory.auto_store,
             may_store=memory.extraction != "off",
             retrieval_limit=memory.default_retrieval_limit,
-            accept_openai_user=identity.accept_openai_user,
+            accept_openai_user=parts.settings.identity.accept_openai_user,
             compress=memory.compress,
         ),
-        deadline_s=memory.deadline_ms / 1000,
+        bounds=BodyLimits(chosen.max_messages, chosen.max_json_values, int(chosen.max_text_mb * 1e6)),
         max_body_bytes=parts.settings.server.max_body_bytes,
+        deadline_s=memory.deadline_ms / 1000,
         clock=parts.clock,
-        metrics=parts.metrics,
+        identify=_caller_of,
+        session_key=safe_id,
+    )
+
+
+def _recaller(parts: Parts) -> Recaller:
+    memory = parts.settings.memory
+    return Recaller(
+        recall=partial(_prepared, parts, ToolLoops(parts.stores.memories)),
+        fail_open=parts.fail_open,
         notes=parts.stores.notes,
         zones=parts.zones,
+        learning=parts.learning,
         rules=CompressionRules(
             threshold_tokens=memory.compress_threshold_tokens,
             keep_turns=memory.compress_keep_turns,
             step_turns=memory.compress_step_turns,
         ),
-        learning=parts.learning,
-        bounds=BodyLimits(chosen.max_messages, chosen.max_json_values, int(chosen.max_text_mb * 1e6)),
+        # A turn that may wait for a model takes no slot: it would delay the others.
+        limiter=None if parts.tools.waits else RecallLimiter(),
     )
 
 

@@ -6,9 +6,9 @@ header, a metric, and a log line without content (the first of its kind, then on
 keeps failing is skipped for a moment (circuit breaker), so that a hanging store does not cost every request
 its deadline. Errors caused by one user's rows do not count.
 
-`Places` limits how many turns memory works for at once (a bulkhead). In a burst, first come, first served
-would let every turn wait until its deadline has almost passed. So the latest is next: it has the most time
-left, and those that cannot be served in time cost nothing.
+`RecallLimiter` limits how many turns memory works for at once (a bulkhead). In a burst, first come, first
+served would let every turn wait until its deadline has almost passed. So the latest is next: it has the most
+time left, and those that cannot be served in time cost nothing.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from proxy.domain.limits import CircuitBreaker
 TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
 
 
-class Places:
-    """So many places; an asynchronous context manager holds one. Belongs to one event loop."""
+class RecallLimiter:
+    """A semaphore that serves the latest first, as an async context manager. Belongs to one event loop."""
 
-    def __init__(self, places: int = TURNS_AT_ONCE) -> None:
-        self._free = places
+    def __init__(self, slots: int = TURNS_AT_ONCE) -> None:
+        self._free = slots
         self._waiting: list[asyncio.Future[None]] = []  # in the order in which they came
 
     async def __aenter__(self) -> None:
-        """Wait for a place. Whoever is cancelled meanwhile holds none."""
+        """Wait for a slot."""
         if self._free:
             self._free -= 1
             return
@@ -44,7 +44,7 @@ class Places:
         except asyncio.CancelledError:
             if mine.cancelled():
                 self._waiting.remove(mine)
-            else:  # it was given the place and cancelled at the same moment
+            else:  # it was given the slot and cancelled at the same moment
                 self._pass_on()
             raise
 
@@ -69,7 +69,7 @@ OPEN_S = 2.0  # until the operation is tried again
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Memory work that was left out, and why."""
+    """Memory work that was skipped or failed, and why."""
 
     reason: Reason
 
@@ -78,7 +78,7 @@ class FailOpen:
     """Runs memory work so that nothing it does can harm the request."""
 
     def __init__(self, steady: Callable[[], float], metrics: telemetry.Metrics) -> None:
-        """`steady`: a clock that nobody sets, or what rests would rest until an hour that was wrong."""
+        """`steady`: a monotonic clock; changes of the wall clock must not extend an open breaker."""
         self._steady, self._metrics = steady, metrics
         self._breakers: dict[str, CircuitBreaker] = {}
         self._reasons: dict[str, Reason] = {}  # of the failures that opened them
@@ -89,32 +89,32 @@ class FailOpen:
         operation: str,
         work: Callable[[], Awaitable[T]],
         deadline_s: float,
-        places: Places | None = None,
+        limiter: RecallLimiter | None = None,
     ) -> T | Failed:
         """Return what `work` returns within the deadline, else Failed. Cancellation passes through.
 
-        `places`: where the work waits for one first. Where none is free in time the reason is BUSY, and the
-        circuit breaker does not count it: of the operation nothing is known."""
+        `limiter`: the work first waits for a slot of it. If none is free in time the reason is BUSY, which
+        the circuit breaker does not count: it says nothing about the operation."""
         breaker = self._breaker(operation)
         if breaker.is_open:
             return Failed(self._reasons[operation])
         timeout = asyncio.timeout(max(0.0, deadline_s))
-        begun, of_all = False, True  # of_all False: the failure is this request's own
+        begun, counts = False, True  # counts: the failure may concern other requests as well
         try:
-            async with timeout, places or nullcontext():
+            async with timeout, limiter or nullcontext():
                 begun = True
                 with telemetry.span(f"memory.{operation}"):
                     result = await work()
         except TimeoutError as error:
             if not begun:
-                failed, of_all = Failed(Reason.BUSY), False
+                failed, counts = Failed(Reason.BUSY), False
             elif timeout.expired():
                 failed = Failed(Reason.DEADLINE)
             else:  # a timeout of the work's own
                 failed = self._note(operation, Reason.ERROR, error)
         except StoreError as error:
             failed = self._note(operation, Reason.STORE_UNAVAILABLE, error)
-            of_all = not isinstance(error, DamagedRow)
+            counts = not isinstance(error, DamagedRow)
         except EmbeddingFailed as error:
             failed = self._note(operation, Reason.EMBEDDING_FAILED, error)
         except Exception as error:  # noqa: BLE001  memory's fail-open: see the module's docstring
@@ -123,13 +123,13 @@ class FailOpen:
             breaker.succeeded()
             return result
         self._count(operation, failed)
-        if of_all and breaker.failed():
+        if counts and breaker.failed():
             self._reasons[operation] = failed.reason
         return failed
 
     @property
     def resting(self) -> Reason | None:
-        """The reason of an operation that is being left out now, None while all work."""
+        """The reason of an operation that is skipped now, None while all work."""
         return next((self._reasons[name] for name, each in self._breakers.items() if each.is_open), None)
 
     def _breaker(self, operation: str) -> CircuitBreaker:

@@ -1,7 +1,7 @@
 """How one request is sent to the upstream and answered: unchanged (here) or translated (http/responses).
 
-`Intercept` tells the story; where the two differ, it asks a `Forwarding`. What both know of the request is in
-`Progress`.
+`Intercept` tells the story; where the two differ, it asks a `Forwarding`. What flows is frozen: the parsed
+request, what memory adds to it (`Recalled`), and the request as the upstream is asked (`Draft`).
 
 A request that is forwarded as the client sent it is sent once. One that was changed and is refused for a
 reason that may be its form is sent again in another form, in few steps and at last without memory; the order
@@ -11,29 +11,27 @@ is in upstream/forms.py. All of that happens before the client has a byte of the
 
 import asyncio
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Protocol
 from urllib.parse import quote
 
-from proxy.domain.core import Prepared, Reason, Status, Turn
+from proxy.domain.core import Prepared, Reason, Scope, Status
 from proxy.domain.ports import SessionStore
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send
-from proxy.http.auth.identity import Caller
-from proxy.http.exchange import RecentChains, Writing, read_answer
+from proxy.http.asgi import OFF_LOOP, Header, Send
+from proxy.http.exchange import ExchangeCommit, RecentResponses, read_answer
 from proxy.http.failopen import Failed, FailOpen
+from proxy.http.turns import ParsedRequest
 from proxy.telemetry import Metrics, log
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import (
-    FIRST,
     MAX_ATTEMPTS,
     READ_BYTES,
-    UNKNOWN,
     Attempt,
-    Forms,
+    Form,
     Learning,
     ModelRoute,
     Refusal,
@@ -44,291 +42,99 @@ from proxy.upstream.forms import (
     refusal_of,
 )
 from proxy.upstream.headers import request_headers
-from proxy.upstream.relay import Downstream, Ending, Tap, raw_target, relay
+from proxy.upstream.relay import Ending, Tap, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
 from proxy.wire.dialect import CHAT, Answer, Dialect
 from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, HistoryTurn, without
 
-# What the user said is worth this wait even where recall has used up the deadline.
-COMMIT_FLOOR_S = 0.05
-# An answer begins after so long though the memories that its message asks to forget are not erased yet.
-FORGET_S = 1.0
+COMMIT_FLOOR_S = 0.05  # the wait for the user's words to be committed, even if recall used up the deadline
+REFUSAL_S = 10.0  # for a refusal to arrive; one that takes longer is passed on as it comes
+ERROR_S = 2.0  # for an error inside an answer that has begun as a success; mostly it comes at once
+HEAD_BYTES = 8 * 1024  # of such an answer
+_STEP_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_HEADER_SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
 
 
-@dataclass(slots=True, kw_only=True)
-class Progress:
-    """One request under way: what is known of it so far. Times are perf_counter seconds."""
+# ---------------------------------------------------------------- the stages of a request
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """Old turns of the history, and the session's state that replaces them."""
 
-    scope: ASGIScope
-    send: Send
-    downstream: Downstream
-    tasks: asyncio.TaskGroup  # all of its work ends with the request
-    deadline_s: float  # for memory work, from `started`
-    started: float = field(default_factory=perf_counter)
-    caller: Caller | None = None
-    user: str | None = None  # whom the request names
-    reason: Reason | None = Reason.NOT_JSON  # why there is no turn
-    turn: Turn | None = None
-    is_json: bool = False
-    body: Body = field(default_factory=dict)
-    payload: bytes = b""
-    plain: bytes = b""  # the payload as the client wrote it, without fields of ours
-    gone: Sequence[HistoryTurn] = ()  # turns that the session's state replaces
-    state: str = ""  # that state
-    left_out: int = 0  # how many messages those turns are
-    prepared: Prepared = field(default_factory=lambda: Prepared(status=Status.OFF))
-    learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
-    model: ModelRoute = UNKNOWN
-    attempt: Attempt = FIRST  # how the payload is written
-    retried: list[str] = field(default_factory=list)  # what was changed for each further attempt
-    forwarded: float = 0.0
-    writing: Writing | None = None
-    forgetting: "asyncio.Task[tuple[str, ...] | Failed] | None" = None  # what the message asks to forget
-    refused: bool = False  # by the upstream, or because there was none
-    promised: bool = False  # before the upstream was asked, the client was told that its words are kept
-    opened: UpstreamResponse | None = None
-    tap: Tap = field(default_factory=Tap)
-    ending: Ending = Ending.CLIENT_LEFT
-
-    @property
-    def headers(self) -> list[Header]:
-        headers: list[Header] = self.scope["headers"]
-        return headers
-
-    @property
-    def left_s(self) -> float:
-        """Seconds left of the deadline for memory work."""
-        return self.deadline_s - (perf_counter() - self.started)
-
-    def start(self, forwarding: "Forwarding", dialect: Dialect) -> None:
-        """Choose the form in which the upstream is asked first."""
-        self.plain = self.payload
-        self.model = self.learning.model(dialect.model(self.body), forwarding.route)
-        self.attempt = self.learning.first(self.model)
-
-    def place(self, forwarding: "Forwarding") -> None:
-        """Have the payload written with what was prepared; where that has no place, none is injected."""
-        level, to_forget = self.prepared.level, self.prepared.to_forget
-        if not self.attempt.memory and (self.prepared.block or self.gone):
-            self.prepared = Prepared(
-                status=Status.NONE, reason=Reason.REFUSED, level=level, to_forget=to_forget
-            )
-            self.left_out = 0
-        if not self.compose(forwarding):
-            self.prepared = Prepared(
-                status=Status.NONE, reason=Reason.NO_PLACE, level=level, to_forget=to_forget
-            )
-
-    def compose(self, forwarding: "Forwarding") -> bool:
-        """Write the payload as `attempt` has it. False if a block has no place: then it is not in it."""
-        body, history = forwarding.conversation(self)
-        placement, block = self.attempt.form.placement, self.prepared.block
-        if not self.attempt.memory:
-            forwarding.write(self, body)
-            return True
-        shorter = without(body, history, self.gone, self.state, placement) if self.gone else body
-        placed = history.dialect.insert(shorter, block, placement) if block else shorter
-        forwarding.write(self, placed)
-        return placed is not shorter or not block
-
-    @property
-    def unauthorised(self) -> bool:
-        """True if the upstream did not take the request's credential."""
-        return self.opened is not None and self.opened.status in (401, 403)
-
-    async def committed(self) -> bool:
-        """True if the user's words are on disk, and stay there; waits for that within the deadline."""
-        if self.writing is None or self.refused:
-            return False
-        return await self.writing.committed(max(self.left_s, COMMIT_FLOOR_S))
-
-    async def forgotten(self) -> None:
-        """Wait until what the message asks to forget is erased, so that the headers can say so."""
-        if self.forgetting is not None:
-            # Where nothing is known to be named, mostly nothing is.
-            patience_s = FORGET_S if self.prepared.to_forget else max(0.0, self.left_s)
-            await asyncio.wait({self.forgetting}, timeout=patience_s)
-
-    @property
-    def forgotten_ids(self) -> tuple[str, ...]:
-        """The memories that are erased because the message asks for it."""
-        if self.forgetting is None or not self.forgetting.done():
-            return ()
-        ids = self.forgetting.result()
-        return () if isinstance(ids, Failed) else ids
-
-    def memory_headers(self, *, queued: bool, answered: bool) -> list[Header]:
-        """Return the headers that say what memory did. `queued`: the user's words are committed; `answered`:
-        the upstream's status is there."""
-        return memory_headers(
-            self.prepared,
-            session_id=self.turn.session_id if self.turn else None,
-            queued=queued,
-            memory_ms=(self.forwarded - self.started) * 1000,
-            upstream_ms=(perf_counter() - self.forwarded) * 1000 if answered else None,
-            left_out=self.left_out,
-            retried=self.retried,
-            forgotten=self.forgotten_ids,
-        )
-
-
-class Forwarding(Protocol):
-    """Made anew for each request; the methods are called in this order, `conclude` in any case."""
-
-    async def adopt(self, progress: Progress) -> None:
-        """Find the turn's session, and all else that must be known before memory is asked. Raises
-        ClientError for what is refused, StoreError where it cannot be known."""
-        ...
-
-    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
-        """Return the body that holds the turn's messages, and how it writes them."""
-        ...
-
-    @property
-    def route(self) -> str:
-        """The upstream's route that is asked: "chat" or "responses"."""
-        ...
-
-    def changeable(self, progress: Progress) -> RequestTraits:
-        """Return what of the request may be changed where the upstream refuses it."""
-        ...
-
-    def write(self, progress: Progress, body: Body) -> None:
-        """Make this body, the conversation's or a changed one, the payload, in the form of `attempt`."""
-        ...
-
-    async def acknowledge(self, progress: Progress) -> None:
-        """Answer the client already now, if it does not wait for the upstream."""
-        ...
-
-    async def open(self, progress: Progress) -> UpstreamResponse:
-        """Ask the upstream. Raises UpstreamError."""
-        ...
-
-    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
-        """Give the client the upstream's answer, and these headers. Closes `opened` in any case."""
-        ...
-
-    async def conclude(self, progress: Progress) -> Answer:
-        """The client has all that it gets: settle what is left, and return what was said."""
-        ...
-
-
-def memory_in(progress: Progress, conversation: tuple[Body, HistoryFormat]) -> RequestTraits:
-    """Return what of memory a request holds, and where else it could stand."""
-    body, history = conversation
-    return RequestTraits(
-        memory=bool(progress.prepared.block or progress.gone),
-        movable=progress.learning.is_auto,
-        same_shape=history.dialect.same_shape(body),
-        written=frozenset(body) - {history.field},
-    )
-
-
-def is_proven(progress: Progress) -> bool:
-    """True if the request holds no memory, or the model has taken memory in this form."""
-    has_memory = progress.attempt.memory and bool(progress.prepared.block or progress.gone)
-    return not has_memory or progress.learning.forms.is_proven(progress.model, progress.attempt)
+    turns: Sequence[HistoryTurn]
+    state: str
+    messages: int  # how many messages those turns are
 
 
 @dataclass(frozen=True, slots=True)
-class Relayed:
-    """The request as it came, the answer byte for byte."""
+class Recalled:
+    """A request, and what memory adds to it."""
 
-    upstream: Upstream
-    dialect: Dialect
-    sessions: SessionStore
-    chains: RecentChains
-    fail_open: FailOpen
-    patience_s: float = 0.0  # with a store that other machines write to
-
-    async def adopt(self, progress: Progress) -> None:
-        """Give the turn its session: one that continues a response belongs to that response's."""
-        turn, response_id = progress.turn, self.dialect.previous_response_id(progress.body)
-        if turn is None or response_id is None:
-            return
-        progress.turn = turn = replace(turn, shown=self.chains.shown(turn, response_id))
-        if turn.named:
-            return
-        found = self.chains.session_of(turn, response_id) or await self.fail_open.attempt(
-            "session", lambda: self._stored(turn, response_id), progress.left_s
-        )
-        if found is not None and not isinstance(found, Failed):
-            progress.turn = replace(turn, session_id=found)
-
-    async def _stored(self, turn: Turn, response_id: str) -> str | None:
-        """Return the session that the store has the response in. The client may have it from another replica
-        that is just about to write it down."""
-        found = await self.sessions.session_of(turn.scope, response_id)
-        if found is None and self.patience_s:
-            await asyncio.sleep(self.patience_s)
-            found = await self.sessions.session_of(turn.scope, response_id)
-        return found
-
-    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
-        """Return the client's own body."""
-        return progress.body, CHAT_HISTORY if self.dialect is CHAT else RESPONSES_HISTORY
+    request: ParsedRequest
+    prepared: Prepared
+    commit: ExchangeCommit | None = None  # of the user's words
+    shortened: Shortened | None = None
 
     @property
-    def route(self) -> str:
-        """The route that the client asked."""
-        return "chat" if self.dialect is CHAT else "responses"
+    def has_memory(self) -> bool:
+        """True if memory changes what the upstream is asked."""
+        return bool(self.prepared.block or self.shortened)
 
-    def changeable(self, progress: Progress) -> RequestTraits:
-        """Return where memory may stand: nothing that the client wrote is changed."""
-        return memory_in(progress, self.conversation(progress))
-
-    def write(self, progress: Progress, body: Body) -> None:
-        """Forward this body; the client's own to the byte."""
-        progress.payload = progress.plain if body is progress.body else json_body.dump(body)
-
-    async def acknowledge(self, progress: Progress) -> None:
-        """Nothing: the upstream's answer is the first that the client gets."""
-
-    async def open(self, progress: Progress) -> UpstreamResponse:
-        """Ask for what the client asked for."""
-        return await self.upstream.open(
-            "POST",
-            raw_target(progress.scope),
-            request_headers(progress.headers, identity=True),
-            progress.payload,
-        )
-
-    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
-        """Relay the answer as it comes, and keep a copy where it is to be read."""
-        tap = progress.tap if self._is_read(progress) else None
-        return await relay(opened, progress.downstream, progress.send, extra_headers=headers, tap=tap)
-
-    async def conclude(self, progress: Progress) -> Answer:
-        """Read what was said out of the copy, as far as it came."""
-        if progress.opened is None or not self._is_read(progress):
-            return Answer()
-        tap = progress.tap
-        return await read_answer(progress.opened.headers, tap.chunks, self.dialect, cut=tap.truncated)
-
-    def _is_read(self, progress: Progress) -> bool:
-        """True if the answer is written down, or if a chain may go on from it that was given memories."""
-        turn = progress.turn
-        if turn is None or progress.refused:
-            return False
-        is_given = bool(turn.shown or progress.prepared.memory_ids)
-        return progress.writing is not None or (is_given and self.dialect is not CHAT)
+    def without_memory(self, reason: Reason) -> "Recalled":
+        """Return the request with nothing of memory in it."""
+        before = self.prepared
+        prepared = Prepared(status=Status.NONE, reason=reason, level=before.level, to_forget=before.to_forget)
+        return replace(self, prepared=prepared, shortened=None)
 
 
-# ---------------------------------------------------------------- response headers
-def memory_headers(
-    prepared: Prepared,
-    *,
-    session_id: str | None,
-    queued: bool,
-    memory_ms: float,
-    upstream_ms: float | None,
-    left_out: int = 0,
-    retried: Sequence[str] = (),
-    forgotten: Sequence[str] = (),
-) -> list[Header]:
-    """Return the X-Memory-* headers and Server-Timing (milliseconds) of one intercepted request."""
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request as the upstream is asked."""
+
+    recalled: Recalled
+    model: ModelRoute
+    attempt: Attempt  # the form of the payload
+    payload: bytes
+    retried: tuple[str, ...] = ()  # what was changed for each further attempt
+    forwarded_at: float = field(default_factory=perf_counter)
+
+    @property
+    def request(self) -> ParsedRequest:
+        """The client's request."""
+        return self.recalled.request
+
+    @property
+    def prepared(self) -> Prepared:
+        """What of memory is in the request."""
+        return self.recalled.prepared
+
+    async def committed(self) -> bool:
+        """True if the user's words are on disk, and stay there; waits for that within the deadline."""
+        commit = self.recalled.commit
+        return commit is not None and await commit.committed(max(self.request.left_s, COMMIT_FLOOR_S))
+
+    def memory_headers(self, *, queued: bool, answered: bool, forgotten: Sequence[str] = ()) -> list[Header]:
+        """Return the X-Memory-* headers and Server-Timing. `queued`: the user's words are committed;
+        `answered`: the upstream's status has arrived; `forgotten`: ids of erased memories."""
+        request, shortened = self.request, self.recalled.shortened
+        timing = f"memory;dur={(self.forwarded_at - request.started) * 1000:.1f}"
+        if answered:
+            timing += f", upstream;dur={(perf_counter() - self.forwarded_at) * 1000:.1f}"
+        headers = _headers_of(self.prepared)
+        if forgotten:
+            headers.append(("x-memory-forgotten", ",".join(forgotten)))
+        if shortened:
+            headers.append(("x-memory-compressed", str(shortened.messages)))
+        if self.retried:
+            headers.append(("x-memory-retried", ", ".join(self.retried)))
+        if request.turn is not None:
+            # A client may name its session in any script; a header holds ASCII.
+            headers.append(("x-memory-session-id", quote(request.turn.session_id, safe=_HEADER_SAFE)))
+        headers += [("x-memory-store", "queued" if queued else "off"), ("server-timing", timing)]
+        return [(name.encode(), value.encode("latin-1")) for name, value in headers]
+
+
+def _headers_of(prepared: Prepared) -> list[tuple[str, str]]:
     headers = [("x-memory-status", prepared.status.value)]
     if prepared.reason:
         headers.append(("x-memory-reason", prepared.reason.value))
@@ -338,103 +144,278 @@ def memory_headers(
         headers.append(("x-memory-level", prepared.level.value))
     if prepared.memory_ids:
         headers.append(("x-memory-ids", ",".join(prepared.memory_ids)))
-    if forgotten:
-        headers.append(("x-memory-forgotten", ",".join(forgotten)))
-    if left_out:
-        headers.append(("x-memory-compressed", str(left_out)))  # messages
-    if retried:
-        headers.append(("x-memory-retried", ", ".join(retried)))
-    if session_id is not None:
-        # A client may name its session in any script; a header holds ASCII.
-        headers.append(("x-memory-session-id", quote(session_id, safe=_HEADER_SAFE)))
-    headers.append(("x-memory-store", "queued" if queued else "off"))
-    timing = f"memory;dur={memory_ms:.1f}"
-    if upstream_ms is not None:
-        timing += f", upstream;dur={upstream_ms:.1f}"
-    headers.append(("server-timing", timing))
-    return [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    return headers
 
 
-_HEADER_SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
+# ---------------------------------------------------------------- forwarding
+class Forwarding(Protocol):
+    """Made for each request; the methods are called in this order, `conclude` in any case."""
+
+    @property
+    def route(self) -> str:
+        """The upstream's route that is asked: "chat" or "responses"."""
+        ...
+
+    @property
+    def draft(self) -> Draft | None:
+        """What the upstream was asked last; None if it was not asked yet."""
+        ...
+
+    @property
+    def answered(self) -> bool:
+        """True if the client has the beginning of its answer: errors can no longer be sent."""
+        ...
+
+    @property
+    def promised(self) -> bool:
+        """True if the client was told, before the upstream answered, that its words are stored."""
+        ...
+
+    async def adopt(self, request: ParsedRequest) -> ParsedRequest:
+        """Return the request with its turn in the right session. Raises ClientError for what is refused,
+        StoreError if that cannot be known."""
+        ...
+
+    def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
+        """Return the body that holds the turn's messages, and how it writes them."""
+        ...
+
+    def changeable(self, traits: RequestTraits) -> RequestTraits:
+        """Return what of the request may be changed if the upstream refuses it. `traits`: of its memory."""
+        ...
+
+    def write(self, body: Body, form: Form) -> bytes:
+        """Return the payload for this body, the conversation's or a changed one."""
+        ...
+
+    async def acknowledge(self, draft: Draft) -> None:
+        """Answer the client already now, if it does not wait for the upstream."""
+        ...
+
+    async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
+        """Ask the upstream; return what it was asked as well. Raises UpstreamError."""
+        ...
+
+    async def answer(
+        self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
+    ) -> Ending:
+        """Give the client the upstream's answer, and these headers. Closes `opened` in any case."""
+        ...
+
+    async def conclude(self, *, refused: bool) -> Answer:
+        """The client has all that it gets: finish what is left, and return what was said. `refused`: by the
+        upstream, or there was no answer."""
+        ...
 
 
-# ---------------------------------------------------------------- retry in another form
-REFUSAL_S = 10.0  # for a refusal to arrive; one that takes longer is passed on as it comes
-ERROR_S = 2.0  # for an error inside an answer that has begun as a success; mostly it comes at once
-HEAD_BYTES = 8 * 1024  # of such an answer
-_STEP_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+def first_draft(recalled: Recalled, forwarding: Forwarding, learning: Learning) -> Draft:
+    """Write the request in the form in which its model is asked first; without memory if that has no
+    place."""
+    model = learning.model(recalled.request.model, forwarding.route)
+    attempt = learning.first(model)
+    if not attempt.memory and recalled.has_memory:
+        recalled = recalled.without_memory(Reason.REFUSED)
+    payload, is_placed = _written(recalled, attempt, forwarding)
+    if not is_placed:
+        nothing = recalled.without_memory(Reason.NO_PLACE).prepared
+        recalled = replace(recalled, prepared=nothing)
+    return Draft(recalled, model, attempt, payload)
 
 
-async def ask(progress: Progress, forwarding: Forwarding, metrics: Metrics) -> UpstreamResponse:
-    """Ask the upstream, again in another form where it refuses this one. Raises UpstreamError."""
-    opened = await forwarding.open(progress)
-    if opened.status < 400:
-        if is_proven(progress):
-            return opened
-    elif not may_be_form(opened.status):
-        return opened
-    request = forwarding.changeable(progress)
-    if not (request.memory or request.translated):
-        return opened
-    if request.same_shape in progress.learning.forms.suspected(progress.model):
-        request = replace(request, same_shape="")
-    return await _Asking(progress, forwarding, metrics, request).until_taken(opened)
+def _written(recalled: Recalled, attempt: Attempt, forwarding: Forwarding) -> tuple[bytes, bool]:
+    """Return the payload, and whether memory's block is in it, if there is one."""
+    body, history = forwarding.conversation(attempt.form)
+    if not attempt.memory:
+        return forwarding.write(body, attempt.form), True
+    placement, block, shortened = attempt.form.placement, recalled.prepared.block, recalled.shortened
+    shorter = without(body, history, shortened.turns, shortened.state, placement) if shortened else body
+    placed = history.dialect.insert(shorter, block, placement) if block else shorter
+    return forwarding.write(placed, attempt.form), placed is not shorter or not block
+
+
+def is_proven(draft: Draft, learning: Learning) -> bool:
+    """True if the request holds no memory, or the model has taken memory in this form."""
+    has_memory = draft.attempt.memory and draft.recalled.has_memory
+    return not has_memory or learning.forms.is_proven(draft.model, draft.attempt)
 
 
 @dataclass(slots=True)
-class _Asking:
-    """One request of which it is not known that its form is taken, and what was tried with it."""
+class Relayed:
+    """The request as it came, the answer byte for byte."""
 
-    progress: Progress
+    upstream: Upstream
+    dialect: Dialect
+    sessions: SessionStore
+    recent: RecentResponses
+    fail_open: FailOpen
+    patience_s: float = 0.0  # for a response of another machine that uses the same store
+    draft: Draft | None = None
+    answered: bool = False
+    promised: bool = False
+    _request: ParsedRequest | None = None
+    _opened: UpstreamResponse | None = None
+    _tap: Tap | None = None
+
+    @property
+    def route(self) -> str:
+        """The route that the client asked."""
+        return "chat" if self.dialect is CHAT else "responses"
+
+    async def adopt(self, request: ParsedRequest) -> ParsedRequest:
+        """Give the turn its session: one that continues a response belongs to that response's."""
+        self._request = request
+        turn, response_id = request.turn, self.dialect.previous_response_id(request.body)
+        if turn is None or response_id is None:
+            return request
+        session_id, shown = self.recent.find(turn, response_id)
+        turn = replace(turn, shown=shown)
+        if not turn.named and session_id is None:
+            stored = await self.fail_open.attempt(
+                "session", partial(self._stored_session, turn.scope, response_id), request.left_s
+            )
+            session_id = None if isinstance(stored, Failed) else stored
+        if not turn.named and session_id is not None:
+            turn = replace(turn, session_id=session_id)
+        return replace(request, turn=turn)
+
+    async def _stored_session(self, scope: Scope, response_id: str) -> str | None:
+        """Return the session that the store has the response in. The client may have it from another replica
+        that is just about to store it."""
+        found = await self.sessions.session_of(scope, response_id)
+        if found is None and self.patience_s:
+            await asyncio.sleep(self.patience_s)
+            found = await self.sessions.session_of(scope, response_id)
+        return found
+
+    def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
+        """Return the client's own body."""
+        assert self._request is not None, "adopt comes first"
+        return self._request.body, CHAT_HISTORY if self.dialect is CHAT else RESPONSES_HISTORY
+
+    def changeable(self, traits: RequestTraits) -> RequestTraits:
+        """Return the traits of memory: nothing that the client wrote is changed."""
+        return traits
+
+    def write(self, body: Body, form: Form) -> bytes:
+        """Return this body; the client's own to the byte."""
+        assert self._request is not None, "adopt comes first"
+        return self._request.payload if body is self._request.body else json_body.dump(body)
+
+    async def acknowledge(self, draft: Draft) -> None:
+        """Nothing: the upstream's answer is the first that the client gets."""
+
+    async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
+        """Ask for what the client asked for."""
+        self.draft, client = draft, draft.request.client
+        headers = request_headers(client.headers, identity=True)
+        return draft, await self.upstream.open("POST", raw_target(client.scope), headers, draft.payload)
+
+    async def answer(
+        self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
+    ) -> Ending:
+        """Relay the answer as it comes, and keep a copy if it is to be read."""
+        self.answered, self._opened = True, opened
+        if opened.status < 400 and self._is_read(draft):
+            self._tap = Tap()
+        return await relay(
+            opened, draft.request.client.downstream, send, extra_headers=headers, tap=self._tap
+        )
+
+    def _is_read(self, draft: Draft) -> bool:
+        """True if the answer is stored, or if a chain may go on from it that was given memories."""
+        turn = draft.request.turn
+        if turn is None:
+            return False
+        is_given = bool(turn.shown or draft.prepared.memory_ids)
+        return draft.recalled.commit is not None or (is_given and self.dialect is not CHAT)
+
+    async def conclude(self, *, refused: bool) -> Answer:
+        """Read what was said out of the copy, as far as it came."""
+        if self._opened is None or self._tap is None:
+            return Answer()
+        tap = self._tap
+        return await read_answer(self._opened.headers, tap.chunks, self.dialect, cut=tap.truncated)
+
+
+# ---------------------------------------------------------------- retry in another form
+async def ask(
+    draft: Draft, forwarding: Forwarding, learning: Learning, metrics: Metrics
+) -> tuple[Draft, UpstreamResponse]:
+    """Ask the upstream, again in another form if it refuses this one; return what it was asked at last.
+    Raises UpstreamError."""
+    draft, opened = await forwarding.open(draft)
+    if opened.status < 400:
+        if is_proven(draft, learning):
+            return draft, opened
+    elif not may_be_form(opened.status):
+        return draft, opened
+    body, history = forwarding.conversation(draft.attempt.form)
+    traits = forwarding.changeable(
+        RequestTraits(
+            memory=draft.recalled.has_memory,
+            movable=learning.is_auto,
+            same_shape=history.dialect.same_shape(body),
+            written=frozenset(body) - {history.field},
+        )
+    )
+    if not (traits.memory or traits.translated):
+        return draft, opened
+    if traits.same_shape in learning.forms.suspected(draft.model):
+        traits = replace(traits, same_shape="")
+    return await _Retries(forwarding, learning, metrics, traits).until_taken(draft, opened)
+
+
+@dataclass(slots=True)
+class _Retries:
+    """The attempts of one request whose form the upstream may refuse."""
+
     forwarding: Forwarding
+    learning: Learning
     metrics: Metrics
-    request: RequestTraits
+    traits: RequestTraits
     attempts: int = 1
     placements: tuple[str, ...] = ()  # in which memory was refused
     of_content: bool = False  # a refusal was not about form
 
-    async def until_taken(self, opened: UpstreamResponse) -> UpstreamResponse:
+    async def until_taken(self, draft: Draft, opened: UpstreamResponse) -> tuple[Draft, UpstreamResponse]:
         """Ask until the request is taken, or nothing is left to change."""
-        progress, first = self.progress, self.progress.attempt
-        refusal = await refusal_in(opened)
+        first, refusal = draft.attempt, await refusal_in(opened)
         while refusal is not None:
-            last, following = progress.attempt, next_attempt(progress.attempt, self.request, refusal)
+            following = next_attempt(draft.attempt, self.traits, refusal)
             if following is None or self.attempts == MAX_ATTEMPTS:
-                return opened
+                return draft, opened
             opened.close()
             self.attempts += 1
             self.of_content = self.of_content or refusal.is_of_content
-            if last.memory and self.request.memory:
-                self.placements = (*self.placements, last.form.placement)
-            await OFF_LOOP.run(len(progress.payload), self._write, last, following)
-            opened = await self.forwarding.open(progress)
+            if draft.attempt.memory and self.traits.memory:
+                self.placements = (*self.placements, draft.attempt.form.placement)
+            draft = await OFF_LOOP.run(len(draft.payload), self._rewritten, draft, following)
+            draft, opened = await self.forwarding.open(draft)
             refusal = await refusal_in(opened)
         if opened.status < 400:
-            self._learn(first, progress.attempt)
-        return opened
+            self._learn(draft.model, first, draft.attempt)
+        return draft, opened
 
-    def _write(self, last: Attempt, following: Attempt) -> None:
-        """Write the request as this attempt has it; without memory where it has no place for that."""
-        progress = self.progress
-        progress.attempt = following
-        if not progress.compose(self.forwarding):
-            progress.attempt = following = replace(following, memory=False)
-            progress.compose(self.forwarding)
+    def _rewritten(self, draft: Draft, following: Attempt) -> Draft:
+        """Return the request as this attempt has it; without memory if that has no place in it."""
+        recalled, last = draft.recalled, draft.attempt
+        payload, is_placed = _written(recalled, following, self.forwarding)
+        if not is_placed:
+            following = replace(following, memory=False)
+            payload, _ = _written(recalled, following, self.forwarding)
         if last.memory and not following.memory:
-            before = progress.prepared
-            progress.prepared = Prepared(
-                status=Status.NONE, reason=Reason.REFUSED, level=before.level, to_forget=before.to_forget
-            )
-            progress.left_out = 0
+            recalled = recalled.without_memory(Reason.REFUSED)
         steps = _steps(last, following)
         log.info("form.retried", changed=", ".join(step for step, _ in steps), attempt=self.attempts)
-        for step, shown in steps:
-            progress.retried.append(shown)
+        for step, _ in steps:
             self.metrics.form_retries.labels(step).inc()
+        retried = (*draft.retried, *(shown for _, shown in steps))
+        return replace(draft, recalled=recalled, attempt=following, payload=payload, retried=retried)
 
-    def _learn(self, before: Attempt, taken: Attempt) -> None:
-        """Remember what the model took. Memory given up for what it says teaches nothing about its form."""
-        learning, model = self.progress.learning, self.progress.model
+    def _learn(self, model: ModelRoute, before: Attempt, taken: Attempt) -> None:
+        """Remember what the model took. Memory that was dropped for its content teaches nothing about
+        form."""
+        learning = self.learning
         if taken.memory:
             learning.took(model, before, taken)
             return

@@ -1,282 +1,239 @@
 """The two intercepted routes: a request with memory, from its first byte to its last.
 
-    read the body → understand it → recall ‖ commit the user's words → forward → answer → commit the answer
+    parse the request → recall ‖ commit the user's words → forward → answer → commit the answer
 
-Memory may fail at every step and the request still goes through: all its work runs in FailOpen, within
-one deadline that starts with the request. The user's words are on disk before the client sees a byte of
-the answer (then `X-Memory-Store: queued`), so that what was acknowledged survives a kill. How a request is
-forwarded and answered is for its Forwarding to say: relayed (forwarding.py) or translated (responses/).
+Memory may fail at every step and the request still goes through: all its work runs in FailOpen, within one
+deadline that starts with the request. The user's words are on disk before the client sees a byte of the
+answer (then `X-Memory-Store: queued`), so that what was acknowledged survives a kill. A Forwarding decides
+how a request is sent and answered: relayed (forwarding.py) or translated (responses/).
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 
 from proxy import telemetry
 from proxy.domain.core import Level, Prepared, Reason, Scope, Status, Turn
 from proxy.domain.errors import ClientError, StoreError, UpstreamError
-from proxy.domain.ports import Clock, Recorder
+from proxy.domain.ports import Recorder
 from proxy.domain.session import NoteStore, Outcome
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, request_id
-from proxy.http.auth.identity import Caller
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send
 from proxy.http.errors import send_error
-from proxy.http.exchange import RecentChains, Settling, Writing
-from proxy.http.failopen import Failed, FailOpen, Places
-from proxy.http.forwarding import Forwarding, Progress, ask
-from proxy.http.turns import Asked, Defaults, Incoming, Zones, parsed, understand
+from proxy.http.exchange import Erasure, ExchangeCommit, Forget, PendingCommits, RecentResponses
+from proxy.http.failopen import Failed, FailOpen, RecallLimiter
+from proxy.http.forwarding import Draft, Forwarding, Recalled, Shortened, ask, first_draft
+from proxy.http.turns import Client, ParsedRequest, RequestParser, Zones
 from proxy.recall.history import CompressionRules, answers_so_far, replaceable_turns, state_block
-from proxy.upstream.forms import Forms, Learning
+from proxy.upstream.connection import UpstreamResponse
+from proxy.upstream.forms import Learning
 from proxy.upstream.relay import Downstream, Ending
-from proxy.wire import body as json_body
-from proxy.wire.body import Body, BodyLimits
-from proxy.wire.dialect import Answer, Dialect
+from proxy.wire.dialect import Answer
 from proxy.wire.history import kept, turns_of, without
 
-FORGET_WORK_S = 60.0  # a large user's store takes its time; the answer does not wait for it
+FORGET_S = 1.0  # an answer begins after so long, even if the memories to forget are not erased yet
 
 
 @dataclass(frozen=True, slots=True)
-class Interception:
-    """What both intercepted routes need."""
+class Recaller:
+    """Adds to a request what memory knows, within its deadline. Never raises."""
 
     recall: Callable[[Turn], Awaitable[Prepared]]
-    recorder: Recorder
-    touched: Callable[[Scope, Sequence[str]], None]  # which memories an answer that is not stored was given
-    forget: Callable[[Turn, Sequence[str] | None], Awaitable[tuple[str, ...]]]  # None: what the turn names
-    keep_credential: Callable[[Scope, list[Header]], None]
-    identify: Callable[[ASGIScope], Caller]
-    session_key: Callable[[str], str]  # what a client's name of a session is kept under
     fail_open: FailOpen
-    defaults: Defaults
-    deadline_s: float
-    max_body_bytes: int
-    clock: Clock
-    metrics: telemetry.Metrics
     notes: NoteStore
     zones: Zones
-    rules: CompressionRules = CompressionRules()  # noqa: RUF009 frozen
-    learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
-    bounds: BodyLimits = BodyLimits()  # noqa: RUF009 frozen
-    settling: Settling = field(default_factory=Settling)
-    places: Places | None = field(default_factory=Places)  # None: a turn waits for no other
+    learning: Learning
+    rules: CompressionRules
+    limiter: RecallLimiter | None  # None: a turn waits for no other
+    pending: PendingCommits = field(default_factory=PendingCommits)
+
+    async def __call__(
+        self, request: ParsedRequest, commit: ExchangeCommit | None, forwarding: Forwarding
+    ) -> Recalled:
+        """Return the request with what is to be injected."""
+        turn, attempt = request.turn, self.fail_open.attempt
+        if turn is None:
+            return Recalled(request, Prepared(status=Status.OFF, reason=request.reason))
+        if not turn.options.read:
+            off = Prepared(status=Status.OFF, reason=Reason.READ_OFF, to_forget=None)
+            return Recalled(request, off, commit)
+        await self.pending.wait(turn, request.left_s)
+        zone = await attempt("timezone", lambda: self.zones.of(turn.scope, turn.timezone), request.left_s)
+        zone = turn.timezone or self.zones.default if isinstance(zone, Failed) else zone
+        seen, shortened = replace(turn, timezone=zone), None
+        if turn.options.compress:
+            found = await attempt(
+                "compress", lambda: self._shortened(seen, request, forwarding), request.left_s
+            )
+            if found is not None and not isinstance(found, Failed):
+                seen, shortened = found
+        prepared = await attempt("recall", lambda: self.recall(seen), request.left_s, self.limiter)
+        if isinstance(prepared, Failed):
+            prepared = Prepared(
+                status=Status.DEGRADED, reason=prepared.reason, level=Level.NONE, to_forget=None
+            )
+        return Recalled(request, prepared, commit, shortened)
+
+    async def _shortened(
+        self, turn: Turn, request: ParsedRequest, forwarding: Forwarding
+    ) -> tuple[Turn, Shortened] | None:
+        """Replace old turns by the session's state; return the turn as the model is shown it."""
+        found = await self.notes.standing(turn.scope, turn.session_id)
+        if found is None:
+            return None
+        form = self.learning.first(self.learning.model(request.model, forwarding.route)).form
+        body, history = forwarding.conversation(form)
+        turns = turns_of(body, history, turn.messages)
+        state = state_block(found.state)
+        places = replaceable_turns(turns, turn.messages, turn.session_id, state, found.covered, self.rules)
+        old = [turns[place] for place in places]
+        if without(body, history, old, state, form.placement) is body:
+            return None
+        messages = kept(turn.messages, old)
+        dropped = tuple(m for t in old for m in turn.messages[t.start : t.end])
+        shortened = Shortened(old, state, len(turn.messages) - len(messages))
+        return replace(turn, messages=messages, left_out=dropped), shortened
+
+
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """Where exchanges are stored, and what else a request with memory leaves behind."""
+
+    recorder: Recorder
+    touched: Callable[[Scope, Sequence[str]], None]  # records accesses for exchanges that are not stored
+    forget: Forget
+    remember_credential: Callable[[Scope, list[Header]], None]
+
+
+@dataclass(slots=True)
+class Stages:
+    """The values that a request has passed so far: a client that leaves ends it between any two."""
+
+    request: ParsedRequest | None = None
+    commit: ExchangeCommit | None = None
+    status: int | None = None  # of the upstream's answer
+    refused: bool = False  # by the upstream, or because there was no answer
+    ending: Ending = Ending.CLIENT_LEFT
 
 
 @dataclass(frozen=True, slots=True)
 class Intercept:
-    """An ASGI app for one intercepted route, in its dialect."""
+    """An ASGI app for one intercepted route."""
 
-    parts: Interception
-    dialect: Dialect
-    chains: RecentChains
+    parser: RequestParser
+    recaller: Recaller
+    write_path: WritePath
+    recent: RecentResponses
+    metrics: telemetry.Metrics
     forwarding: Callable[[], Forwarding]
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        with ExitStack() as settling:
-            await self._serve(scope, receive, send, settling)
+        with ExitStack() as pending:
+            await self._serve(scope, receive, send, pending)
 
-    async def _serve(self, scope: ASGIScope, receive: Receive, send: Send, settling: ExitStack) -> None:
-        forwarding = self.forwarding()
+    async def _serve(self, scope: ASGIScope, receive: Receive, send: Send, pending: ExitStack) -> None:
+        forwarding, stages = self.forwarding(), Stages()
         async with asyncio.TaskGroup() as tasks:
-            # A client that leaves ends the inner block where it stands. What it said still counts.
+            erasure = Erasure(self.write_path.forget, self.recaller.fail_open, tasks)
+            # A client that leaves ends the inner block at any point. What it said still counts.
             async with Downstream(receive) as downstream:
-                progress = Progress(
-                    scope=scope,
-                    send=send,
-                    downstream=downstream,
-                    tasks=tasks,
-                    deadline_s=self.parts.deadline_s,
-                    learning=self.parts.learning,
-                )
                 try:
-                    await self._understand(progress, forwarding)
-                    await self._recall(progress, forwarding)
-                    await self._forward(progress, forwarding)
-                    if progress.turn is not None:
-                        settling.enter_context(self.parts.settling.answered(progress.turn))
-                except (ClientError, StoreError) as error:
-                    progress.refused = True
-                    await send_error(progress.send, error)
-                except UpstreamError as error:
-                    progress.refused = True
-                    headers = progress.memory_headers(queued=False, answered=False)
-                    await send_error(progress.send, error, headers)
-            await self._write_down(progress, await forwarding.conclude(progress))
+                    client = Client(scope, send, downstream, tasks)
+                    await self._exchange(client, forwarding, erasure, stages)
+                    if stages.request is not None and stages.request.turn is not None:
+                        pending.enter_context(self.recaller.pending.answered(stages.request.turn))
+                except (ClientError, StoreError, UpstreamError) as error:
+                    stages.refused = True
+                    if not forwarding.answered:
+                        await send_error(send, error, _memory_headers(error, forwarding.draft))
+            answer = await forwarding.conclude(refused=stages.refused)
+            await self._store(stages, forwarding, answer, erasure)
 
-    # ------------------------------------------------------------ understand
-    async def _understand(self, progress: Progress, forwarding: Forwarding) -> None:
-        """Read the body and what it asks of memory. Raises ClientError for what is ours to refuse."""
-        progress.payload = await progress.downstream.read(self.parts.max_body_bytes)
-        progress.started = perf_counter()  # the upload's time is the client's
-        progress.caller = self.parts.identify(progress.scope)
-        id_ = request_id(progress.scope)
-        incoming = Incoming(id_, self.parts.clock(), progress.caller, progress.headers)
-        read = await OFF_LOOP.run(len(progress.payload), self._read, progress.payload, incoming)
-        if read is not None:
-            progress.is_json = True
-            asked, progress.body, progress.payload = read
-            progress.user, progress.reason = asked.user, asked.reason
-            progress.turn = asked.turn
-            if asked.turn is not None and asked.turn.named:
-                named = self.parts.session_key(asked.turn.session_id)
-                progress.turn = replace(asked.turn, session_id=named)
-        await forwarding.adopt(progress)
-        progress.start(forwarding, self.dialect)
-
-    def _read(self, payload: bytes, incoming: Incoming) -> tuple[Asked, Body, bytes] | None:
-        """Return what the body asks of memory, the body, and its bytes without fields of ours; None for what
-        is no JSON object. Raises ClientError."""
-        body = parsed(incoming.headers, payload, self.parts.bounds, self.dialect.conversation_field)
-        if body is None:
-            return None
-        asked = understand(body, incoming, self.dialect, self.parts.defaults)
-        return asked, body, json_body.dump(body) if asked.stripped else payload
-
-    # ------------------------------------------------------------ remember
-    async def _recall(self, progress: Progress, forwarding: Forwarding) -> None:
-        """Inject what memory knows, while the user's words are being committed."""
-        turn, parts = progress.turn, self.parts
-        if turn is not None and turn.options.write and (turn.said.strip() or turn.resumes):
-            progress.writing = Writing(turn, parts.recorder, parts.fail_open, progress.tasks)
-        if turn is None:
-            progress.prepared = Prepared(status=Status.OFF, reason=progress.reason)
-        elif not turn.options.read:
-            progress.prepared = Prepared(status=Status.OFF, reason=Reason.READ_OFF, to_forget=None)
-        else:
-            await parts.settling.settled(turn, progress.left_s)
-            turn = await self._placed_in_time(turn, progress)
-            shown = await self._compressed(turn, progress, forwarding) if turn.options.compress else turn
-            recalled = await parts.fail_open.attempt(
-                "recall", lambda: parts.recall(shown), progress.left_s, parts.places
-            )
-            if isinstance(recalled, Failed):
-                recalled = Prepared(
-                    status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE, to_forget=None
-                )
-            progress.prepared = recalled
-        await OFF_LOOP.run(len(progress.payload), progress.place, forwarding)
-
-    async def _placed_in_time(self, turn: Turn, progress: Progress) -> Turn:
-        """Return the turn with the time zone in which its dates are read and shown."""
-        zones = self.parts.zones
-        zone = await self.parts.fail_open.attempt(
-            "timezone", lambda: zones.of(turn.scope, turn.timezone), progress.left_s
-        )
-        return replace(turn, timezone=turn.timezone or zones.default if isinstance(zone, Failed) else zone)
-
-    async def _compressed(self, turn: Turn, progress: Progress, forwarding: Forwarding) -> Turn:
-        """Let the session's state take the place of old turns; return the turn as the model is shown it."""
-        shown = await self.parts.fail_open.attempt(
-            "compress", lambda: self._compress(turn, progress, forwarding), progress.left_s
-        )
-        return turn if isinstance(shown, Failed) else shown
-
-    async def _compress(self, turn: Turn, progress: Progress, forwarding: Forwarding) -> Turn:
-        parts = self.parts
-        found = await parts.notes.standing(turn.scope, turn.session_id)
-        if found is None:
-            return turn
-        body, history = forwarding.conversation(progress)
-        turns = turns_of(body, history, turn.messages)
-        block = state_block(found.state)
-        places = replaceable_turns(turns, turn.messages, turn.session_id, block, found.covered, parts.rules)
-        gone = [turns[place] for place in places]
-        if without(body, history, gone, block, progress.attempt.form.placement) is body:
-            return turn
-        progress.gone, progress.state = gone, block
-        messages = kept(turn.messages, gone)
-        progress.left_out = len(turn.messages) - len(messages)
-        dropped = tuple(m for t in gone for m in turn.messages[t.start : t.end])
-        return replace(turn, messages=messages, left_out=dropped)
-
-    # ------------------------------------------------------------ forward
-    async def _forward(self, progress: Progress, forwarding: Forwarding) -> None:
-        """Ask the upstream and give the client its answer. Raises UpstreamError if there is none."""
-        progress.forwarded = perf_counter()
-        model = self.dialect.model(progress.body)
-        with telemetry.span(f"chat {model}".rstrip(), "client") as span:
+    async def _exchange(
+        self, client: Client, forwarding: Forwarding, erasure: Erasure, stages: Stages
+    ) -> None:
+        """Ask the upstream with memory, and give the client its answer. Raises ClientError, StoreError,
+        UpstreamError."""
+        learning = self.recaller.learning
+        stages.request = request = await forwarding.adopt(await self.parser.parse(client))
+        stages.commit = commit = self._commit(request)
+        recalled = await self.recaller(request, commit, forwarding)
+        size = len(request.payload)
+        draft = await OFF_LOOP.run(size, first_draft, recalled, forwarding, learning)
+        with telemetry.span(f"chat {request.model}".rstrip(), "client") as span:
             span.tell(
                 gen_ai__operation__name="chat",
-                gen_ai__request__model=model or None,
+                gen_ai__request__model=request.model or None,
                 gen_ai__output__type="text",
             )
-            await forwarding.acknowledge(progress)
-            opened = await ask(progress, forwarding, self.parts.metrics)
-            progress.opened = opened
-            progress.refused = opened.status >= 400
+            await forwarding.acknowledge(draft)
+            draft, opened = await ask(draft, forwarding, learning, self.metrics)
             span.tell(http__response__status_code=opened.status)
-            if not progress.refused:
-                self._forget(progress)
-            with opened:
-                await progress.forgotten()
-                queued = await progress.committed()
-                headers = progress.memory_headers(queued=queued, answered=True)
-                progress.ending = await forwarding.answer(progress, opened, headers)
+            stages.status, stages.refused = opened.status, opened.status >= 400
+            stages.ending = await self._answer(draft, opened, forwarding, erasure)
 
-    def _forget(self, progress: Progress) -> None:
-        """Begin to erase what the message asks to forget: the upstream has taken the request, and the client
-        has not seen its answer yet."""
-        turn, ids, parts = progress.turn, progress.prepared.to_forget, self.parts
-        if progress.forgetting is not None or turn is None or not turn.options.write or ids == ():
+    def _commit(self, request: ParsedRequest) -> ExchangeCommit | None:
+        """Begin to commit what the user said, if it is to be stored."""
+        turn = request.turn
+        if turn is None or not turn.options.write or not (turn.said.strip() or turn.resumes):
+            return None
+        tasks = request.client.tasks
+        return ExchangeCommit(turn, self.write_path.recorder, self.recaller.fail_open, tasks)
+
+    async def _answer(
+        self, draft: Draft, opened: UpstreamResponse, forwarding: Forwarding, erasure: Erasure
+    ) -> Ending:
+        """Give the client the upstream's answer, once the headers can say what memory did."""
+        refused, request, to_forget = opened.status >= 400, draft.request, draft.prepared.to_forget
+        if not refused:
+            erasure.begin(request.turn, draft.prepared)
+        with opened:
+            # If no memory is known to be named, mostly there is none.
+            forgotten = await erasure.wait(FORGET_S if to_forget else request.left_s)
+            queued = not refused and await draft.committed()
+            headers = draft.memory_headers(queued=queued, answered=True, forgotten=forgotten)
+            return await forwarding.answer(draft, opened, request.client.send, headers)
+
+    # ------------------------------------------------------------ after the answer
+    async def _store(self, stages: Stages, forwarding: Forwarding, answer: Answer, erasure: Erasure) -> None:
+        """Commit how the exchange ended."""
+        request, draft, commit = stages.request, forwarding.draft, stages.commit
+        if request is None or request.turn is None:
             return
-
-        async def forget() -> tuple[str, ...] | Failed:
-            return await parts.fail_open.attempt("forget", lambda: parts.forget(turn, ids), FORGET_WORK_S)
-
-        progress.forgetting = progress.tasks.create_task(forget())
-
-    # ------------------------------------------------------------ write down
-    async def _write_down(self, progress: Progress, answer: Answer) -> None:
-        """Commit what became of the exchange, after the client has its answer."""
-        turn, writing, parts = progress.turn, progress.writing, self.parts
-        if turn is None:
+        turn, memory_ids = request.turn, draft.prepared.memory_ids if draft is not None else ()
+        if draft is not None:
+            if not stages.refused:  # of a client that left before the upstream's answer
+                erasure.begin(turn, draft.prepared)
+            self._count(draft, answer)
+            if answer.response_id is not None:
+                # Instructions are not handed on along a chain; input items are.
+                in_instructions = draft.attempt.form.placement == "merge_system"
+                self.recent.note(turn, answer.response_id, () if in_instructions else memory_ids)
+        if commit is not None and stages.refused and not forwarding.promised:
+            await commit.abandon()
             return
-        if not progress.refused:
-            self._forget(progress)  # of a client that left before the upstream's answer
-        self._count(turn, progress, answer.usage)
-        if answer.response_id is not None:
-            # Instructions are not handed on along a chain; input items are.
-            in_instructions = progress.attempt.form.placement == "merge_system"
-            given = () if in_instructions else progress.prepared.memory_ids
-            self.chains.note(turn, answer.response_id, given)
-        if writing is not None and progress.refused and not progress.promised:
-            await writing.abandon()
-            return
-        if writing is not None:
+        if commit is not None:
             # The credential first: the commit may start an extraction that needs it.
-            if not progress.unauthorised:
-                parts.keep_credential(turn.scope, progress.headers)
-            if await writing.finish(self._outcome(turn, progress, answer)):
+            if stages.status not in (401, 403):
+                self.write_path.remember_credential(turn.scope, request.client.headers)
+            if await commit.finish(_outcome(turn, memory_ids, stages.ending, answer)):
                 return
-        if ids := progress.prepared.memory_ids:
-            parts.touched(turn.scope, ids)
+        if memory_ids:
+            self.write_path.touched(turn.scope, memory_ids)
 
-    def _outcome(self, turn: Turn, progress: Progress, answer: Answer) -> Outcome:
-        """Return the answer as far as it came; nothing where the client left before there was one."""
-        whole = answer.whole and not answer.calls and progress.ending is Ending.COMPLETE
-        before = answers_so_far(turn.messages) if turn.resumes else []
-        text = "\n".join(text for text in (*before, answer.text) if text)
-        # A call that the client demanded is an answer in a form of its own: mostly nothing comes after it.
-        calls = answer.calls and answer.whole and not turn.tool_forced
-        return Outcome(text, whole, answer.response_id, progress.prepared.memory_ids, calls)
-
-    def _count(self, turn: Turn, progress: Progress, usage: tuple[int, int] | None) -> None:
-        if not progress.forwarded:
-            return  # refused before the upstream was asked: nothing was recalled
-        prepared, memory_s = progress.prepared, progress.forwarded - progress.started
-        metrics = self.parts.metrics
+    def _count(self, draft: Draft, answer: Answer) -> None:
+        prepared, memory_s = draft.prepared, draft.forwarded_at - draft.request.started
+        metrics, (read, written) = self.metrics, answer.usage or (None, None)
         metrics.memory_seconds.observe(memory_s)
         metrics.recalls.labels(prepared.status.value).inc()
         metrics.injected.inc(len(prepared.memory_ids))
         metrics.injected_tokens.inc(prepared.tokens)
-        read, written = usage or (None, None)
         metrics.model_tokens.labels("read").inc(read or 0)
         metrics.model_tokens.labels("written").inc(written or 0)
+        reason = prepared.reason.value if prepared.reason else None
         telemetry.under_way().tell(
             memory__status=prepared.status.value,
-            memory__reason=prepared.reason and prepared.reason.value,
+            memory__reason=reason,
             memory__count=len(prepared.memory_ids),
             memory__tokens=prepared.tokens,
             gen_ai__usage__input_tokens=read,
@@ -285,8 +242,25 @@ class Intercept:
         telemetry.log.debug(
             "memory.recalled",
             status=prepared.status.value,
-            reason=prepared.reason.value if prepared.reason else "",
+            reason=reason or "",
             count=len(prepared.memory_ids),
             tokens=prepared.tokens,
             ms=round(memory_s * 1000, 2),
         )
+
+
+def _memory_headers(error: Exception, draft: Draft | None) -> list[Header]:
+    """Return the headers of an error of the upstream: the request had its memory."""
+    if draft is None or not isinstance(error, UpstreamError):
+        return []
+    return draft.memory_headers(queued=False, answered=False)
+
+
+def _outcome(turn: Turn, memory_ids: tuple[str, ...], ending: Ending, answer: Answer) -> Outcome:
+    """Return the answer as far as it came; nothing if the client left before there was one."""
+    whole = answer.whole and not answer.calls and ending is Ending.COMPLETE
+    before = answers_so_far(turn.messages) if turn.resumes else []
+    text = "\n".join(text for text in (*before, answer.text) if text)
+    # A call that the client demanded is an answer in a form of its own: mostly nothing comes after it.
+    calls = answer.calls and answer.whole and not turn.tool_forced
+    return Outcome(text, whole, answer.response_id, memory_ids, calls)

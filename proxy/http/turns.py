@@ -1,26 +1,68 @@
-"""Parse a request's body and headers into a Turn: what is asked of memory, by whom, in which session."""
+"""Parse a client's request into a Turn: what is asked of memory, by whom, in which session."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 
 from proxy.domain.core import MemoryOptions, Message, Reason, Scope, Turn
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, SessionStore
-from proxy.http.asgi import Header
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send, request_id
 from proxy.http.auth.identity import USER_HEADER, Caller
 from proxy.recall.history import fingerprint
 from proxy.recall.triage import is_housekeeping
+from proxy.upstream.relay import Downstream
+from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits, check_length, parse_bounded
 from proxy.wire.dialect import Dialect, asks_to_compact
 from proxy.wire.extensions import Extensions, merge, past, take_extensions, take_header_extensions
 
-MOST_CHARS = 64 * 1024  # of one message, as memory sees it; it stores less (background/record.py)
+MAX_CHARS = 64 * 1024  # of one message, as memory sees it; it stores less
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The client's side of one request."""
+
+    scope: ASGIScope
+    send: Send
+    downstream: Downstream
+    tasks: asyncio.TaskGroup  # all work of the request ends with it
+
+    @property
+    def headers(self) -> list[Header]:
+        """The request's headers."""
+        headers: list[Header] = self.scope["headers"]
+        return headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedRequest:
+    """A client's request. Without a turn it has no memory, and `reason` says why."""
+
+    client: Client
+    caller: Caller
+    started: float  # perf_counter, after the upload
+    deadline_s: float  # for memory work, from `started`
+    payload: bytes  # without fields of ours, else as the client wrote it
+    body: Body = field(default_factory=dict)
+    is_json: bool = False
+    model: str = ""
+    user: str | None = None  # that the request names, also if memory is off
+    turn: Turn | None = None
+    reason: Reason | None = Reason.NOT_JSON
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left of the deadline for memory work."""
+        return self.deadline_s - (perf_counter() - self.started)
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the server does where a request says nothing, and what it never does."""
+    """What the server does if a request says nothing, and what it never does."""
 
     enabled: bool
     auto_store: bool
@@ -31,87 +73,98 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request asks of memory. No turn: no identity or nothing wanted, and `reason` says which."""
+class RequestParser:
+    """Reads requests in the dialect of a route."""
 
-    turn: Turn | None
-    reason: Reason | None
-    stripped: bool  # the body held fields of ours, now removed
-    user: str | None = None  # whom the request names, also where memory is off
+    dialect: Dialect
+    defaults: Defaults
+    bounds: BodyLimits
+    max_body_bytes: int
+    deadline_s: float
+    clock: Clock
+    identify: Callable[[ASGIScope], Caller]
+    session_key: Callable[[str], str]  # what a session that the client names is stored under
 
+    async def parse(self, client: Client) -> ParsedRequest:
+        """Read the body, and take our fields out of it. Raises ClientError."""
+        payload = await client.downstream.read(self.max_body_bytes)
+        request = ParsedRequest(
+            client=client,
+            caller=self.identify(client.scope),
+            started=perf_counter(),
+            deadline_s=self.deadline_s,
+            payload=payload,
+        )
+        return await OFF_LOOP.run(len(payload), self.read, request)
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """A request as it came in, its body aside."""
+    def read(self, request: ParsedRequest) -> ParsedRequest:
+        """Return the request with its body, and with what it asks of memory. Raises ClientError."""
+        body = parsed(request.client.headers, request.payload, self.bounds, self.dialect.conversation_field)
+        if body is None:
+            return request
+        has_ours = "memory_config" in body or "memory_context" in body
+        in_body, in_header = take_extensions(body), take_header_extensions(request.client.headers)
+        payload = json_body.dump(body) if has_ours else request.payload
+        request = replace(
+            request, body=body, payload=payload, is_json=True, model=self.dialect.model(body), reason=None
+        )
+        if request.caller.foreign:
+            return replace(request, reason=Reason.FOREIGN_ORIGIN)
+        user = request.caller.narrow(*self._named_user(body, in_body, in_header))
+        return self._with_turn(replace(request, user=user), merge(in_body, in_header))
 
-    request_id: str
-    at: float
-    caller: Caller
-    headers: Sequence[Header]
+    def _with_turn(self, request: ParsedRequest, asked: Extensions) -> ParsedRequest:
+        body, dialect, defaults, user = request.body, self.dialect, self.defaults, request.user
+        read, store = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
+        write = store and defaults.may_store
+        if not (read or write):
+            return replace(request, reason=Reason.DISABLED)
+        if user is None:
+            unfilled = asked.unfilled or (defaults.accept_openai_user and dialect.is_unfilled(body))
+            return replace(request, reason=Reason.UNFILLED_USER if unfilled else Reason.NO_USER)
+        if asks_to_compact(body):
+            return replace(request, reason=Reason.COMPACTION)
+        messages = bounded(dialect.messages(body))
+        if asked.enabled is not True and is_housekeeping(messages):
+            return replace(request, reason=Reason.HOUSEKEEPING)
+        caller, at = request.caller, self.clock()
+        scope = Scope(caller.tenant, user, caller.stored_project(asked.project_id))
+        named = asked.session_id is not None
+        turn = Turn(
+            request_id=request_id(request.client.scope),
+            scope=scope,
+            session_id=self.session_key(asked.session_id)
+            if asked.session_id
+            else fingerprint(scope, dialect.conversation_key(body)),
+            model=request.model,
+            messages=messages,
+            options=MemoryOptions(
+                read=read,
+                write=write,
+                types=asked.memory_types,
+                limit=asked.retrieval_limit or defaults.retrieval_limit,
+                threshold=asked.similarity_threshold,
+                compress=read and (defaults.compress if asked.compress is None else asked.compress),
+            ),
+            at=at,
+            timezone=asked.timezone,
+            said_at=past(asked.created_at, at, "memory_context.created_at"),
+            tool_forced=dialect.tool_forced(body),
+            may_loop=_may_loop(body, messages),
+            named=named,
+            standalone=named and _is_alone(body, messages),
+            continues=dialect.previous_response_id(body),
+        )
+        return replace(request, turn=turn)
 
-
-ZONE_TTL_S = 30.0
-_MOST_ZONES = 10_000
-
-
-class Zones:
-    """The users' last known time zones. One that another process has learnt is used after ZONE_TTL_S."""
-
-    def __init__(self, sessions: SessionStore, default: str, clock: Clock) -> None:
-        self._sessions, self.default = sessions, default
-        self._known = TTLCache[tuple[str, str], str](_MOST_ZONES, ttl_s=ZONE_TTL_S, clock=clock)
-
-    async def of(self, scope: Scope, named: str | None) -> str:
-        """Return the zone that the request names, else the user's last known one, else the server's. Raises
-        StoreUnavailable."""
-        user = (scope.tenant, scope.user)
-        if named is None and (known := self._known.get(user)) is not None:
-            return known
-        zone = named or await self._sessions.timezone(scope)
-        if zone is None:
-            return self.default
-        self._known.put(user, zone)
-        return zone
-
-
-def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defaults) -> Asked:
-    """Take our fields out of the body and return what they ask. Raises InvalidRequest or Forbidden."""
-    stripped = "memory_config" in body or "memory_context" in body
-    in_body, in_header = take_extensions(body), take_header_extensions(incoming.headers)
-    asked, caller = merge(in_body, in_header), incoming.caller
-    if caller.foreign:
-        return Asked(None, Reason.FOREIGN_ORIGIN, stripped)
-    user = caller.narrow(*_named(in_body, in_header, _openai_user(body, dialect, defaults)))
-    read, store = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
-    write = store and defaults.may_store
-    if not (read or write):
-        return Asked(None, Reason.DISABLED, stripped, user=user)
-    if user is None:
-        unfilled = asked.unfilled or (defaults.accept_openai_user and dialect.is_unfilled(body))
-        return Asked(None, Reason.UNFILLED_USER if unfilled else Reason.NO_USER, stripped)
-    if asks_to_compact(body):
-        return Asked(None, Reason.COMPACTION, stripped, user=user)
-    messages = bounded(dialect.messages(body))
-    if asked.enabled is not True and is_housekeeping(messages):
-        return Asked(None, Reason.HOUSEKEEPING, stripped, user=user)
-    scope = Scope(caller.tenant, user, caller.stored_project(asked.project_id))
-    turn = Turn(
-        request_id=incoming.request_id,
-        scope=scope,
-        session_id=asked.session_id or fingerprint(scope, dialect.conversation_key(body)),
-        model=dialect.model(body),
-        messages=messages,
-        options=_options(asked, read, write, defaults),
-        at=incoming.at,
-        timezone=asked.timezone,
-        said_at=past(asked.created_at, incoming.at, "memory_context.created_at"),
-        tool_forced=dialect.tool_forced(body),
-        may_loop=_may_loop(body, messages),
-        named=asked.session_id is not None,
-        standalone=asked.session_id is not None and _is_alone(body, messages),
-        continues=dialect.previous_response_id(body),
-    )
-    return Asked(turn, None, stripped, user=user)
+    def _named_user(self, body: Body, in_body: Extensions, in_header: Extensions) -> tuple[str | None, str]:
+        """Return the user that the request names, and the field that does."""
+        if in_body.user_id is not None:
+            return in_body.user_id, "memory_context.user_id"
+        if in_header.user_id is not None:
+            return in_header.user_id, USER_HEADER
+        user = self.dialect.openai_user(body) if self.defaults.accept_openai_user else None
+        return user, "safety_identifier" if body.get("safety_identifier") == user else "user"
 
 
 def bounded(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -121,15 +174,15 @@ def bounded(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 def _bounded(message: Message) -> Message:
     """Return the message without the middle of a text that is far longer than anything memory reads of it."""
-    if len(message.text) <= MOST_CHARS:
+    if len(message.text) <= MAX_CHARS:
         return message
     typed = None if message.typed is None else _ends_of(message.typed)
     return replace(message, text=_ends_of(message.text), typed=typed)
 
 
 def _ends_of(text: str) -> str:
-    half = MOST_CHARS // 2
-    return text if len(text) <= MOST_CHARS else f"{text[:half]}\n{text[-half:]}"
+    half = MAX_CHARS // 2
+    return text if len(text) <= MAX_CHARS else f"{text[:half]}\n{text[-half:]}"
 
 
 def _may_loop(body: Body, messages: Sequence[Message]) -> bool:
@@ -151,32 +204,6 @@ def _is_alone(body: Body, messages: Sequence[Message]) -> bool:
     """True if the request brings nothing of its conversation, and the upstream holds nothing of it."""
     elsewhere = body.get("previous_response_id") or body.get("conversation")
     return not elsewhere and sum(m.role in ("user", "assistant") for m in messages) == 1
-
-
-def _named(
-    in_body: Extensions, in_header: Extensions, by_openai: tuple[str | None, str]
-) -> tuple[str | None, str]:
-    """Return the user that the request names, and where it does."""
-    if in_body.user_id is not None:
-        return in_body.user_id, "memory_context.user_id"
-    return by_openai if in_header.user_id is None else (in_header.user_id, USER_HEADER)
-
-
-def _openai_user(body: Body, dialect: Dialect, defaults: Defaults) -> tuple[str | None, str]:
-    """Return the user that OpenAI's own fields name, and which of them does."""
-    user = dialect.openai_user(body) if defaults.accept_openai_user else None
-    return user, "safety_identifier" if body.get("safety_identifier") == user else "user"
-
-
-def _options(asked: Extensions, read: bool, write: bool, defaults: Defaults) -> MemoryOptions:
-    return MemoryOptions(
-        read=read,
-        write=write,
-        types=asked.memory_types,
-        limit=asked.retrieval_limit or defaults.retrieval_limit,
-        threshold=asked.similarity_threshold,
-        compress=read and (defaults.compress if asked.compress is None else asked.compress),
-    )
 
 
 def is_readable(headers: Sequence[Header]) -> bool:
@@ -211,3 +238,27 @@ def _is_plain(headers: Sequence[Header]) -> bool:
 def _header(headers: Sequence[Header], name: bytes) -> bytes:
     """Return the first value of the header, b"" without one. ASGI's names are lower case."""
     return next((value for key, value in headers if key == name), b"")
+
+
+ZONE_TTL_S = 30.0
+_MOST_ZONES = 10_000
+
+
+class Zones:
+    """The users' last known time zones. One that another process has learnt is used after ZONE_TTL_S."""
+
+    def __init__(self, sessions: SessionStore, default: str, clock: Clock) -> None:
+        self._sessions, self.default = sessions, default
+        self._known = TTLCache[tuple[str, str], str](_MOST_ZONES, ttl_s=ZONE_TTL_S, clock=clock)
+
+    async def of(self, scope: Scope, named: str | None) -> str:
+        """Return the zone that the request names, else the user's last known one, else the server's. Raises
+        StoreUnavailable."""
+        user = (scope.tenant, scope.user)
+        if named is None and (known := self._known.get(user)) is not None:
+            return known
+        zone = named or await self._sessions.timezone(scope)
+        if zone is None:
+            return self.default
+        self._known.put(user, zone)
+        return zone

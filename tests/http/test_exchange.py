@@ -1,26 +1,38 @@
-"""What is begun for a request is taken back if the upstream refuses it; what another request began is not."""
+"""Exchanges being committed, and what a request knows of those before it."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.session import Outcome, StoredExchange
-from proxy.http.exchange import Writing
+from proxy.http import exchange as module
+from proxy.http.auth.identity import OPEN
+from proxy.http.exchange import ExchangeCommit, PendingCommits, RecentResponses
 from proxy.http.failopen import FailOpen
+from proxy.http.forwarding import Relayed
+from proxy.http.turns import ParsedRequest
 from proxy.telemetry import Metrics
+from proxy.wire.dialect import RESPONSES
 
+LONG_S = 30.0  # no machine is that busy
 ASKED = (Message("user", "Book it."),)
 AFTER_TOOLS = (*ASKED, Message("assistant", ""), Message("tool", "booked"))
+TURN = Turn(
+    request_id="r", scope=Scope("t", "anna"), session_id="s", model="m", messages=ASKED, at=0.0,
+    options=MemoryOptions(read=True, write=True, types=None, limit=5, threshold=None),
+)  # fmt: skip
 
 
+# ---------------------------------------------------------------- the commit
 @dataclass
 class Recorder:
-    """Knows of one exchange, or of none; keeps what it was told."""
+    """Knows one exchange, or none; notes what it is asked to do."""
 
     known: bool = True
-    told: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
 
     async def begin(self, turn: Turn, key: str) -> StoredExchange:
@@ -32,67 +44,137 @@ class Recorder:
         return StoredExchange("e1", 0) if self.known else None
 
     async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
-        self.told.append("finish")
+        self.calls.append("finish")
 
     async def abandon(self, begun: StoredExchange) -> None:
-        self.told.append("abandon")
+        self.calls.append("abandon")
 
     def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
-        self.told.append("keep")
+        self.calls.append("keep")
 
 
-def turn(messages: tuple[Message, ...]) -> Turn:
-    options = MemoryOptions(read=True, write=True, types=None, limit=10, threshold=None)
-    return Turn(
-        request_id="r", scope=Scope("t", "u"), session_id="s", model="m", messages=messages,
-        options=options, at=0.0,
-    )  # fmt: skip
+def commit(turn: Turn, recorder: Recorder, tasks: asyncio.TaskGroup) -> ExchangeCommit:
+    return ExchangeCommit(turn, recorder, FailOpen(float, Metrics()), tasks)
 
 
-@pytest.mark.parametrize(("messages", "told"), [(ASKED, ["abandon"]), (AFTER_TOOLS, [])])
-async def test_only_who_began_an_exchange_takes_it_back(
-    messages: tuple[Message, ...], told: list[str]
+@pytest.mark.parametrize(("messages", "calls"), [(ASKED, ["abandon"]), (AFTER_TOOLS, [])])
+async def test_only_the_request_that_began_an_exchange_removes_it(
+    messages: tuple[Message, ...], calls: list[str]
 ) -> None:
     recorder = Recorder()
     async with asyncio.TaskGroup() as tasks:
-        await Writing(turn(messages), recorder, FailOpen(float, Metrics()), tasks).abandon()
-    assert recorder.told == told
+        await commit(replace(TURN, messages=messages), recorder, tasks).abandon()
+    assert recorder.calls == calls
 
 
-async def test_every_step_of_an_answer_has_the_key_of_its_question() -> None:
+async def test_all_steps_of_a_tool_loop_have_the_key_of_their_question() -> None:
     recorder = Recorder()
-    steps = (ASKED, AFTER_TOOLS, (*AFTER_TOOLS, Message("assistant", "Hm."), Message("tool", "paid")))
+    longer = (*AFTER_TOOLS, Message("assistant", "Hm."), Message("tool", "paid"))
+    upstream_has_the_rest = (Message("tool", "booked"),)
     async with asyncio.TaskGroup() as tasks:
-        for messages in (*steps, (Message("tool", "an upstream that keeps the rest"),)):
-            writing = Writing(turn(messages), recorder, FailOpen(float, Metrics()), tasks)
-            assert await writing.finish(Outcome("", whole=True))
+        for messages in (ASKED, AFTER_TOOLS, longer, upstream_has_the_rest):
+            step = commit(replace(TURN, messages=messages), recorder, tasks)
+            assert await step.finish(Outcome("", whole=True))
+        unclear = replace(TURN, messages=upstream_has_the_rest, named=True)  # of a session of many questions
+        assert not await commit(unclear, recorder, tasks).finish(Outcome("", whole=True))
     assert len(set(recorder.keys[:3])) == 1
-    assert recorder.keys[3] is None
+    assert recorder.keys[3:] == [None]
 
 
-async def test_a_step_may_come_before_the_one_ahead_of_it_is_written_down() -> None:
+@pytest.mark.parametrize("known_later", [True, False])
+async def test_a_step_is_acknowledged_only_once_its_question_is_stored(*, known_later: bool) -> None:
     recorder = Recorder(known=False)
     async with asyncio.TaskGroup() as tasks:
-        writing = Writing(turn(AFTER_TOOLS), recorder, FailOpen(float, Metrics()), tasks)
-        assert not await writing.committed(1.0)
-        recorder.known = True
-        assert await writing.finish(Outcome("", whole=True))
-    assert recorder.told == ["finish"]
+        step = commit(replace(TURN, messages=AFTER_TOOLS), recorder, tasks)
+        assert not await step.committed(1.0)
+        recorder.known = known_later
+        assert await step.finish(Outcome("", whole=True)) is known_later
+    assert recorder.calls == (["finish"] if known_later else [])
 
 
-async def test_in_a_session_of_many_questions_nothing_tells_whose_answer_it_is() -> None:
-    recorder = Recorder()
-    for named, told in ((False, ["finish"]), (True, ["finish"])):
-        async with asyncio.TaskGroup() as tasks:
-            asked = replace(turn((Message("tool", "booked"),)), named=named)
-            await Writing(asked, recorder, FailOpen(float, Metrics()), tasks).finish(Outcome("", whole=True))
-        assert recorder.told == told
+# ---------------------------------------------------------------- the answer before
+ALONE = replace(TURN, named=True, standalone=True)
 
 
-async def test_an_answer_that_belongs_to_nothing_is_not_acknowledged() -> None:
-    recorder = Recorder(known=False)
-    async with asyncio.TaskGroup() as tasks:
-        writing = Writing(turn(AFTER_TOOLS), recorder, FailOpen(float, Metrics()), tasks)
-        assert not await writing.committed(1.0)
-        assert not await writing.finish(Outcome("", whole=True))
-    assert recorder.told == []
+async def test_a_request_waits_for_the_answer_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAIT_S", LONG_S)
+    pending, order = PendingCommits(), list[str]()
+
+    async def written() -> None:
+        with pending.answered(ALONE):
+            await asyncio.sleep(0.005)
+            order.append("on disk")
+
+    task = asyncio.create_task(written())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(LONG_S / 3):
+        await pending.wait(ALONE, within_s=LONG_S)
+    order.append("recalled")
+    await task
+    assert order == ["on disk", "recalled"]
+    assert pending._pending == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ALONE, standalone=False),  # it brings its history
+        replace(ALONE, session_id="another"),
+        replace(ALONE, scope=Scope("t", "bob")),
+        replace(ALONE, scope=Scope("t", "anna", "p")),
+    ],
+)
+async def test_a_request_of_another_session_or_with_its_history_does_not_wait(other: Turn) -> None:
+    pending = PendingCommits()
+    with pending.answered(ALONE), pytest.raises(StopIteration):  # it ends without having waited
+        pending.wait(other, within_s=1).send(None)
+
+
+async def test_a_slow_disk_delays_a_request_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.WAIT_S < 0.1
+    pending = PendingCommits()
+    with pending.answered(ALONE):
+        async with asyncio.timeout(LONG_S / 3):
+            await pending.wait(replace(ALONE, standalone=False, continues="resp_1"), within_s=LONG_S)
+            monkeypatch.setattr(module, "WAIT_S", LONG_S)
+            await pending.wait(ALONE, within_s=0.01)
+            await pending.wait(ALONE, within_s=-1)
+
+
+# ---------------------------------------------------------------- the response that is continued
+class Sessions:
+    """A store to which another replica writes the response's session after some looks."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    async def session_of(self, scope: Scope, response_id: str) -> str | None:
+        assert (scope, response_id) == (TURN.scope, "resp_1")
+        self.left -= 1
+        return "s1" if self.left < 0 else None
+
+
+@pytest.mark.parametrize(
+    ("looks", "patience_s", "named", "session"),
+    [
+        (0, 0.0, False, "s1"),
+        (0, 0.0, True, "s"),
+        (1, 0.01, False, "s1"),  # another replica is about to store it
+        (1, 0.0, False, "s"),
+        (2, 0.01, False, "s"),
+    ],
+)
+async def test_a_request_belongs_to_the_session_of_the_response_that_it_continues(
+    looks: int, patience_s: float, session: str, *, named: bool
+) -> None:
+    stores: Any = Sessions(looks)
+    unused: Any = None
+    fail_open = FailOpen(float, Metrics())
+    relayed = Relayed(unused, RESPONSES, stores, RecentResponses(), fail_open, patience_s)
+    request = ParsedRequest(
+        client=unused, caller=OPEN, started=0.0, deadline_s=float("inf"), payload=b"",
+        body={"previous_response_id": "resp_1"}, turn=replace(TURN, named=named),
+    )  # fmt: skip
+    turn = (await relayed.adopt(request)).turn
+    assert turn is not None
+    assert turn.session_id == session

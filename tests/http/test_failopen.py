@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from proxy.app import http
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreUnavailable
 from proxy.http import failopen
-from proxy.http.failopen import OPEN_S, TRIP_AFTER, Failed, FailOpen
+from proxy.http.failopen import OPEN_S, TRIP_AFTER, TURNS_AT_ONCE, Failed, FailOpen, RecallLimiter
 from proxy.telemetry import REMIND_S, Metrics
+from tests.e2e.conftest import Houses, until
+
+Lines = list[tuple[str, dict[str, Any]]]
 
 
 class Clock:
@@ -34,9 +38,9 @@ def fail_open(clock: Clock, metrics: Metrics) -> FailOpen:
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+def log(monkeypatch: pytest.MonkeyPatch) -> Lines:
     """What is logged: event and facts."""
-    lines: list[tuple[str, dict[str, Any]]] = []
+    lines: Lines = []
 
     class Log:
         def warning(self, event: str, **facts: Any) -> None:
@@ -46,11 +50,15 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     return lines
 
 
-async def test_a_result_within_the_deadline_is_returned(fail_open: FailOpen) -> None:
-    async def work() -> int:
-        return 7
+async def good() -> str:
+    return "fine"
 
-    assert await fail_open.attempt("recall", work, 1) == 7
+
+def failing(error: Exception = StoreUnavailable("gone")) -> Any:  # noqa: B008
+    async def work() -> None:
+        raise error
+
+    return work
 
 
 @pytest.mark.parametrize(
@@ -63,26 +71,21 @@ async def test_a_result_within_the_deadline_is_returned(fail_open: FailOpen) -> 
     ],
 )
 async def test_an_error_becomes_a_reason(fail_open: FailOpen, error: Exception, reason: str) -> None:
-    async def work() -> None:
-        raise error
-
-    assert await fail_open.attempt("recall", work, 1) == Failed(reason)
+    assert await fail_open.attempt("recall", good, 1) == "fine"
+    assert await fail_open.attempt("recall", failing(error), 1) == Failed(reason)  # type: ignore[arg-type]
 
 
-async def test_work_that_hangs_ends_with_the_deadline(fail_open: FailOpen) -> None:
-    assert await fail_open.attempt("recall", asyncio.Event().wait, 0.01) == Failed("deadline")
-    assert await fail_open.attempt("recall", asyncio.Event().wait, -1) == Failed("deadline")
-
-
-async def test_a_cancellation_is_not_swallowed(fail_open: FailOpen) -> None:
-    task = asyncio.create_task(fail_open.attempt("recall", asyncio.Event().wait, 60))
+async def test_work_that_hangs_ends_with_the_deadline_and_a_cancellation_passes(fail_open: FailOpen) -> None:
+    for deadline_s in (0.01, -1):
+        assert await fail_open.attempt("recall", asyncio.Event().wait, deadline_s) == Failed("deadline")  # type: ignore[arg-type]
+    task = asyncio.create_task(fail_open.attempt("begin", asyncio.Event().wait, 60))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-async def test_an_operation_that_keeps_failing_rests_and_is_tried_again(
+async def test_an_operation_that_keeps_failing_is_skipped_for_a_while(
     fail_open: FailOpen, clock: Clock
 ) -> None:
     calls = 0
@@ -93,95 +96,145 @@ async def test_an_operation_that_keeps_failing_rests_and_is_tried_again(
         raise StoreUnavailable("gone")
 
     for _ in range(TRIP_AFTER + 5):
-        assert await fail_open.attempt("recall", work, 1) == Failed("store_unavailable")
-    assert calls == TRIP_AFTER
-    assert fail_open.resting == "store_unavailable"
+        assert await fail_open.attempt("recall", work, 1) == Failed("store_unavailable")  # type: ignore[arg-type]
+    assert (calls, fail_open.resting) == (TRIP_AFTER, "store_unavailable")
+    assert await fail_open.attempt("begin", good, 1) == "fine"
     clock.now += OPEN_S + 0.1
     assert fail_open.resting is None
     await fail_open.attempt("recall", work, 1)
     assert calls == TRIP_AFTER + 1
 
 
-async def test_a_row_that_is_damaged_keeps_nobody_else_from_their_memories(fail_open: FailOpen) -> None:
-    async def broken() -> None:
-        raise DamagedRow("a row is damaged")
-
-    async def good() -> str:
-        return "fine"
-
+@pytest.mark.parametrize("error", [DamagedRow("a row is damaged"), TimeoutError])
+async def test_failures_of_one_user_or_of_a_burst_do_not_stop_the_operation(
+    fail_open: FailOpen, error: Any
+) -> None:
+    await fail_open.attempt("recall", good, 1)
     for _ in range(TRIP_AFTER + 1):
-        assert await fail_open.attempt("recall", broken, 1) == Failed("store_unavailable")
+        work = asyncio.Event().wait if error is TimeoutError else failing(error)
+        assert isinstance(await fail_open.attempt("recall", work, 0.001), Failed)
     assert fail_open.resting is None
     assert await fail_open.attempt("recall", good, 1) == "fine"
 
 
-async def test_a_burst_that_is_too_much_does_not_stop_what_still_succeeds(
-    fail_open: FailOpen, clock: Clock
-) -> None:
-    async def good() -> str:
-        return "fine"
-
-    await fail_open.attempt("recall", good, 1)
-    for _ in range(20):
-        assert await fail_open.attempt("recall", asyncio.Event().wait, 0) == Failed("deadline")
-    assert await fail_open.attempt("recall", good, 1) == "fine"
-
-
-async def test_one_operation_that_rests_does_not_stop_another(fail_open: FailOpen) -> None:
-    async def bad() -> None:
-        raise StoreUnavailable("gone")
-
-    async def good() -> str:
-        return "fine"
-
-    for _ in range(TRIP_AFTER):
-        await fail_open.attempt("begin", bad, 1)
-    assert await fail_open.attempt("recall", good, 1) == "fine"
-
-
-async def gone() -> None:
-    raise StoreUnavailable("gone")
-
-
-async def test_an_outage_is_logged_once_a_minute_with_what_was_left_out_and_counted_each_time(
-    fail_open: FailOpen, clock: Clock, metrics: Metrics, log: list[tuple[str, dict[str, Any]]]
+async def test_an_outage_is_logged_once_a_minute_and_counted_each_time(
+    fail_open: FailOpen, clock: Clock, metrics: Metrics, log: Lines
 ) -> None:
     began = clock.now
-    for second in range(0, round(2 * REMIND_S) + 1, 4):  # each after the operation has rested
+    for second in range(0, round(2 * REMIND_S) + 1, 4):  # each after the breaker has closed
         clock.now = began + second
-        await fail_open.attempt("recall", gone, 1)
+        await fail_open.attempt("recall", failing(), 1)
     facts = {"operation": "recall", "reason": "store_unavailable", "error": "StoreUnavailable"}
-    assert log == [
-        ("memory.failed", facts),
-        ("memory.failed", {**facts, "left_out": 14}),
-        ("memory.failed", {**facts, "left_out": 14}),
-    ]
+    again = ("memory.failed", {**facts, "left_out": 14})
+    assert log == [("memory.failed", facts), again, again]
     assert metrics.failures.labels("recall", "store_unavailable")._value.get() == 31
+    await fail_open.attempt("begin", failing(), 1)  # another operation or error is logged at once
+    await fail_open.attempt("begin", failing(KeyError()), 1)
+    await fail_open.attempt("begin", asyncio.Event().wait, 0)
+    assert [event for event, _ in log[3:]] == ["memory.failed", "memory.failed", "memory.deadline"]
 
 
-async def test_another_operation_or_another_error_is_logged_at_once(
-    fail_open: FailOpen, log: list[tuple[str, dict[str, Any]]]
+# ---------------------------------------------------------------- more turns than can be served in time
+async def settled() -> None:
+    """Let every task run until it waits."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_of_a_burst_the_latest_is_next(fail_open: FailOpen) -> None:
+    """It has the most time left: those that have waited longest would miss their deadline half done."""
+    limiter, burst, order = RecallLimiter(), range(3 * TURNS_AT_ONCE), list[int]()
+    may_end = asyncio.Semaphore(0)
+
+    async def work(number: int) -> int:
+        order.append(number)
+        await may_end.acquire()
+        return number
+
+    def asked(number: int) -> asyncio.Task[int | Failed]:
+        return asyncio.create_task(fail_open.attempt("recall", lambda: work(number), 60, limiter))
+
+    tasks = [asked(number) for number in burst]
+    await settled()
+    assert order == [*burst][:TURNS_AT_ONCE]
+    for _ in burst:
+        may_end.release()
+        await settled()
+    assert [await task for task in tasks] == [*burst]
+    assert order[TURNS_AT_ONCE:] == [*burst][TURNS_AT_ONCE:][::-1]
+
+
+@pytest.mark.parametrize("already_given", [True, False])
+async def test_a_slot_of_a_cancelled_turn_is_passed_on(*, already_given: bool) -> None:
+    limiter = RecallLimiter(1)
+    await limiter.__aenter__()
+    stays, gives_up = [asyncio.create_task(limiter.__aenter__()) for _ in range(2)]
+    await settled()
+    if already_given:
+        await limiter.__aexit__()  # the latest has the slot now, and has not run since
+        gives_up.cancel()
+    else:
+        gives_up.cancel()
+        await limiter.__aexit__()  # before the latest knows that it is cancelled
+    with pytest.raises(asyncio.CancelledError):
+        await gives_up
+    await asyncio.wait_for(stays, 5)
+    await limiter.__aexit__()
+    await asyncio.wait_for(limiter.__aenter__(), 1)
+
+
+async def test_a_turn_that_found_no_slot_is_busy_and_the_breaker_stays_closed(fail_open: FailOpen) -> None:
+    limiter = RecallLimiter(1)
+    await fail_open.attempt("recall", failing(RuntimeError()), 60, limiter)  # it gives its slot back
+    await limiter.__aenter__()
+    for _ in range(TRIP_AFTER + 1):
+        assert await fail_open.attempt("recall", good, 0, limiter) == Failed("busy")  # type: ignore[arg-type]
+    await limiter.__aexit__()
+    assert await fail_open.attempt("recall", good, 60, limiter) == "fine"
+
+
+PLANNER = {"model_role": "memory_plan", "llm_endpoint": "http://127.0.0.1:9/v1", "llm_model_name": "small"}
+
+
+@pytest.mark.parametrize("models", [[], [PLANNER]])
+async def test_a_turn_waits_for_others_unless_a_model_may_be_asked(
+    house: Houses, models: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def bug() -> None:
-        raise KeyError
+    """A turn that waits for a model would delay the others as well."""
+    begun, may_end = 0, asyncio.Event()
 
-    for operation, work in (("recall", gone), ("begin", gone), ("recall", bug), ("begin", gone)):
-        await fail_open.attempt(operation, work, 1)
-    assert [(facts["operation"], facts["error"]) for _, facts in log] == [
-        ("recall", "StoreUnavailable"),
-        ("begin", "StoreUnavailable"),
-        ("recall", "KeyError"),
-    ]
+    async def stubborn(*_: Any) -> None:
+        nonlocal begun
+        begun += 1
+        while not may_end.is_set():
+            try:
+                await may_end.wait()
+            except asyncio.CancelledError:  # its deadline: it keeps its slot all the same
+                continue
+        raise RuntimeError
 
+    async with house(memory={"deadline_ms": 200}, external_models=models) as h, h.client() as client:
+        monkeypatch.setattr(http, "prepare", stubborn)
 
-async def test_missed_deadlines_are_logged_once_a_minute_too(
-    fail_open: FailOpen, clock: Clock, log: list[tuple[str, dict[str, Any]]]
-) -> None:
-    for _ in range(2):
-        await fail_open.attempt("recall", asyncio.Event().wait, 0)
-    clock.now += REMIND_S
-    await fail_open.attempt("recall", asyncio.Event().wait, 0)
-    assert log == [
-        ("memory.deadline", {"operation": "recall"}),
-        ("memory.deadline", {"operation": "recall", "left_out": 1}),
-    ]
+        async def asked(user: str) -> str:
+            raw = await client.chat.completions.with_raw_response.create(
+                model="m",
+                messages=[{"role": "user", "content": "Where do I live?"}],
+                extra_body={"memory_context": {"user_id": user}},
+            )
+            return str(raw.headers["x-memory-reason"])
+
+        async def count() -> int:
+            return begun
+
+        try:
+            first = [asyncio.create_task(asked(f"u{i}")) for i in range(TURNS_AT_ONCE)]
+            await until(count, lambda n: n == TURNS_AT_ONCE)
+            late = asyncio.create_task(asked("late"))
+            if models:
+                await until(count, lambda n: n == TURNS_AT_ONCE + 1)
+            else:
+                assert await asyncio.wait_for(late, 30) == "busy"
+        finally:
+            may_end.set()
+        await asyncio.gather(*first, late)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from proxy.domain.errors import InvalidRequest
-from proxy.http.forwarding import Progress
+from proxy.http import forwarding
 from proxy.wire import body as json_body
 from proxy.wire.body import BodyLimits, RawString, parse_large
 from tests.e2e.chat_only import ChatOnly
@@ -128,13 +128,13 @@ async def test_a_large_request_that_is_asked_again_is_written_off_the_loop(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writers: list[threading.Thread] = []
-    compose = Progress.compose
+    write = forwarding._written
 
-    def watched(progress: Progress, forwarding: Any) -> bool:
+    def watched(*args: Any) -> Any:
         writers.append(threading.current_thread())
-        return compose(progress, forwarding)
+        return write(*args)
 
-    monkeypatch.setattr(Progress, "compose", watched)
+    monkeypatch.setattr(forwarding, "_written", watched)
     long = [{"role": "user", "content": "word " * 100_000}, {"role": "assistant", "content": "Yes."}]
     async with house(Strict(system_first)) as h:
         await remember(h)

@@ -16,7 +16,7 @@ from tests.support.upstream import Exchange
     ("broken", "step", "method", "path"),
     [
         (MemoryApi, "_answer", "GET", "/memory?user_id=anna"),
-        (Intercept, "_understand", "POST", "/chat/completions"),
+        (Intercept, "_exchange", "POST", "/chat/completions"),
     ],
 )
 async def test_what_nobody_foresaw_is_an_error_in_openai_s_shape(

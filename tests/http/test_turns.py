@@ -1,5 +1,6 @@
 """What a request asks of memory, and what the server lets it have."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 
 from proxy.domain.core import Reason
 from proxy.domain.errors import Forbidden
+from proxy.http.asgi import REQUEST_ID_KEY
 from proxy.http.auth.identity import Caller
-from proxy.http.turns import Asked, Defaults, Incoming, understand
+from proxy.http.turns import Client, Defaults, ParsedRequest, RequestParser
+from proxy.wire.body import BodyLimits
 from proxy.wire.dialect import CHAT
 
 DEFAULTS: dict[str, Any] = {
@@ -19,13 +22,21 @@ ANNA = {"user_id": "anna"}
 TITLE = [{"role": "user", "content": "Generate a short title for this conversation:\n\nUSER: I like tea."}]
 
 
-def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said: Any) -> Asked:  # noqa: B008 frozen
+def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said: Any) -> ParsedRequest:  # noqa: B008 frozen
     """Return what a request with these fields asks of a server with these defaults."""
     defaults = Defaults(**{name: said.pop(name, value) for name, value in DEFAULTS.items()})
     headers = [(b"x-memory-mode", mode.encode())] if mode else []
     headers += [(b"x-memory-user-id", header.encode())] if header else []
     body = {"messages": [{"role": "user", "content": "I like tea."}], **said}
-    return understand(body, Incoming("r", 0.0, caller, headers), CHAT, defaults)
+    parser = RequestParser(
+        dialect=CHAT, defaults=defaults, bounds=BodyLimits(), max_body_bytes=10**6, deadline_s=1.0,
+        clock=lambda: 0.0, identify=lambda scope: caller, session_key=str,
+    )  # fmt: skip
+    client: Any = Client({"headers": headers, REQUEST_ID_KEY: "r"}, *([None] * 3))  # type: ignore[list-item]
+    payload = json.dumps(body).encode()
+    return parser.read(
+        ParsedRequest(client=client, caller=caller, started=0.0, deadline_s=1.0, payload=payload)
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +65,7 @@ def test_where_nothing_is_stored_no_request_can_ask_for_it(said: dict[str, Any])
         (asked(memory_context=ANNA), None),
     ],
 )
-def test_a_request_without_memory_says_why(found: Asked, reason: Reason | None) -> None:
+def test_a_request_without_memory_says_why(found: ParsedRequest, reason: Reason | None) -> None:
     assert found.reason is reason
     assert (found.turn is None) is (reason is not None)
 

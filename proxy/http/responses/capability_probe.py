@@ -1,32 +1,29 @@
 """Detect whether the upstream speaks the Responses API: with a real request, repeated now and then.
 
-Pure: what was seen goes in, what to do comes out. Each process finds out for itself.
-
-
-The Forwarding of mode `auto`: as it is where the upstream speaks the Responses API, else translated.
-
-A request finds out by being sent. Where the upstream turns out not to know the route, the same request goes
-on translated, and those after it are translated from the start, until it is time to ask again.
+If the upstream turns out not to know the route, the same request is sent again in a translation, and later
+ones are translated from the start, until it is time to ask again. Each process finds out for itself.
 """
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock
-from proxy.http.asgi import Header
-from proxy.http.forwarding import Forwarding, Progress, Relayed
+from proxy.http.asgi import Header, Send
+from proxy.http.forwarding import Draft, Forwarding, Relayed, first_draft
 from proxy.http.responses.native_ownership import RESPONSE, IdWatcher, NativeOwnership, named_in, tells_apart
 from proxy.http.responses.owners import credential_of, is_ours
 from proxy.http.responses.translated import TranslatedForwarding
+from proxy.http.turns import ParsedRequest
 from proxy.upstream.connection import UpstreamResponse
-from proxy.upstream.forms import RequestTraits
+from proxy.upstream.forms import Form, Learning, RequestTraits
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, loads
-from proxy.wire.dialect import RESPONSES, Answer
+from proxy.wire.dialect import Answer
 from proxy.wire.history import HistoryFormat
 from proxy.wire.translation import referenced_ids, response_of
 
@@ -114,8 +111,8 @@ _MAY_BE_ABSENT = (404, 405, 501)
 
 
 class AutoForwarding:
-    """See Forwarding for when the methods are called. `makers`: who made what the upstream keeps; None where
-    nobody has to know."""
+    """Relays if the upstream speaks the Responses API, else translates. See Forwarding for when the methods
+    are called. `makers`: the owners of what the upstream stores; None if that need not be known."""
 
     def __init__(
         self,
@@ -123,90 +120,105 @@ class AutoForwarding:
         translated: TranslatedForwarding,
         hearing: EndpointProbe,
         clock: Clock,
+        learning: Learning,
         makers: NativeOwnership | None = None,
     ) -> None:
         self._relayed, self._translated = relayed, translated
-        self._hearing, self._clock, self._makers = hearing, clock, makers
+        self._hearing, self._clock, self._learning, self._makers = hearing, clock, learning, makers
         self._way: Forwarding = relayed
+        self._request: ParsedRequest | None = None
         self._sighting: IdWatcher | None = None
-
-    async def adopt(self, progress: Progress) -> None:
-        """Choose the way. What continues something that is kept here has no other."""
-        if continues_ours(progress.body) or not self._hearing.speaks(self._clock()):
-            self._way = self._translated
-        else:
-            await self._require_own(progress)
-        await self._way.adopt(progress)
-
-    async def _require_own(self, progress: Progress) -> None:
-        """Raise what a request is refused with that continues what another user of ours has made."""
-        caller = progress.caller
-        if self._makers is None or caller is None or not tells_apart(caller):
-            return
-        if not progress.is_json:
-            raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
-        await self._makers.require_all(caller, progress.body)
-        # As we read it: of a key that stands twice, the upstream might take the other one.
-        progress.payload = json_body.dump(progress.body)
-
-    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
-        """Return the body that the chosen way forwards."""
-        return self._way.conversation(progress)
 
     @property
     def route(self) -> str:
         """The route that the chosen way asks."""
         return self._way.route
 
-    def changeable(self, progress: Progress) -> RequestTraits:
+    @property
+    def draft(self) -> Draft | None:
+        """What the chosen way asked last."""
+        return self._way.draft
+
+    @property
+    def answered(self) -> bool:
+        """True if the chosen way has begun to answer."""
+        return self._way.answered
+
+    @property
+    def promised(self) -> bool:
+        """True if the chosen way has told the client early that its words are stored."""
+        return self._way.promised
+
+    async def adopt(self, request: ParsedRequest) -> ParsedRequest:
+        """Choose the way. What continues something that is stored here has no other."""
+        if continues_ours(request.body) or not self._hearing.speaks(self._clock()):
+            self._way = self._translated
+        else:
+            request = await self._require_own(request)
+        self._request = request
+        return await self._way.adopt(request)
+
+    async def _require_own(self, request: ParsedRequest) -> ParsedRequest:
+        """Return the request as it may be relayed. Raises NotFound for one that continues what another user
+        has made."""
+        if self._makers is None or not tells_apart(request.caller):
+            return request
+        if not request.is_json:
+            raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
+        await self._makers.require_all(request.caller, request.body)
+        # As parsed here: the upstream might take the other one of a repeated key.
+        return replace(request, payload=json_body.dump(request.body))
+
+    def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
+        """Return the body that the chosen way forwards."""
+        return self._way.conversation(form)
+
+    def changeable(self, traits: RequestTraits) -> RequestTraits:
         """Return what the chosen way may change."""
-        return self._way.changeable(progress)
+        return self._way.changeable(traits)
 
-    def write(self, progress: Progress, body: Body) -> None:
+    def write(self, body: Body, form: Form) -> bytes:
         """Write the payload as the chosen way does."""
-        self._way.write(progress, body)
+        return self._way.write(body, form)
 
-    async def acknowledge(self, progress: Progress) -> None:
+    async def acknowledge(self, draft: Draft) -> None:
         """Answer already now, if the chosen way does."""
-        await self._way.acknowledge(progress)
+        await self._way.acknowledge(draft)
 
-    async def open(self, progress: Progress) -> UpstreamResponse:
-        """Ask the upstream; if it has no such route, ask it again in words that it knows."""
-        opened = await self._way.open(progress)
+    async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
+        """Ask the upstream; if it has no such route, ask it again in a translation."""
+        draft, opened = await self._way.open(draft)
         if self._way is self._translated or not await self._absent(opened):
-            return opened
+            return draft, opened
         opened.close()
         self._way = self._translated
-        progress.gone, progress.left_out = (), 0  # this once: the next request is translated at once
-        await self._way.adopt(progress)
-        progress.start(self._way, RESPONSES)
-        progress.place(self._way)
-        await self._way.acknowledge(progress)
-        return await self._way.open(progress)
+        await self._way.adopt(draft.request)
+        # This once without a shorter history: the next request is translated from the start.
+        translated = first_draft(replace(draft.recalled, shortened=None), self._way, self._learning)
+        draft = replace(translated, forwarded_at=draft.forwarded_at)
+        await self._way.acknowledge(draft)
+        return await self._way.open(draft)
 
-    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
+    async def answer(
+        self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
+    ) -> Ending:
         """Answer as the chosen way does."""
-        if self._way is self._relayed and self._makers is not None and tells_apart(progress.caller):
-            progress.send = self._sighting = IdWatcher(
-                progress.send,
-                RESPONSE,
-                partial(self._claim, progress),
-                (n.id for n in named_in(progress.body)),
-            )
-        return await self._way.answer(progress, opened, headers)
+        if self._way is self._relayed and self._makers is not None and tells_apart(draft.request.caller):
+            named = (each.id for each in named_in(draft.request.body))
+            send = self._sighting = IdWatcher(send, RESPONSE, partial(self._claim, draft.request), named)
+        return await self._way.answer(draft, opened, send, headers)
 
-    async def conclude(self, progress: Progress) -> Answer:
-        """Conclude as the chosen way does; then whose response it was is written down."""
-        said = await self._way.conclude(progress)
-        if self._sighting is not None and self._sighting.ids and self._makers and progress.caller:
-            await self._makers.note(
-                progress.caller, progress.user, self._sighting.ids, credential_of(progress.headers)
-            )
-        return said
+    async def conclude(self, *, refused: bool) -> Answer:
+        """Conclude as the chosen way does, and store the owner of the response."""
+        answer = await self._way.conclude(refused=refused)
+        if self._sighting is not None and self._sighting.ids and self._makers and self._request:
+            request, ids = self._request, self._sighting.ids
+            await self._makers.note(request.caller, request.user, ids, credential_of(request.client.headers))
+        return answer
 
-    def _claim(self, progress: Progress, ids: Iterable[str]) -> None:
-        if self._makers and progress.caller:
-            self._makers.claim(progress.caller, progress.user, ids, credential_of(progress.headers))
+    def _claim(self, request: ParsedRequest, ids: Iterable[str]) -> None:
+        if self._makers is not None:
+            self._makers.claim(request.caller, request.user, ids, credential_of(request.client.headers))
 
     async def _absent(self, opened: UpstreamResponse) -> bool:
         try:

@@ -14,9 +14,9 @@ from typing import Any
 from proxy.domain.core import Turn
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.domain.ports import Clock
-from proxy.http.asgi import OFF_LOOP, Header, send_bytes
+from proxy.http.asgi import OFF_LOOP, Header, Send, send_bytes
 from proxy.http.exchange import read_answer
-from proxy.http.forwarding import Progress, is_proven, memory_in
+from proxy.http.forwarding import Draft, is_proven
 from proxy.http.responses import background
 from proxy.http.responses.answer_output import (
     AnswerParser,
@@ -31,10 +31,10 @@ from proxy.http.responses.answer_output import (
 from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, with_beat
 from proxy.http.responses.owners import Owner, SealKey, new_id, owner_of
 from proxy.http.responses.response_store import ChainHistory, NewResponse, ResponseStore
-from proxy.http.turns import bounded
+from proxy.http.turns import ParsedRequest, bounded
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
-from proxy.upstream.forms import Form, RequestTraits
+from proxy.upstream.forms import Form, Learning, ModelRoute, RequestTraits
 from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import Ending, log_cut, log_refused, raw_target, relay
 from proxy.wire import body as json_body
@@ -79,6 +79,7 @@ class TranslationPorts:
     lives: BackgroundRegistry
     clock: Clock
     seal_key: SealKey
+    learning: Learning
     start_s: float = 0.5  # a stream begins after so long without a status; before, an error is a status
     silence_s: float = 15.0  # in a stream, after which a comment is sent
     max_answer_bytes: int = LIMIT_BYTES
@@ -160,28 +161,48 @@ class TranslatedForwarding:
 
     def __init__(self, shared: TranslationPorts) -> None:
         self._shared, self._keeping = shared, shared.keeping
+        self.promised = False
         self._made: ResponseInProgress | None = None
+        self.draft: Draft | None = None
 
     @property
     def _making(self) -> ResponseInProgress:
         assert self._made is not None, "adopt comes first"
         return self._made
 
+    @property
+    def _draft(self) -> Draft:
+        """The request as the upstream was asked last."""
+        assert self.draft is not None, "acknowledge comes first"
+        return self.draft
+
+    @property
+    def route(self) -> str:
+        """Chat completions."""
+        return "chat"
+
+    @property
+    def answered(self) -> bool:
+        """True if the client has its background response or the beginning of its stream."""
+        made = self._made
+        if made is None or made.stream is None:
+            return made is not None and made.live is not None
+        return made.stream.started
+
     # ------------------------------------------------------------ the request
-    async def adopt(self, progress: Progress) -> None:
+    async def adopt(self, request: ParsedRequest) -> ParsedRequest:
         """Make the plan, with what the request continues. Raises ClientError, StoreError."""
-        if not progress.is_json:
+        if not request.is_json:
             raise InvalidRequest("The request body must be JSON.", code="invalid_json")
-        assert progress.caller is not None
-        turn, body = progress.turn, progress.body
+        turn, body = request.turn, request.body
         project = turn.scope.project if turn else None
-        owner = owner_of(progress.caller, progress.headers, progress.user, project)
+        owner = owner_of(request.caller, request.client.headers, request.user, project)
         generation = await self._keeping.generation(owner)
         earlier = await self._keeping.earlier(owner, previous_of(body), conversation_of(body))
-        size = len(progress.payload) + earlier.size
+        size = len(request.payload) + earlier.size
         planned = await self._plan(body, owner, earlier, size)
-        if turn is not None and not progress.forwarded:
-            progress.turn = turn = await OFF_LOOP.run(size, _continuing, turn, planned, earlier)
+        if turn is not None:
+            turn = await OFF_LOOP.run(size, _continuing, turn, planned, earlier)
         created_at, id_ = self._shared.clock(), new_id("resp")
         self._made = ResponseInProgress(
             plan=planned,
@@ -196,9 +217,10 @@ class TranslatedForwarding:
             generation=generation,
             session_id=turn.session_id if turn else earlier.session_id,
             created_at=created_at,
-            asked_bytes=len(progress.payload),
+            asked_bytes=len(request.payload),
             refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
+        return replace(request, turn=turn)
 
     async def _plan(self, body: Body, owner: Owner, earlier: ChainHistory, size: int) -> ChatPlan:
         ids = referenced_ids(body.get("input"))
@@ -206,58 +228,51 @@ class TranslatedForwarding:
         seals = await self._shared.seal_key.seals(owner)
         return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals)
 
-    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
+    def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
         """Return the chat body, with all that the request continues."""
         planned = self._making.plan
-        return with_thoughts(planned.chat, planned.thoughts, progress.attempt.form.thoughts), CHAT_HISTORY
+        return with_thoughts(planned.chat, planned.thoughts, form.thoughts), CHAT_HISTORY
 
-    @property
-    def route(self) -> str:
-        """Chat completions."""
-        return "chat"
+    def changeable(self, traits: RequestTraits) -> RequestTraits:
+        """Add what the translation may leave out or write otherwise."""
+        return changeable_in(self._making.plan, traits)
 
-    def changeable(self, progress: Progress) -> RequestTraits:
-        """Return where memory may stand, and what the translation may leave out or write otherwise."""
-        planned = self._making.plan
-        return changeable_in(planned, memory_in(progress, (planned.chat, CHAT_HISTORY)))
+    def write(self, body: Body, form: Form) -> bytes:
+        """Return this chat body in the form that the model takes. The stored request does not change."""
+        return json_body.dump(_adapted(body, form))
 
-    def write(self, progress: Progress, body: Body) -> None:
-        """Ask with this chat body, in the form that the model takes. The stored request does not change."""
-        progress.payload = json_body.dump(_adapted(body, progress.attempt.form))
-
-    async def acknowledge(self, progress: Progress) -> None:
+    async def acknowledge(self, draft: Draft) -> None:
         """Answer a request for the background: from here on, the work is its own."""
-        making = self._making
+        making, client, self.draft = self._making, draft.request.client, draft
         if not making.plan.background:
             return
         making.queued = True
         live = BackgroundResponse(making.id, making.owner, lambda: making.response)
-        if not await self._keep(making, progress, with_beat(making.response, self._shared.clock())):
+        if not await self._keep(making, with_beat(making.response, self._shared.clock())):
             raise StoreUnavailable("a background response cannot be kept")
-        queued = progress.promised = await progress.committed()
-        headers = [*progress.memory_headers(queued=queued, answered=False), *dropped(making.plan)]
+        self.promised = await draft.committed()
+        headers = [*draft.memory_headers(queued=self.promised, answered=False), *dropped(making.plan)]
         if making.plan.stream:
-            await self._stream(making, progress).start(headers)
+            await self._stream(making).start(headers)
         else:
-            await send_bytes(
-                progress.send, 200, json_body.dump(making.response), b"application/json", headers
-            )
-        making.live, progress.send = live, _nowhere
-        live.stoppable(progress.downstream.hold())
+            await send_bytes(client.send, 200, json_body.dump(making.response), b"application/json", headers)
+        making.live = live
+        live.stoppable(client.downstream.hold())
         self._shared.lives.begin(live)
-        making.beat = progress.tasks.create_task(self._beat(making, live, progress))
-        await self._outlet(making, progress).emit(making.translation.start())
+        making.beat = client.tasks.create_task(self._beat(making, live))
+        await self._outlet(making).emit(making.translation.start())
 
-    async def open(self, progress: Progress) -> UpstreamResponse:
+    async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
         """Ask for a chat completion."""
-        _, mark, query = raw_target(progress.scope).partition(b"?")
+        client, self.draft = draft.request.client, draft
+        _, mark, query = raw_target(client.scope).partition(b"?")
         target = b"/v1/chat/completions" + mark + query
-        headers = request_headers(progress.headers, identity=True)
+        headers = request_headers(client.headers, identity=True)
         answered, starting = asyncio.Event(), None
         if self._making.plan.stream and self._making.stream is None:
-            starting = progress.tasks.create_task(self._start_early(progress, answered))
+            starting = client.tasks.create_task(self._start_early(draft, answered))
         try:
-            return await self._shared.upstream.open("POST", target, headers, progress.payload)
+            return draft, await self._shared.upstream.open("POST", target, headers, draft.payload)
         except UpstreamError as error:
             self._making.why = error.message
             raise
@@ -266,7 +281,7 @@ class TranslatedForwarding:
             if starting is not None:
                 await starting  # it may be writing the head
 
-    async def _start_early(self, progress: Progress, answered: asyncio.Event) -> None:
+    async def _start_early(self, draft: Draft, answered: asyncio.Event) -> None:
         """Begin the client's stream while the upstream still thinks: response.created comes at once.
 
         An upstream that refuses a request mostly does so quickly. So there is a short wait, in which its
@@ -274,41 +289,42 @@ class TranslatedForwarding:
         memory in this form, the wait is longer: the headers say in which form the request was taken.
         """
         start_s = self._shared.start_s
-        if not is_proven(progress):
+        if not is_proven(draft, self._shared.learning):
             start_s = max(start_s, UNPROVEN_START_S)
         try:
             await asyncio.wait_for(answered.wait(), start_s)
         except TimeoutError:
             making = self._making
-            queued = progress.promised = await progress.committed()
-            headers = progress.memory_headers(queued=queued, answered=False)
-            stream = self._stream(making, progress)
+            self.promised = await draft.committed()
+            headers = draft.memory_headers(queued=self.promised, answered=False)
+            stream = self._stream(making)
             await stream.start(for_client((), [*headers, *dropped(making.plan)]))
             await stream.emit(making.translation.start())
-            progress.send = _nowhere
 
     # ------------------------------------------------------------ the answer
-    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
+    async def answer(
+        self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
+    ) -> Ending:
         """Translate the answer as it comes. A refusal passes unchanged if it has OpenAI's shape."""
-        making = self._making
+        making, self.draft = self._making, draft
         if not 200 <= opened.status < 300:
-            return await self._refuse(progress, opened, [*headers, *dropped(making.plan)])
+            return await self._refuse(opened, [*headers, *dropped(making.plan)])
         making.queued = False
-        if progress.learning.forms.of(progress.model).begins_in_thoughts:
+        if self._shared.learning.forms.of(draft.model).begins_in_thoughts:
             making.translation.expect_thoughts()
-        outlet = self._outlet(making, progress)
+        outlet = self._outlet(making)
         with opened:
             try:
                 await outlet.start(for_client(opened.headers, [*headers, *dropped(making.plan)]))
                 if making.live is None and (events := making.translation.start()):
                     await outlet.emit(events)
-                return await self._pass_on(progress, opened, outlet)
+                return await self._pass_on(opened, outlet)
             except asyncio.CancelledError:
-                if not progress.downstream.absorb():
+                if not draft.request.client.downstream.absorb():
                     raise
         return Ending.CLIENT_LEFT
 
-    async def _pass_on(self, progress: Progress, opened: UpstreamResponse, outlet: Outlet) -> Ending:
+    async def _pass_on(self, opened: UpstreamResponse, outlet: Outlet) -> Ending:
         making, cut, size = self._making, False, 0
         limit_bytes = self._shared.max_answer_bytes
         listener = AnswerParser(making.translation, *content_of(opened.headers), limit_bytes)
@@ -329,94 +345,92 @@ class TranslatedForwarding:
         if end:
             await outlet.emit(end)
         if making.live is None:
-            progress.downstream.settle()
-        self._learn_thoughts(progress)
+            self._draft.request.client.downstream.settle()
+        self._learn_thoughts(self._draft.model)
         await outlet.finish(listener)
         if not listener.broken:
             await _drain(opened)
         return Ending.UPSTREAM_CUT if cut else Ending.COMPLETE
 
-    def _learn_thoughts(self, progress: Progress) -> None:
+    def _learn_thoughts(self, model: ModelRoute) -> None:
         """Remember whether the model begins an answer in its thoughts: the next one is then parted."""
-        begins, forms = self._making.translation.begins_in_thoughts(), progress.learning.forms
+        begins, forms = self._making.translation.begins_in_thoughts(), self._shared.learning.forms
         if begins is not None:
-            known = forms.of(progress.model)
-            forms.learn(progress.model, known, replace(known, begins_in_thoughts=begins))
+            known = forms.of(model)
+            forms.learn(model, known, replace(known, begins_in_thoughts=begins))
 
-    async def _refuse(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
+    async def _refuse(self, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Pass the upstream's refusal on, in OpenAI's shape; where the client has its stream, end that."""
         making, body = self._making, await opened.peek(ERROR_BYTES)
         refusal = refusal_of(opened.status, opened.headers, body)
         making.why, making.code = refusal.problem.message, refusal.code
-        answered = making.live is not None or making.stream is not None
+        answered, client = making.live is not None or making.stream is not None, self._draft.request.client
         if refusal.body is None and not answered:
-            return await relay(opened, progress.downstream, progress.send, extra_headers=headers)
+            return await relay(opened, client.downstream, client.send, extra_headers=headers)
         log_refused(opened.status, opened.headers)
         if making.stream is not None:
             await making.stream.start(headers)
         with opened:
             if not answered and refusal.body is not None:
-                progress.downstream.settle()
+                client.downstream.settle()
                 told = for_client(opened.headers, headers)
-                await send_bytes(progress.send, refusal.status, refusal.body, b"application/json", told)
+                await send_bytes(client.send, refusal.status, refusal.body, b"application/json", told)
         return Ending.COMPLETE
 
-    def _stream(self, making: ResponseInProgress, progress: Progress) -> StreamOutlet:
+    def _stream(self, making: ResponseInProgress) -> StreamOutlet:
         if making.stream is None:
-            save = partial(self._save, making, progress)
+            save, client = partial(self._save, making), self._draft.request.client
             silence_s = self._shared.silence_s
-            making.stream = StreamOutlet(progress.send, save, making.size, progress.tasks, silence_s)
+            making.stream = StreamOutlet(client.send, save, making.size, client.tasks, silence_s)
         return making.stream
 
-    def _outlet(self, making: ResponseInProgress, progress: Progress) -> Outlet:
-        save = partial(self._save, making, progress)
+    def _outlet(self, making: ResponseInProgress) -> Outlet:
+        save = partial(self._save, making)
         if making.live is not None:
             return BackgroundOutlet(making.live, save, making.size, making.stream)
         if making.plan.stream:
-            return self._stream(making, progress)
-        return JsonOutlet(progress.send, save, making.size, making.translation)
+            return self._stream(making)
+        return JsonOutlet(self._draft.request.client.send, save, making.size, making.translation)
 
     # ------------------------------------------------------------ what is left
-    async def conclude(self, progress: Progress) -> Answer:
+    async def conclude(self, *, refused: bool) -> Answer:
         """Bring what broke off to its final state, and return what was said."""
         making = self._made
         if making is None:
             return Answer()
         if making.live is not None:
-            await self._end_background(making, making.live, progress)
+            await self._end_background(making, making.live)
         elif making.stream is not None:
-            await self._end_stream(making, making.stream, progress)
-        if progress.writing is None or progress.refused:
+            await self._end_stream(making, making.stream, refused=refused)
+        if refused or self.draft is None or self.draft.recalled.commit is None:
             return Answer()
         said = await OFF_LOOP.run(making.size(), dump_large, making.translation.response)
         return await read_answer(_JSON, [said], RESPONSES)
 
-    async def _end_stream(self, making: ResponseInProgress, stream: StreamOutlet, progress: Progress) -> None:
+    async def _end_stream(self, making: ResponseInProgress, stream: StreamOutlet, *, refused: bool) -> None:
         """End the stream. The client has the id: a stream that it left ends as cancelled, one that the
         upstream refused after its beginning as failed."""
         left = making.under_way
         events = making.translation.fail(making.why, making.code) if left else []
-        await self._save(making, progress, cancelled=left and not progress.refused)
+        await self._save(making, cancelled=left and not refused)
         if events and stream.started:
             await stream.emit(events)
             await stream.close()
         stream.stop()
 
-    async def _end_background(
-        self, making: ResponseInProgress, live: BackgroundResponse, progress: Progress
-    ) -> None:
+    async def _end_background(self, making: ResponseInProgress, live: BackgroundResponse) -> None:
         left, stream = making.under_way, making.stream
         if making.beat is not None:
             making.beat.cancel()
         events = making.translation.fail(making.why, making.code) if left else []
-        await self._save(making, progress, cancelled=left and live.cancelled)
+        await self._save(making, cancelled=left and live.cancelled)
         if events:
-            await self._outlet(making, progress).emit(events)
+            await self._outlet(making).emit(events)
         if stream is not None:
             await stream.close()
         self._shared.lives.end(live)
 
-    async def _save(self, making: ResponseInProgress, progress: Progress, *, cancelled: bool = False) -> None:
+    async def _save(self, making: ResponseInProgress, *, cancelled: bool = False) -> None:
         """Keep the response in its final state, and what was said in its conversation; once, both or none."""
         if making.saved:
             return
@@ -429,12 +443,12 @@ class TranslatedForwarding:
         for _ in range(SAVE_TRIES):
             seen = await self._seen(making)
             # At another process, and who did it was told so: it stays.
-            if _is_cancelled(seen) or await self._keep(making, progress, ended, over=seen, output=output):
+            if _is_cancelled(seen) or await self._keep(making, ended, over=seen, output=output):
                 break
             if seen is None:
                 break
         if output is not None and not making.plan.store:
-            await self._keeping.add(self._kept(making, progress, b""), output)
+            await self._keeping.add(self._kept(making, b""), output)
         making.saved = True
 
     async def _seen(self, making: ResponseInProgress) -> bytes | None:
@@ -444,7 +458,6 @@ class TranslatedForwarding:
     async def _keep(
         self,
         making: ResponseInProgress,
-        progress: Progress,
         response: bytes,
         *,
         over: bytes | None = None,
@@ -452,9 +465,11 @@ class TranslatedForwarding:
     ) -> bool:
         if not making.plan.store or making.generation is None:
             return False
-        return await self._keeping.keep(self._kept(making, progress, response), over=over, output=output)
+        return await self._keeping.keep(self._kept(making, response), over=over, output=output)
 
-    def _kept(self, making: ResponseInProgress, progress: Progress, response: bytes) -> NewResponse:
+    def _kept(self, making: ResponseInProgress, response: bytes) -> NewResponse:
+        draft = self._draft
+        commit = draft.recalled.commit
         return NewResponse(
             id=making.id,
             owner=making.owner,
@@ -465,12 +480,12 @@ class TranslatedForwarding:
             response=response,
             input_items=making.plan.input_items,
             created_at=making.created_at,
-            size=len(progress.payload),
-            recalled=(*progress.prepared.memory_ids, *making.refers),
-            exchange=progress.writing.begun if progress.writing is not None else None,
+            size=len(draft.payload),
+            recalled=(*draft.prepared.memory_ids, *making.refers),
+            exchange=commit.begun if commit is not None else None,
         )
 
-    async def _beat(self, making: ResponseInProgress, live: BackgroundResponse, progress: Progress) -> None:
+    async def _beat(self, making: ResponseInProgress, live: BackgroundResponse) -> None:
         """Show, while the response is under way, that it is; end it where its owner asked another process."""
         while True:
             await asyncio.sleep(background.BEAT_S)
@@ -481,7 +496,7 @@ class TranslatedForwarding:
                 elif making.under_way and not making.saved:
                     # Over what it has seen: a cancellation that came meanwhile, or the end, stays.
                     beat = with_beat(making.response, self._shared.clock())
-                    await self._keep(making, progress, beat, over=kept.response)
+                    await self._keep(making, beat, over=kept.response)
 
 
 def _continuing(turn: Turn, planned: ChatPlan, earlier: ChainHistory) -> Turn:
@@ -522,7 +537,3 @@ async def _drain(opened: UpstreamResponse) -> None:
         async with asyncio.timeout(DRAIN_S):
             while not opened.at_end and await opened.read():
                 pass
-
-
-async def _nowhere(message: object) -> None:
-    """Stand for the client of a request that has been answered."""
