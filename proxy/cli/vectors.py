@@ -71,7 +71,7 @@ async def reembed(
     Memories that a proxy with another model writes during the run are embedded in a further round. Raises
     WrongModel if another run starts with yet another model.
     """
-    generation = await vectors.begin(embedder.model, anew=all_again)
+    generation = await vectors.begin(embedder.model, all_again=all_again)
     total, done = await vectors.count(generation), 0
     report(done, total)
     while batch := await vectors.stale(generation, None, BATCH):

@@ -35,10 +35,7 @@ class Reason(StrEnum):
 
     # The request has no memory: status off.
     NOT_JSON = "not_json", "the body is not a JSON object; it is forwarded unchanged"
-    OTHER_PATH = (
-        "other_path",
-        "memory works on /v1/chat/completions and /v1/responses; this path is forwarded",
-    )
+    OTHER_PATH = "other_path", "memory works on /v1/chat/completions and /v1/responses; others are forwarded"
     FOREIGN_ORIGIN = "foreign_origin", "sent by a web page of another origin (`identity.allowed_origins`)"
     FOREIGN_HOST = "foreign_host", "refused: unknown host name (`identity.allowed_hosts`)"
     DISABLED = "disabled", "the request or the settings disable reading and storing"
@@ -111,8 +108,8 @@ DEFAULT_TIMEZONE = timezones.DEFAULT
 # ---------------------------------------------------------------- who
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory it is. `project=None` in a request means all of the user's memories; with a
-    project, that project's and those of no project. A memory of `project=None` belongs to no project."""
+    """The owner of memories. In a request `project=None` means all of the user's memories; a project means
+    its own and those of no project."""
 
     tenant: str
     user: str
@@ -121,8 +118,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The state of one user's memories: `generation` rises with every forget, `version` with every
-    change of what a search could return. Writers hand back the stamp that they began under."""
+    """The state of one user's memories: `generation` rises with every forget, `version` with every change of
+    what a search could return. Writers pass the stamp that they began under."""
 
     generation: int
     version: int
@@ -130,7 +127,7 @@ class Stamp:
 
 # ---------------------------------------------------------------- memories
 Source = Literal["api", "explicit", "verbatim", "extracted", "assistant", "summary"]
-"""How a memory came to be; "assistant": from what the assistant said, "summary": of a whole session."""
+"""How a memory was made; "assistant": from what the assistant said, "summary": of a whole session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing remembered. Never changed in place: a changed fact is a new memory that supersedes."""
+    """One remembered fact. It is not changed in place: a changed fact is a new memory that supersedes it."""
 
     id: str
     scope: Scope
@@ -174,7 +171,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A fact that was extracted and not yet admitted."""
+    """An extracted fact that the write gate has not admitted yet."""
 
     type: str
     content: str
@@ -185,17 +182,17 @@ class Candidate:
     source: Source = "extracted"
     importance: float = 0.5
     observed_at: float = 0.0  # when it was said
-    timezone: str = DEFAULT_TIMEZONE  # the user's, then
+    timezone: str = DEFAULT_TIMEZONE  # the user's, at that time
     expires_at: float | None = None
     origin: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Store a new memory. `vector` is None where no embedder was at hand: lexical search only.
+    """Store a new memory. Without a `vector` only lexical search finds it.
 
-    With a `history` it comes from outside: the history stands in place of "created", and where another
-    user of the tenant has its id, it gets one of its own. No id then names the memories of two users."""
+    An imported memory brings its `history`, which replaces the event "created". If another user of the tenant
+    has its id, it gets a new one (see own_id)."""
 
     memory: Memory
     vector: bytes | None
@@ -205,7 +202,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Supersede:
-    """Store `memory` and close `old_id`: it stays readable in the history and is never current again."""
+    """Store `memory` and close `old_id`, which stays readable in the history and is no longer current."""
 
     old_id: str
     memory: Memory
@@ -215,8 +212,8 @@ class Supersede:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The same fact was stated again: refresh `updated_at`, keep the better confidence, add the evidence. One
-    that expires does so at `expires_at` if that is later; one that never does stays so."""
+    """The same fact was stated again: refresh `updated_at`, use the higher confidence, add the evidence, and
+    move its expiry, if it has one, to `expires_at` if that is later."""
 
     id: str
     at: float
@@ -227,7 +224,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Correct a memory by hand, under its own id: the old content goes to the history."""
+    """Correct a memory by hand, under its own id: the old content is moved to the history."""
 
     memory: Memory
     vector: bytes | None
@@ -236,7 +233,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Put a doubtful candidate into quarantine: it is no memory until its owner says so."""
+    """Put a doubtful candidate into quarantine, until its owner accepts it."""
 
     id: str
     candidate: Candidate
@@ -246,7 +243,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Take a held candidate out of quarantine: it was looked at. What becomes of it are other changes."""
+    """Take a candidate out of quarantine; accepting it is a change of its own."""
 
     id: str
 
@@ -267,14 +264,14 @@ class Event:
 # ---------------------------------------------------------------- search
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to look for inside one scope. At least one of `vector` and `terms` is given."""
+    """A search inside one scope, by `vector`, by `terms`, or by both."""
 
     vector: bytes | None  # float32, unit length
     terms: tuple[str, ...]
     limit: int = 50  # per list: the best `limit` by cosine and the best `limit` by BM25
     types: frozenset[str] | None = None  # None: all
     now: float = 0.0
-    vectors: int = 0  # how many of the best by cosine are to come with their vectors
+    vectors: int = 0  # how many of the best by cosine are returned with their vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +281,12 @@ class Hit:
     memory: Memory
     cosine: float | None
     bm25: float
-    vector: bytes | None = field(default=None, compare=False, repr=False)  # where it was asked for
+    vector: bytes | None = field(default=None, compare=False, repr=False)  # if requested
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A hit with its final score in [0, 1] and why it was chosen, in a few words without content."""
+    """A memory with its final score in [0, 1], and why it was chosen, without content."""
 
     memory: Memory
     score: float
@@ -298,7 +295,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFilter:
-    """Which memories to list. `user=None`: any user's of the tenant (open mode's GET by id, an export)."""
+    """Which memories to list. `user=None`: all users of the tenant (GET by id in open mode, an export)."""
 
     tenant: str
     user: str | None
@@ -312,7 +309,7 @@ class MemoryFilter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list, newest first. `total` counts all that match, None where nobody asked."""
+    """One page of a list, newest first. `total` counts all that match; None if it was not requested."""
 
     items: tuple[Memory, ...]
     total: int | None
@@ -321,7 +318,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ForgetCounts:
-    """What a forget removed, or would remove: counts only. `receipt` is the id of its receipt."""
+    """How much a forget removed, or would remove. `receipt` is the id of its receipt."""
 
     memories: int = 0
     exchanges: int = 0
@@ -337,45 +334,44 @@ class ForgetCounts:
 # ---------------------------------------------------------------- conversation
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as memory sees it: its role and its plain text (text parts joined by newlines)."""
+    """A message as memory reads it: its role and its plain text (text parts joined by newlines)."""
 
     role: str  # "system" | "developer" | "user" | "assistant" | "tool"
     text: str
-    typed: str | None = None  # what the user typed of it (see wire.authorship); None: all
-    pasted: bool = False  # what the user did not type of it, the user pasted
+    typed: str | None = None  # the part that the user typed (see wire.authorship); None: all
+    pasted: bool = False  # the rest was pasted by the user, not added by the client
 
     @property
     def words(self) -> str:
-        """The user's own words: the text without what was put around them."""
+        """The user's own words, without what the client wrapped around them."""
         return self.text if self.typed is None else self.typed
 
     @property
     def identity(self) -> str:
-        """What stays the same when a client sends the message again: clients leave their wrapping out of the
-        history, or write another one."""
+        """What stays the same when a client sends the message again with other wrapping, or none."""
         return self.typed if self.typed and not self.pasted else self.text
 
     @property
     def is_clients(self) -> bool:
-        """True for a user's message of which the client wrote everything."""
+        """True for a user message that the client wrote entirely."""
         return self.typed == "" and not self.pasted
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions:
-    """What one request asks of memory, defaults filled in."""
+    """The memory options of one request, with defaults filled in."""
 
     read: bool
     write: bool
     types: tuple[str, ...] | None
     limit: int
     threshold: float | None  # None: the embedding model's own
-    compress: bool = False  # a long history may give way to the session's state
+    compress: bool = False  # the session's state may replace old turns of a long history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One intercepted request, as the client sent it, before anything is injected."""
+    """One intercepted request as the client sent it, before anything is injected."""
 
     request_id: str
     scope: Scope
@@ -384,28 +380,27 @@ class Turn:
     messages: tuple[Message, ...]
     options: MemoryOptions
     at: float
-    timezone: str | None = None  # the user's, where the request says it or it is known
-    said_at: float | None = None  # when it was said, where that was before the request: an old conversation
-    tool_forced: bool = False  # tool_choice demands a tool call
-    may_loop: bool = (
-        False  # the answer may take several requests: tools are offered, described in the text, or were used
-    )
-    named: bool = False  # the client named the session itself; else its beginning did
-    standalone: bool = False  # of a named session, and with nothing of its history in it
-    continues: str | None = None  # the response that the upstream is to go on from
-    left_out: tuple[Message, ...] = ()  # of the conversation: the session's state takes their place
-    shown: frozenset[str] = frozenset()  # memories that what it continues was given: the upstream holds them
+    timezone: str | None = None  # the user's, from the request or from an earlier one
+    said_at: float | None = None  # when it was said, if before the request: an old conversation
+    tool_forced: bool = False  # tool_choice forces a tool call
+    # The answer may take several requests: tools are offered, described in the text, or were used.
+    may_loop: bool = False
+    named: bool = False  # the client named the session; else its id is a fingerprint of the beginning
+    standalone: bool = False  # of a named session, without any of its history
+    continues: str | None = None  # the response that the upstream continues
+    left_out: tuple[Message, ...] = ()  # messages that the session's state replaces
+    shown: frozenset[str] = frozenset()  # memories injected into what it continues: the upstream has them
 
     @property
     def query(self) -> str:
-        """The user's own words in the last user message, or in the one before it where that has none (an
-        image alone, a reminder of the client's); "" where there are none."""
+        """The user's own words in the last user message, or in the one before it if that has none (an image,
+        a client's reminder); "" if there are none."""
         asked = self._asked
         return "" if asked is None else asked.words
 
     @property
     def pastes(self) -> bool:
-        """True if the message that holds the query holds something pasted, too."""
+        """True if the message that holds the query also holds pasted text."""
         asked = self._asked
         return asked is not None and asked.pasted
 
@@ -424,13 +419,13 @@ class Turn:
 
     @property
     def resumes(self) -> bool:
-        """True if it brings what tools returned, and nothing new of the user's: the answer goes on."""
+        """True if it holds tool results and no new words of the user: the answer continues."""
         last = next((m.role for m in reversed(self.messages) if m.role not in ("system", "developer")), "")
         return last == "tool" and not self.said.strip()
 
 
 class Level(StrEnum):
-    """How much of memory works. Order matters: each is worse than the one before."""
+    """How much of memory works, best first."""
 
     FULL = "full"
     UNJUDGED = "unjudged"
@@ -441,21 +436,22 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What the read path made of a turn. `block` is the text to insert, "" for nothing."""
+    """The result of the read path for a turn. `block` is the text to insert, "" for nothing."""
 
     status: Status
     reason: Reason | None = None
     block: str = ""
-    memory_ids: tuple[str, ...] = ()  # of the memories in it, and behind them of the documents
+    memory_ids: tuple[str, ...] = ()  # of the memories in it, then of the documents
     tokens: int = 0
     level: Level = Level.FULL
-    to_forget: tuple[str, ...] | None = ()  # memories that the message asks to forget; None: not known yet
+    to_forget: tuple[str, ...] | None = ()  # memories that the message asks to forget; None: not judged yet
 
 
 # ---------------------------------------------------------------- quota, quarantine, receipts
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How much one user may have remembered; 0: no limit. At it the weakest go, or new ones are refused."""
+    """The limits of one user's memory; 0: none. At a limit the weakest memories are evicted, or new ones are
+    refused."""
 
     memories: int = 0
     content_bytes: int = 0  # UTF-8 bytes of the contents
@@ -464,8 +460,8 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of an `apply`: ids of new memories that found no place in the quota, how many old ones
-    had to go for it, and ids of new memories that were dropped because they were known already."""
+    """The result of `MemoryStore.apply`: ids of new memories that the quota refused, how many old ones were
+    evicted, and ids of new memories that were dropped as duplicates."""
 
     refused: tuple[str, ...] = ()
     evicted: int = 0
@@ -474,7 +470,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """Proof that something was forgotten: what was asked for, when, by whom, how much went; no content."""
+    """Proof of a forget: what was requested, when, by which credential, and the counts; no content."""
 
     id: str
     tenant: str
@@ -500,7 +496,9 @@ class QuarantinedCandidate:
 
 # ---------------------------------------------------------------- imported ids
 def own_id(scope: Scope, id_: str) -> str:
-    """Return the id that the user has in place of another's; ever the same: what was imported once is known
-    again when it is imported from the file, or moved into another store."""
+    """Return the id that replaces an imported one which another user of the tenant already has.
+
+    It depends on the user and the id alone: links between memories and repeated imports still match, and
+    the importer learns nothing about others."""
     digest = blake2b(f"{scope.tenant}\0{scope.user}\0{id_}".encode(errors="replace"), digest_size=12)
     return f"mem_{digest.hexdigest()}"

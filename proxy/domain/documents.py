@@ -1,7 +1,7 @@
-"""Knowledge documents beside personal memory: values, and the ports that keep them.
+"""Knowledge documents: values and ports.
 
-A document is a text with a name, cut into passages along its headings. Its passages, joined, are the text as
-it is kept. Posted again with other words it becomes the next version, and the old one is gone.
+A document is a named text, cut into passages along its headings; the passages, joined, are the stored text.
+Posting it again with other text replaces it by the next version.
 """
 
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ DocumentChange = Literal["created", "updated", "unchanged"]
 
 READY, INDEXING = "ready", "indexing"
 PATH = " › "  # between the headings that lead to a passage
-_MARKS = ("[redacted", "[removed]")  # of background.safety: filters and planted
+_MARKS = ("[redacted", "[removed]")  # as admit.safety and admit.injection write them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A part of a document that is found and shown as one, and the headings that lead to it."""
+    """A part of a document that is found and shown as one, and its headings."""
 
     headings: tuple[str, ...]  # outermost first
     section: int  # of the document, from 0; passages under one heading share it
-    tile: str  # verbatim, with headings and blank lines around: the tiles, joined, are the document
+    tile: str  # verbatim, with headings and blank lines; the tiles, joined, are the document
     start: int  # of the tile in the document, in characters
-    lead: int = 0  # characters of the tile before what is to be shown
+    lead: int = 0  # characters of the tile before the text to show
 
     @property
     def text(self) -> str:
-        """What is shown: without the headings above it and the blank lines around it."""
+        """The text to show, without headings and surrounding blank lines."""
         return self.tile[self.lead :].strip()
 
     @property
@@ -43,14 +43,14 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document as far as lists show it. `id` stays the same from version to version."""
+    """One document without its text. All versions have the same `id`."""
 
     id: str
     scope: Scope
     name: str
     version: int  # from 1
-    status: str  # READY, or INDEXING: some passages are still found by their words only
-    digest: bytes  # of the text as it is kept
+    status: str  # READY, or INDEXING: some passages are found by their words only
+    digest: bytes  # of the stored text
     characters: int
     sections: int
     passages: int
@@ -60,7 +60,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDocument:
-    """A text to keep under a name. `vectors`, one a passage, are None where they are to be made later."""
+    """A text to store under a name. `vectors`: one per passage, None for those to be computed later."""
 
     scope: Scope
     name: str
@@ -72,7 +72,7 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """How much one user may keep; a document of more passages than `passages` is refused before that."""
+    """How much one user may store. `passages`: of one document."""
 
     passages: int = 2_000
     documents: int = 500
@@ -81,8 +81,8 @@ class DocumentLimits:
 
 @dataclass(frozen=True, slots=True)
 class PassageSearch:
-    """What to look for in the documents of one scope. `sections`: how many of the best by cosine and of the
-    best by BM25 are chosen first; their passages are then searched, 0: all passages at once."""
+    """A search in the documents of one scope. `sections`: how many of the best sections by cosine and by BM25
+    are chosen first, to search their passages; 0: search all passages."""
 
     vector: bytes | None
     terms: tuple[str, ...]
@@ -92,7 +92,7 @@ class PassageSearch:
 
 @dataclass(frozen=True, slots=True)
 class PassageScores:
-    """Cosine (None where either side has no vector) and BM25."""
+    """Cosine (None if either side has no vector) and BM25."""
 
     cosine: float | None = None
     bm25: float = 0.0
@@ -100,7 +100,7 @@ class PassageScores:
 
 @dataclass(frozen=True, slots=True)
 class PassageHit:
-    """A passage found, and what was found for its section as a whole."""
+    """A passage found, with its scores and those of its section."""
 
     document: Document
     passage: Passage
@@ -110,7 +110,7 @@ class PassageHit:
 
 @dataclass(frozen=True, slots=True)
 class PassageToEmbed:
-    """A passage that waits for its vector."""
+    """A passage without a vector."""
 
     seq: int
     headings: tuple[str, ...]
@@ -121,12 +121,12 @@ class DocumentStore(Protocol):
     """Documents of many users; every read and write stays inside one scope."""
 
     async def put(self, new: NewDocument, limits: DocumentLimits) -> tuple[Document, DocumentChange]:
-        """Keep the document, durable on return, in the place of what had its name in the scope's user and
-        project; the same text changes nothing. Raises QuotaExceeded beyond the limits."""
+        """Store the document, durable on return; it replaces the one of the same name, user and project,
+        and the same text changes nothing. Raises QuotaExceeded beyond the limits."""
         ...
 
     async def named(self, scope: Scope, name: str) -> Document | None:
-        """Return the document of this name in just this scope's project, or of no project."""
+        """Return the document of this name in exactly this project, or of no project."""
         ...
 
     async def find(self, tenant: str, user: str | None, document_id: str) -> Document | None:
@@ -134,24 +134,24 @@ class DocumentStore(Protocol):
         ...
 
     async def passages(self, document: Document) -> Sequence[Passage]:
-        """Return its passages in order; none where it was replaced or deleted meanwhile."""
+        """Return its passages in order; none if it was replaced or deleted."""
         ...
 
     async def list(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[Document]:
-        """Return up to `limit` of the user's documents (of the scope's project, if it names one), the last
-        written first, after the one with id `after` (NotFound: none)."""
+        """Return up to `limit` of the user's documents (of the scope's project, if it names one), the latest
+        first, after the one with id `after` (NotFound if absent)."""
         ...
 
     async def delete(self, document: Document, *, by: str, now: float) -> ForgetCounts:
-        """Erase the document, durable on return, and the answers that may repeat it; a receipt is kept."""
+        """Erase the document, durable on return, and the answers that may repeat it; store a receipt."""
         ...
 
 
 class PassageIndex(Protocol):
-    """The passages of all documents, for who searches them and who gives them vectors."""
+    """The passages of all documents, to search and to embed."""
 
     async def holds(self, scope: Scope) -> bool:
-        """Return whether the user has documents at all, for the price of one indexed lookup."""
+        """Return whether the user has any documents, with one indexed lookup."""
         ...
 
     async def search(self, scope: Scope, look: PassageSearch) -> Sequence[PassageHit]:
@@ -159,17 +159,17 @@ class PassageIndex(Protocol):
         ...
 
     async def pending(self, limit: int) -> Sequence[PassageToEmbed]:
-        """Return passages, of anybody, that have no vector of the store's model yet."""
+        """Return passages of any user without a vector of the store's model."""
         ...
 
     async def fill(self, made: Sequence[tuple[PassageToEmbed, bytes | None]]) -> int:
-        """Store the vectors, durable on return, and return how many; None where the model understands
-        nothing of it. What was replaced or deleted meanwhile is left out."""
+        """Store the vectors, durable on return, and return how many; None if the model cannot read the
+        passage. Passages that were replaced or deleted are skipped."""
         ...
 
 
 def is_redacted(passage: Passage) -> bool:
-    """Return whether a mark stands in it where a secret or a planted instruction stood."""
+    """Return whether a secret or a planted instruction was replaced by a mark in it."""
     return any(mark in passage.tile for mark in _MARKS)
 
 
@@ -179,5 +179,5 @@ def path_of(headings: Sequence[str]) -> str:
 
 
 def searched_text(headings: Sequence[str], text: str) -> str:
-    """Return what a passage is found by: the headings that lead to it say what it is about."""
+    """Return what a passage is searched by: its headings and its text."""
     return f"{path_of(headings)}\n{text}" if headings else text

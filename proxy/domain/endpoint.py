@@ -1,4 +1,4 @@
-"""Where an OpenAI-compatible API is: the base URL of an upstream or model, read once and checked.
+"""The base URL of an OpenAI-compatible API, parsed and checked once.
 
 Every form that providers document is accepted: any path or none, a query (`?api-version=…`), IPv6 literals,
 and a Unix socket (`unix:/run/model.sock`, `unix:/run/model.sock:/base/path`). `/v1/X` of ours is `<base>/X`.
@@ -26,7 +26,7 @@ class Endpoint:
     """One base URL, in parts. `path` has no trailing slash; `query` is sent with every request."""
 
     scheme: str
-    host: str  # as a resolver and a certificate know it: no brackets, IDNA; "localhost" for a Unix socket
+    host: str  # without brackets, IDNA; "localhost" for a Unix socket
     port: int
     path: bytes = b""
     query: bytes = b""
@@ -39,7 +39,7 @@ class Endpoint:
 
     @property
     def host_and_port(self) -> str:
-        """What CONNECT names."""
+        """The target of CONNECT."""
         return f"{self._bracketed}:{self.port}"
 
     @property
@@ -49,7 +49,7 @@ class Endpoint:
 
     @property
     def shown(self) -> str:
-        """The base URL without what may be secret in its query."""
+        """The base URL, with query values that may be secret left out."""
         colon = ":" if self.socket and self.path else ""
         pairs = parse_qsl(self.query.decode(), keep_blank_values=True)
         query = "&".join(f"{name}={value if name in _SHOWN_QUERY else '…'}" for name, value in pairs)
@@ -57,12 +57,12 @@ class Endpoint:
 
     @property
     def _bracketed(self) -> str:
-        host = self.host.partition("%")[0]  # a zone is this machine's own affair
+        host = self.host.partition("%")[0]  # without the zone, which only this machine knows
         return f"[{host}]" if ":" in host else host
 
     def target(self, ours: bytes) -> bytes:
-        """Return the upstream's target for one of ours: the path behind /v1 on the base path, the queries
-        joined. Where both queries have a name, the client's value stays."""
+        """Return the upstream's target for one of ours: the path after /v1 appended to the base path, the
+        queries joined. If both queries have a name, the client's value is used."""
         rest = ours.removeprefix(b"/v1")
         if not self.path and not rest.startswith(b"/"):
             rest = b"/" + rest
@@ -77,7 +77,8 @@ class Endpoint:
 
 
 def endpoint(url: str) -> Endpoint:
-    """Return the parts of a base URL. Raises ValueError, which names the mistake and repeats no secret."""
+    """Return the parts of a base URL. Raises ValueError; its message names the mistake and holds no
+    secret."""
     url = url.strip()
     if any(character.isspace() or not character.isprintable() for character in url):
         raise ValueError("holds a space or a character that cannot be seen")
@@ -132,8 +133,8 @@ def _path(path: str) -> bytes:
     path = path.rstrip("/")
     for route in _OF_ONE_ROUTE:
         if path.endswith(route):
-            kept = path.removesuffix(route.removeprefix("/v1"))
-            raise ValueError(f"is the address of one route: leave out {path.removeprefix(kept)}")
+            base = path.removesuffix(route.removeprefix("/v1"))
+            raise ValueError(f"is the address of one route: leave out {path.removeprefix(base)}")
     if path.endswith("/v1/v1"):
         raise ValueError("ends in /v1 twice")
     return _ascii(path)
@@ -146,7 +147,7 @@ def _ascii(text: str) -> bytes:
 
 
 def _of_socket(url: str) -> Endpoint:
-    """`unix:/file[:/base]`; without a base path /v1, which every server has that offers a socket."""
+    """Parse `unix:/file[:/base]`; the default base path is /v1, as with every server that offers a socket."""
     if url.startswith("http+unix:"):  # http+unix://%2Frun%2Fmodel.sock/v1, as requests-unixsocket has it
         encoded, slash, base = url.removeprefix("http+unix://").partition("/")
         file, base = unquote(encoded), slash + base

@@ -1,37 +1,37 @@
-"""Every error the parts raise, as a tree.
+"""The error tree.
 
 ProxyError
-├── ClientError                what the client sent is refused: OpenAI's error shape
+├── ClientError                the request is refused, in OpenAI's error shape
 │   ├── InvalidRequest         400, `param` names the field
 │   ├── Unauthorized           401
 │   ├── Forbidden              403
-│   │   └── QuotaExceeded          the user's memory is full, and the policy is to refuse; the documents are
-│   ├── NotFound               404, also for what belongs to somebody else
-│   ├── Duplicate              409, another memory says just that
+│   │   └── QuotaExceeded          the user's memory or documents are full
+│   ├── NotFound               404, also for what belongs to another user
+│   ├── Duplicate              409, another memory has this content
 │   ├── TooLarge               413
 │   ├── UpgradeRefused         426
-│   ├── UnsupportedMedia       415, a body in an encoding or of a type that is not read
-│   ├── IdentityUnavailable    503, who is calling cannot be found out now
-│   ├── Stopping               503, the process ends before there is an answer
+│   ├── UnsupportedMedia       415, an unsupported content type or encoding
+│   ├── IdentityUnavailable    503, the credential cannot be checked now
+│   ├── Stopping               503, the process is shutting down
 │   └── RateLimited            429, the headers say when to retry
-├── UpstreamError              the upstream gave no answer we could pass on
+├── UpstreamError              the upstream gave no answer to pass on
 │   ├── UpstreamUnreachable    502, nothing was sent
 │   ├── UpstreamTimeout        504
-│   ├── UpstreamBroken         502, it closed or spoke nonsense before a status
-│   └── UpstreamCut            mid-body: the client's answer ends uncleanly, as the upstream's did
-├── StoreError                 memory cannot be reached; requests go on without
+│   ├── UpstreamBroken         502, it closed the connection, or sent no valid response head
+│   └── UpstreamCut            mid-body: the client's response ends uncleanly, too
+├── StoreError                 a store failed; requests continue without memory
 │   ├── StoreUnavailable
-│   │   ├── UnfitStore             the place would lose data as it is set up: refused at the start
-│   │   └── DamagedRow             one row cannot be read; others are as good as ever
-│   ├── Conflict               the stamp is outdated: read again, decide again
-│   │   └── LeaseLost              the job is somebody else's, or forgotten: nothing is left to do
-│   └── WrongModel             the collection was made with another embedding model or dimension
+│   │   ├── UnfitStore             the database's setup would lose data: refused at start-up
+│   │   └── DamagedRow             one row cannot be read; others are fine
+│   ├── Conflict               the stamp is outdated: read and decide again
+│   │   └── LeaseLost              another worker holds the job, or it was deleted
+│   └── WrongModel             the store holds vectors of another embedding model or dimension
 ├── EmbeddingFailed
 ├── RerankFailed
-├── CompletionFailed           one of our own LLM calls failed; worth another try
+├── CompletionFailed           one of our own LLM calls failed and may be retried
 │   ├── CredentialNeeded       401 or 403: wait for the user's next request
-│   ├── CompletionPostponed    the upstream, or our own budget, wants fewer calls: `retry_after_s` says when
-│   └── CompletionRefused      400-like: asking again will not help
+│   ├── CompletionPostponed    rate limited, or our own quota is used up: `retry_after_s` says when
+│   └── CompletionRefused      400-like: a retry will not help
 └── ConfigError                a setting is wrong; the message says which and what to do
 """
 
@@ -60,7 +60,7 @@ class InvalidRequest(ClientError):
 
 
 class Unauthorized(ClientError):
-    """No credential, or one that is worth nothing."""
+    """No credential, or an invalid one."""
 
     status = 401
     headers = ((b"www-authenticate", b"Bearer"),)
@@ -97,13 +97,13 @@ class MethodNotAllowed(ClientError):
 
 
 class Duplicate(ClientError):
-    """Another current memory of the same user, project and type says the same."""
+    """Another current memory of the same user, project and type has this content."""
 
     status = 409
 
 
 class UpgradeRefused(ClientError):
-    """A WebSocket is asked for on a route that has none."""
+    """A WebSocket upgrade on a route that does not support it."""
 
     status = 426
     headers = ((b"upgrade", b"HTTP/1.1"),)
@@ -121,7 +121,8 @@ class UnsupportedMedia(ClientError):
 
 
 class IdentityUnavailable(ClientError):
-    """Who is calling cannot be found out now. Nobody is let in on trust, and nobody is told to go away."""
+    """The credential cannot be checked now. The caller is neither accepted nor rejected, but asked to
+    retry."""
 
     status = 503
     type = "server_error"
@@ -133,7 +134,7 @@ class IdentityUnavailable(ClientError):
 
 
 class Stopping(ClientError):
-    """`server.shutdown_seconds` are over; another process, or the next one, can be asked."""
+    """`server.shutdown_seconds` have passed; another process can answer."""
 
     status = 503
     type = "server_error"
@@ -155,7 +156,7 @@ class RateLimited(ClientError):
 
 
 class UpstreamError(ProxyError):
-    """`message` is safe to show: it holds no prompt, key or upstream text. `cause`: one word for the log."""
+    """`message` is safe to show: no prompt, key or upstream text. `cause`: one word for the log."""
 
     status = 502
     code = "upstream_error"
@@ -191,11 +192,11 @@ class StoreUnavailable(StoreError):
 
 
 class UnfitStore(StoreUnavailable):
-    """The place would lose data as it is set up. The message says what to change, for the operator."""
+    """The database's setup would lose data. The message says what to change."""
 
 
 class DamagedRow(StoreUnavailable):
-    """A row says what nobody has written."""
+    """A row's content is invalid."""
 
 
 class Conflict(StoreError):
@@ -215,12 +216,12 @@ class EmbeddingFailed(ProxyError):
 
 
 class RerankFailed(ProxyError):
-    """The reranker cannot say which memory answers best: the order stays."""
+    """The reranker failed; the order stays as it was."""
 
 
 class CompletionFailed(ProxyError):
-    """The message says why, and is logged: no prompt, key or upstream text. `retry_after_s`: the upstream
-    wants to be left alone for so long."""
+    """The message says why and is logged: no prompt, key or upstream text. `retry_after_s`: as the upstream
+    demands."""
 
     def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -232,7 +233,7 @@ class CredentialNeeded(CompletionFailed):
 
 
 class CompletionPostponed(CompletionFailed):
-    """No fault of the call's. `shared`: calls for other users would be postponed, too."""
+    """The call itself was valid. `shared`: calls for other users would be postponed, too."""
 
     def __init__(self, message: str, *, retry_after_s: float, shared: bool) -> None:
         super().__init__(message, retry_after_s=retry_after_s)

@@ -1,7 +1,6 @@
-"""What the heads of the encoder judge, as values and a port. `models` implements it.
+"""What the encoder's heads judge: values, and the port that `models` implements.
 
-Every score is a probability. Heads are calibrated on held-out users: 0.5 is the operating point, so callers
-compare with 0.5 unless they have a reason.
+Every score is a probability. Heads are calibrated on held-out users, so that 0.5 is the operating point.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What an answer to a message needs. `memory` is calibrated by itself: a missed memory is worse than a
-    wasted search. The others name the reason if no memory is needed."""
+    """What an answer to a message needs. `memory` is calibrated separately, since a missed memory is worse
+    than a wasted search; the others give the reason if no memory is needed."""
 
     memory: float
     small_talk: float
@@ -23,7 +22,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """What a message asks the assistant to do with its memory. Each is judged by itself."""
+    """What a message asks the assistant to do with its memory, each judged independently."""
 
     remember: float
     forget: float
@@ -50,7 +49,7 @@ class MemoryText(NamedTuple):
 
 
 StoredReadings = Callable[[Sequence[int]], Awaitable[Sequence[bytes | None]]]
-"""Returns the stored readings (see `Judge.readings`) of the memories at these places, or None."""
+"""Returns the stored readings (see `Judge.readings`) of the memories at these indices, None if absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +57,24 @@ class Relation:
     """How a newer fact relates to an older one; the three sum to 1."""
 
     same: float
-    changed: float  # both cannot hold now: the newer one replaces the older one
+    changed: float  # both cannot be true now: the newer one replaces the older one
     apart: float
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a candidate drawn from a message is worth. Labels as in training/data/README.md.
+    """The judgement of a candidate extracted from a message. Labels as in training/data/README.md.
 
-    `follows`: the candidate, as it reads, follows from the user's own words. `user`, `other`, `nobody`: who
-    the fact is about; they sum to 1. `sense`: how it was said, by label ("stated", "hedged", "hypothetical",
-    "fiction", "quoted", "sarcastic", "transient", "instruction", "rule", "remember", "forget",
-    "off_record"); the values sum to 1.
+    `follows`: it follows from the user's own words. `user`, `other`, `impersonal`: who the fact is about;
+    they sum to 1. `sense`: how it was said, by label ("stated", "hedged", "hypothetical", "fiction",
+    "quoted", "sarcastic", "transient", "instruction", "rule", "remember", "forget", "off_record"); they
+    sum to 1.
     """
 
     follows: float
     user: float
     other: float
-    nobody: float
+    impersonal: float
     sense: dict[str, float]
 
     @property
@@ -86,7 +85,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class ProfileScores:
-    """Whether a memory holds in every conversation. `rule`: how to answer (language, tone, units, form of
+    """Whether a memory applies to every conversation. `rule`: how to answer (language, tone, units, form of
     address). `trait`: what most answers about the user's life must respect (diet, health, accessibility)."""
 
     rule: float
@@ -97,34 +96,35 @@ class Judge(Protocol):
     """The heads. Every method raises EmbeddingFailed if the models cannot be used."""
 
     def begin(self, text: str) -> None:
-        """Start to read a message that `read` is about to be called with. A hint: it never fails."""
+        """Start to read a message that is about to be passed to `read`. A hint: it never fails."""
         ...
 
     async def read(self, text: str, *, closely: bool = False) -> Reading:
-        """Return what the message-level heads say of a user's message. A message that makes no sense alone is
-        read after the user's message before it, joined by a newline. `closely`: make sure of all that it
-        asks; else only of what it asks to forget, as the answer depends on nothing else of it."""
+        """Return what the message-level heads say about a user's message. A message that makes no sense
+        alone is passed after the user's message before it, joined by a newline. `closely`: verify
+        everything that it asks of memory; else only whether it asks to forget, which the answer depends
+        on."""
         ...
 
     async def helps(
         self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None
     ) -> list[float]:
-        """Return for each memory whether it helps to answer the message well. `stored` is asked for the
-        readings of the few memories that are read; a memory without one, or with one of another model, is
+        """Return for each memory whether it helps to answer the message. `stored` is called for the few
+        memories that are read together with the message; one without a stored reading of this model is
         read from its content, which takes longer."""
         ...
 
     async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
-        """Return what to store with each memory, so that `helps` need not read it again at each message: some
-        2 kB. None where this judge reads no memories."""
+        """Return what to store with each memory (2 kB), so that `helps` need not read it for each message;
+        None if this judge reads no memories."""
         ...
 
     async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
-        """Return for each memory whether a message that asks to forget something means it."""
+        """Return for each memory whether a message that asks to forget something refers to it."""
         ...
 
     def profile(self, vectors: Sequence[bytes]) -> list[ProfileScores]:
-        """Return for each memory's vector whether it holds in every conversation."""
+        """Return for each memory's vector whether it applies to every conversation."""
         ...
 
     async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
@@ -132,6 +132,6 @@ class Judge(Protocol):
         ...
 
     async def statements(self, pairs: Sequence[tuple[str, str]]) -> list[Statement]:
-        """Return the judgement of each pair (message, candidate). Of a long message pass the part around the
-        evidence: 128 tokens are read, both texts together."""
+        """Return the judgement of each pair (message, candidate). 128 tokens are read, both texts
+        together: of a long message pass the part around the evidence."""
         ...

@@ -92,8 +92,8 @@ _NEVER = float("-inf")
 
 
 class CircuitBreaker:
-    """Opens for `open_s` after `trip_after` failures in a row. When that time is over, calls are let through
-    again; it closes with a success, and opens again with a failure, for twice as long up to `max_open_s`."""
+    """Opens for `open_s` after `trip_after` failures in a row, then lets calls through again. A success
+    closes it; a failure opens it for twice as long, up to `max_open_s`."""
 
     def __init__(
         self,
@@ -106,10 +106,9 @@ class CircuitBreaker:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = lambda: 1.0,
     ) -> None:
-        """`quiet_s`: a success within this time keeps it closed: a burst that is too much for a moment is no
-        outage. `probe_s`: once it has been open, one call is let through in this time, so that an endpoint
-        that comes back is not met at once by all that have waited. `jitter`: up to 1; half of the time is
-        multiplied by it."""
+        """`quiet_s`: a success within this time keeps it closed, since a short overload is not an outage.
+        `probe_s`: after it was open, one call is let through per this time, so that a recovering endpoint
+        is not overloaded. `jitter`: up to 1; half of the time is multiplied by it."""
         self._open_s, self._max_open_s = open_s, max_open_s or open_s
         self._trip_after, self._quiet_s, self._probe_s = trip_after, quiet_s, probe_s
         self._clock, self._jitter = clock, jitter
@@ -122,7 +121,7 @@ class CircuitBreaker:
         return self._clock() < self._open_until
 
     def acquire(self) -> float:
-        """Return 0 if a call may be made, which has to report its outcome; else the seconds to wait."""
+        """Return 0 if a call may be made, whose outcome must be reported; else the seconds to wait."""
         now = self._clock()
         if now < self._open_until:
             return self._open_until - now
@@ -138,8 +137,7 @@ class CircuitBreaker:
     def failed(self, *, began_at: float | None = None, wanted_s: float | None = None) -> float:
         """Count a failure; return for how many seconds the breaker is open, 0 while it is closed.
 
-        `began_at`: when the call began; calls that were under way together count as one failure. `wanted_s`:
-        the time that the other side has asked for.
+        `began_at`: when the call began; concurrent calls count as one failure. `wanted_s`: Retry-After.
         """
         now = self._clock()
         if began_at is not None and began_at < self._opened_at:
@@ -160,7 +158,10 @@ class CircuitBreaker:
 
 
 # ---------------------------------------------------------------- rate limits
-# A hair of tolerance: the sum of n intervals is not exactly n times one.
+# The generic cell rate algorithm (ITU-T I.371) stores one time per subject: when it would be idle if it
+# made no further request. Each request moves it by `interval_s`; one that would move it further than a burst
+# ahead of now is refused, and moves nothing.
+# Tolerance for rounding: the sum of n intervals is not exactly n times one.
 TOLERANCE = 1 + 1e-9
 
 
@@ -182,14 +183,14 @@ class Rate:
 
     @property
     def most_s(self) -> float:
-        """How far ahead of now a burst is."""
+        """The length of a burst."""
         return self.interval_s * self.burst
 
 
 @dataclass(frozen=True, slots=True)
 class RateVerdict:
-    """Whether the request may pass, how many more could follow at once, when all could again, and, of one
-    refused, when it may come again."""
+    """Whether the request may pass, how many more could follow at once, when a whole burst could, and when a
+    refused one may be retried."""
 
     passes: bool
     remaining: int
@@ -198,10 +199,10 @@ class RateVerdict:
 
 
 def check_rate(rate: Rate, now: float, empty_at: float) -> tuple[float, RateVerdict]:
-    """Return when the subject will be back at nothing, and the verdict on a request made now.
+    """Return when the subject will be idle, and the verdict on a request made now.
 
-    `empty_at` is what the last call returned, 0.0 at first. One further ahead than a burst was computed
-    under another rate, or before the clock was set back: it counts as a full burst.
+    `empty_at` is what the last call returned, 0.0 at first. If it is further ahead than a burst, it was
+    computed under another rate, or before the clock was set back: it counts as a full burst.
     """
     ahead = min(max(empty_at - now, 0.0), rate.most_s)
     passes = ahead + rate.interval_s <= rate.most_s * TOLERANCE
@@ -211,8 +212,8 @@ def check_rate(rate: Rate, now: float, empty_at: float) -> tuple[float, RateVerd
 
 
 def rate_verdict(rate: Rate, *, passes: bool, ahead_s: float) -> RateVerdict:
-    """Return the verdict on a request after which (or at which, refused) the subject was `ahead_s` from being
-    back at nothing."""
+    """Return the verdict on a request after which, or at whose refusal, the subject is `ahead_s` from
+    idle."""
     if not passes:
         return RateVerdict(False, 0, ahead_s, ahead_s + rate.interval_s - rate.most_s)
     return RateVerdict(True, int((rate.most_s - ahead_s) / rate.interval_s + 1e-6), ahead_s)
@@ -224,20 +225,21 @@ HOUR_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class QuotaDecision:
-    """Whether a call may be made, how many more could follow at once, and, if none, in how long one can."""
+    """Whether a call may be made, how many more could follow at once, and if none, in how long one can."""
 
     granted: bool
     left: int
     retry_after_s: float = 0.0
-    at: float = 0.0  # when it was counted: what `refund` takes back
+    at: float = 0.0  # when it was counted; `refund` takes it
 
 
 class CallQuota(Protocol):
-    """The calls of any 60 minutes. Every method may raise StoreUnavailable."""
+    """The quota of our own model calls in any 60 minutes, shared by all processes of a store. Every method
+    may raise StoreUnavailable."""
 
     async def spend(self, limit: int, now: float) -> QuotaDecision:
-        """Count a call made now, if it is no more than the `limit`th of the last hour. A store that has a
-        clock of its own goes by that."""
+        """Count a call made now, if it is at most the `limit`th of the last hour. A store may use its own
+        clock."""
         ...
 
     async def look(self, limit: int, now: float) -> QuotaDecision:
@@ -245,20 +247,20 @@ class CallQuota(Protocol):
         ...
 
     async def refund(self, at: float) -> None:
-        """A call that was counted then was not made."""
+        """Take back the call that was counted at this time: it was not made."""
         ...
 
 
 def calls_left(times: Sequence[float], limit: int, now: float) -> tuple[list[float], QuotaDecision]:
-    """Return what is left of the times, oldest first, once those that are an hour old are gone, and whether a
-    call may be made now. One that a clock set back has put into the future counts as made now."""
+    """Return the times of the last hour, oldest first, and whether a call may be made now. A time in the
+    future (the clock was set back) counts as now."""
     hour = [min(at, now) for at in times[bisect_right(times, now - HOUR_S) :]]
     left = max(0, limit - len(hour))
     return hour, QuotaDecision(left > 0, left, _wait_s(hour, limit, now))
 
 
 def spend_call(times: Sequence[float], limit: int, now: float) -> tuple[list[float], QuotaDecision]:
-    """Return the times with the call that is made now, if it may be, and what became of it."""
+    """Return the times with a call made now, if it may be made, and the decision."""
     hour, found = calls_left(times, limit, now)
     if not found.granted:
         return hour, found
@@ -269,12 +271,12 @@ def spend_call(times: Sequence[float], limit: int, now: float) -> tuple[list[flo
 def _wait_s(hour: Sequence[float], limit: int, now: float) -> float:
     if len(hour) < limit or not limit:
         return 0.0
-    # So many as are above the limit have to go first: it may have been lowered.
+    # Not hour[0]: the limit may have been lowered.
     return hour[len(hour) - limit] + HOUR_S - now
 
 
 class LocalCallQuota:
-    """The calls of this process alone."""
+    """The quota of this process alone."""
 
     def __init__(self) -> None:
         self._times: list[float] = []

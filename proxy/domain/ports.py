@@ -44,74 +44,32 @@ from proxy.domain.session import (
     StoredExchange,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """One of the proxy's own API keys, without the key itself."""
-
-    id: str  # public: what the operator sees and revokes by
-    name: str
-    tenant: str
-    user: str | None  # fixed by the key, or None: the caller may name one
-    rights: frozenset[str]  # of RIGHTS
-    upstream_key: bytes | None  # sealed with the key itself: only who presents the key can open it
-    created_at: float
-    revoked_at: float | None = None
-
-
-RIGHTS = frozenset(("chat", "memory", "admin"))
-"""chat: the model. memory: the memory API, own scope. admin: all users of the tenant, jobs, receipts."""
-
-
 Clock = Callable[[], float]
 """Returns Unix seconds."""
 
 Trigger = Callable[[SessionState], NewJob | None]
 """Decides, inside the store's transaction, whether a session's pending exchanges become a job."""
 
-
-class FormStore(Protocol):
-    """What models were found to take, as `upstream.forms` writes it: rows by key, each with `until`."""
-
-    async def load(self) -> Mapping[str, str]:
-        """Return all rows."""
-        ...
-
-    async def save(self, rows: Mapping[str, str], most: int) -> None:
-        """Add these rows, or replace them, and keep the `most` that are valid the longest."""
-        ...
-
-
-def latest_forms(rows: Mapping[str, str]) -> list[str]:
-    """Return the keys of a FormStore's rows, those first that are valid the longest, unreadable ones last."""
-
-    def until(key: str) -> float:
-        try:
-            return float(json.loads(rows[key])["until"])
-        except (ValueError, TypeError, LookupError):
-            return 0.0
-
-    return sorted(rows, key=until, reverse=True)
-
-
 ProfileKind = Literal["", "rule", "trait"]
-"""How a memory holds in every conversation: as a rule for answers, as a trait of the user, or "": not."""
+"""How a memory applies to every conversation: as a rule for answers, as a trait of the user, or "": it
+does not."""
 
 SortProfile = Callable[[Sequence[bytes]], Sequence[ProfileKind]]
-"""Sorts memories by their vectors. Called in a reader's thread."""
+"""Classifies memories by their vectors. Called in a reader's thread."""
 
 
+# ---------------------------------------------------------------- memories
 class Snapshot(Protocol):
-    """A scope's memories as they were when it was taken: for the request that took it, and no other."""
+    """A scope's memories at the moment it was taken, for the request that took it."""
 
     @property
     def profile(self) -> Sequence[tuple[Memory, ProfileKind]]:
-        """The user's memories that hold in every conversation, of any project, the latest first."""
+        """The user's memories that apply to every conversation, of any project, the latest first."""
         ...
 
     def search(self, search: Search) -> Sequence[Hit] | None:
-        """Return what MemoryStore.search would have then, at once; None if the memories are not at hand, or
-        once the user forgot something."""
+        """Return what MemoryStore.search would have returned, without waiting; None if the memories are not
+        in memory, or once the user forgot something."""
         ...
 
 
@@ -119,23 +77,22 @@ class MemoryStore(Protocol):
     """Memories of many users; every read and write stays inside one scope."""
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
-        """Return the union of the best by cosine and the best by BM25 among the scope's current
-        memories (see Memory.is_current), each with both scores. Cost does not grow with other users'.
-        """
+        """Return the union of the best by cosine and the best by BM25 among the scope's current memories,
+        each with both scores. The cost does not grow with the number of users."""
         ...
 
     def snapshot(self, scope: Scope, sort: SortProfile | None = None) -> Awaitable[Snapshot | None]:
-        """Begin to read the scope's memories, and return what to await: None from a store that has none at
-        hand. `sort`: finds the profile. To be called before the question's vector is made: then nothing waits
-        for the store. It may be cancelled. Raises StoreUnavailable, at once or where it is awaited."""
+        """Begin to read the scope's memories; await the result, None from a store that has none in memory.
+        `sort` finds the profile. Call it before the question is embedded, so that nothing waits for the
+        store. It may be cancelled. Raises StoreUnavailable, at once or when awaited."""
         ...
 
     async def readings(self, scope: Scope, ids: Sequence[str]) -> Sequence[bytes | None]:
-        """Return what was stored as the reading of each of the user's memories; None where there is none."""
+        """Return the stored reading of each of the user's memories (see judging.Judge), None without one."""
         ...
 
     async def stamp(self, scope: Scope) -> Stamp:
-        """Return the user's stamp; (0, 0) for a user never seen."""
+        """Return the user's stamp; (0, 0) for an unknown user."""
         ...
 
     async def apply(
@@ -144,16 +101,15 @@ class MemoryStore(Protocol):
         """Apply all changes and finish `done` in one transaction, durable on return, within the quota.
 
         Raises Conflict, with nothing applied, if the user's stamp is no longer `expect`, and LeaseLost if
-        `done`'s lease was lost. A Create whose id or current (user, project, type, normalised content) exists
-        is dropped, and the answer says so; Supersede or Confirm of an absent memory stores the new one or
-        nothing. An Edit whose memory is absent raises NotFound, one that would say what another current
-        memory says Duplicate.
+        `done`'s lease was lost. A Create whose id or current (user, project, type, normalised content)
+        exists is dropped and reported; Supersede or Confirm of an absent memory stores the new one or
+        nothing. An Edit of an absent memory raises NotFound, one that would duplicate another current
+        memory Duplicate.
         """
         ...
 
     async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
-        """Count an access of memories that still exist, as often as each id is given. Does not change the
-        stamp."""
+        """Count an access of existing memories, once per id given. Does not change the stamp."""
         ...
 
     async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
@@ -169,51 +125,92 @@ class MemoryStore(Protocol):
         oldest_first: bool = False,
         total: bool = True,
     ) -> Page:
-        """Return memories newest first, after the memory with id `after` (unknown id: NotFound). Of a whole
-        tenant, each user's are in that order; how the users' mix is the store's affair. No page reads the
-        memories behind it, however many there are; `total` may read them all."""
+        """Return memories newest first, after the memory with id `after` (unknown id: NotFound). For a whole
+        tenant only each user's own order is guaranteed. The cost of a page does not grow with the number of
+        memories; `total` may read them all."""
         ...
 
     async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
-        """Return the events, oldest first, of those of the memories that `where` holds, by id."""
+        """Return, by id, the events (oldest first) of the memories that are inside `where`."""
         ...
 
     async def forget(
         self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False
     ) -> ForgetCounts:
-        """Erase, durable on return, everything `where` (a user is required) or the one memory covers:
+        """Erase, durable on return, everything that `where` (a user is required) or the one memory covers:
         memories with the older ones they superseded, history, the exchanges they came from, the answers
-        that were given with them in view, and for a whole scope its sessions, jobs, quarantine, responses
-        and conversations. Raises the user's generation and keeps a receipt that names `by`; of a memory
-        that is not there neither. Other requests are served meanwhile, however much there is; a forget
-        that a crash broke off goes on at the next start. `dry_run`: count only, change nothing.
+        given with them in context, and for a whole scope its sessions, jobs, quarantine, responses and
+        conversations. Raises the user's generation and stores a receipt that names `by`; neither if the
+        one memory is absent. Other requests are served while it runs; after a crash it continues at the
+        next start. `dry_run`: count only.
         """
         ...
 
 
+class MemoryMaintenance(MemoryStore, Protocol):
+    """Memories with their maintenance."""
+
+    async def stamp_model(self, embedding: "EmbeddingModel") -> None:
+        """Bind the store to the model of its vectors. Raises WrongModel if it is bound to another."""
+        ...
+
+    async def resume_forgets(self) -> int:
+        """Continue forgets that a crash or a cancelled caller interrupted; return how many."""
+        ...
+
+    async def expire(self, now: float) -> int:
+        """Erase memories that expired more than a day ago, with a receipt for each user; return how many."""
+        ...
+
+
+class Quarantine(Protocol):
+    """Candidates for their owner to review. They enter and leave through MemoryStore.apply."""
+
+    async def held(
+        self, scope: Scope, *, limit: int, after: str | None = None
+    ) -> Sequence[QuarantinedCandidate]:
+        """Return up to `limit` of the user's candidates (in the scope's project, if it names one), newest
+        first."""
+        ...
+
+    async def find(self, scope: Scope, held_id: str) -> QuarantinedCandidate | None:
+        """Return one; None if absent or another user's."""
+        ...
+
+
+class Receipts(Protocol):
+    """Proofs of forgets."""
+
+    async def list(
+        self, tenant: str, user: str | None, *, limit: int, after: str | None = None
+    ) -> Sequence[Receipt]:
+        """Return up to `limit` receipts of the user, or of the whole tenant, newest first."""
+        ...
+
+
+# ---------------------------------------------------------------- sessions and jobs
 class SessionStore(Protocol):
     """Exchanges of sessions, and the triggers that turn them into jobs."""
 
     async def begin(self, exchange: NewExchange) -> StoredExchange:
         """Commit the user's half, durable on return. The same key again returns the first one's id and
-        lets it be answered anew; of a standalone exchange only if nothing was said since, and lately.
-        With a session's first exchange, the user's other sessions' pending ones become due."""
+        lets it be answered again; a standalone exchange only if it is recent and nothing was said since.
+        The first exchange of a session makes the pending ones of the user's other sessions due."""
         ...
 
     async def resume(
         self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
     ) -> StoredExchange | None:
-        """Return the exchange that the request goes on with, if the end of its answer is not here yet: the
-        model called tools, or broke off. It is the session's newest with the `key` of its request, where that
-        is known; else the one that `response_id` was answered to; without either the last. None for any
-        other: nothing goes on with an answer to something else."""
+        """Return the exchange that the request continues, if its answer is not complete yet (the model called
+        tools, or broke off): the session's newest with this `key`; without one, the one answered with
+        `response_id`; without either, the last. None if there is none."""
         ...
 
     async def complete(self, begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
-        """Commit the answer and, in the same transaction, the job that `trigger` asks for; count an access
+        """Commit the answer and, in the same transaction, the job that `trigger` returns; count an access
         of the memories recalled, and wake the user's jobs that wait for a credential. Returns False, and
-        writes nothing, if the exchange was forgotten meanwhile. Idempotent; but an answer that is not whole
-        gives way to one that is, unless a job has read it."""
+        writes nothing, if the exchange was forgotten. Idempotent; a complete answer replaces an incomplete
+        one, unless a job has read that."""
         ...
 
     async def abort(self, begun: StoredExchange) -> None:
@@ -225,27 +222,35 @@ class SessionStore(Protocol):
         ...
 
     async def session_of(self, scope: Scope, response_id: str) -> str | None:
-        """Return the session in which this user's response was made."""
+        """Return the session of this user's response."""
         ...
 
     async def timezone(self, scope: Scope) -> str | None:
-        """Return the user's last known time zone, None where no request has named one. Forgotten with the
-        whole user."""
+        """Return the user's last known time zone; None if no request has named one."""
         ...
 
     async def sweep(self, now: float, trigger: Trigger) -> int:
-        """Complete exchanges whose process died, and offer every session with pending exchanges and
-        no queued job to `trigger`. Returns the number of jobs made."""
+        """Complete exchanges whose process died, and offer every session with pending exchanges and no queued
+        job to `trigger`. Returns the number of new jobs."""
         ...
 
     async def end(self, scope: Scope, session_id: str, at: float) -> int:
-        """Queue what the session holds unextracted, at once; returns how many exchanges. 0: nothing left,
-        or no such session of the user (in the scope's project, or in any where it names none)."""
+        """Queue the session's pending exchanges at once; return how many. 0: none, or no such session of the
+        user (in the scope's project, or in any if it names none)."""
         ...
 
     async def sessions(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[SessionInfo]:
-        """Return up to `limit` of the user's sessions, the last used first, after the one with the cursor or
-        id `after` (NotFound: none); of several with that id, after the last."""
+        """Return up to `limit` of the user's sessions, the last used first, after the one with this cursor or
+        id (NotFound if absent); if several have that id, after the last."""
+        ...
+
+
+class SessionMaintenance(SessionStore, Protocol):
+    """Sessions with their maintenance."""
+
+    async def prune(self, before: float) -> int:
+        """Delete extracted exchanges from before `before`, and empty sessions last used before it. Returns
+        the number of exchanges."""
         ...
 
 
@@ -253,8 +258,8 @@ class JobQueue(Protocol):
     """Extraction jobs: at least once, one at a time per user, survives kill -9."""
 
     async def claim(self, now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
-        """Lease the most urgent due job, or one whose lease ran out or whose owner died; of the lanes up to
-        `upto_lane`."""
+        """Lease the most urgent due job of the lanes up to `upto_lane`, or one whose lease ran out or whose
+        owner died."""
         ...
 
     async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
@@ -265,7 +270,7 @@ class JobQueue(Protocol):
         self, job: Job, *, at: float, reason: str, dead: bool = False, counted: bool = True
     ) -> None:
         """Put the job back until `at`, or among the dead letters. `reason` holds no content. Not `counted`:
-        the job was not at fault, and this was no attempt."""
+        it does not count as an attempt, since the job was not at fault."""
         ...
 
     async def wait_for_credential(self, job: Job) -> None:
@@ -273,7 +278,7 @@ class JobQueue(Protocol):
         ...
 
     async def wake(self, scope: Scope | None) -> bool:
-        """Make the user's waiting jobs due, or, for None, everybody's; return whether there were any."""
+        """Make the waiting jobs of the user, or of all users, due; return whether there were any."""
         ...
 
     async def counts(self) -> QueueCounts:
@@ -287,37 +292,56 @@ class JobQueue(Protocol):
         ...
 
     async def revive(self, tenant: str, user: str | None, job_id: str | None = None) -> int:
-        """Queue dead letters again, with what they had read: one job, or all; returns how many."""
+        """Queue dead letters again with what they had read: one job, or all; return how many."""
         ...
 
 
-class Quarantine(Protocol):
-    """Candidates that their owner should look at. They enter and leave through MemoryStore.apply."""
+class Recorder(Protocol):
+    """What the request path needs of the write path."""
 
-    async def held(
-        self, scope: Scope, *, limit: int, after: str | None = None
-    ) -> Sequence[QuarantinedCandidate]:
-        """Return up to `limit` of the user's held candidates (in the scope's project, if it names one),
-        newest first."""
+    async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
+        """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
+        the user wants none of it stored."""
         ...
 
-    async def find(self, scope: Scope, held_id: str) -> QuarantinedCandidate | None:
-        """Return one; None if absent or another's."""
+    async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
+        """Return the exchange that the turn continues (see SessionStore.resume)."""
+        ...
+
+    async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
+        """Commit the answer, and an extraction job if one is due."""
+        ...
+
+    def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
+        """Finish later: it failed, or was not tried."""
+        ...
+
+    async def abandon(self, begun: StoredExchange) -> None:
+        """Remove an exchange that got no answer."""
         ...
 
 
-class Receipts(Protocol):
-    """Proofs of what was forgotten."""
+# ---------------------------------------------------------------- keys, limits, learnt request forms
+RIGHTS = frozenset(("chat", "memory", "admin"))
+"""chat: the model. memory: the memory API, own scope. admin: all users of the tenant, jobs, receipts."""
 
-    async def list(
-        self, tenant: str, user: str | None, *, limit: int, after: str | None = None
-    ) -> Sequence[Receipt]:
-        """Return up to `limit` receipts of the user, or of the whole tenant, newest first."""
-        ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One of the proxy's own API keys, without its secret."""
+
+    id: str  # public: operators list and revoke by it
+    name: str
+    tenant: str
+    user: str | None  # fixed by the key, or None: the caller may name one
+    rights: frozenset[str]  # of RIGHTS
+    upstream_key: bytes | None  # encrypted with the key's secret
+    created_at: float
+    revoked_at: float | None = None
 
 
 class KeyStore(Protocol):
-    """The proxy's own API keys, found by a digest: the keys themselves are kept nowhere."""
+    """The proxy's own API keys by their digest; their secrets are not stored."""
 
     async def add(self, key: Key, digest: bytes) -> None:
         """Store a new key, durable on return."""
@@ -332,52 +356,75 @@ class KeyStore(Protocol):
         ...
 
     async def revoke(self, key_id: str, at: float) -> bool:
-        """Revoke a key, durable on return; False if there is none, or it was revoked before."""
+        """Revoke a key, durable on return; False if it is absent or revoked already."""
         ...
 
 
 class RateLimits(Protocol):
-    """How often each subject has asked of late."""
+    """Request rates by subject."""
 
     async def ask(self, subject: str, rate: Rate) -> RateVerdict:
-        """Return the verdict on a request that the subject makes now; one that may pass is counted."""
+        """Decide on a request that the subject makes now, and count it if it may pass."""
         ...
 
 
+class FormStore(Protocol):
+    """The request forms that models were found to accept (upstream.forms): rows by key, each with `until`."""
+
+    async def load(self) -> Mapping[str, str]:
+        """Return all rows."""
+        ...
+
+    async def save(self, rows: Mapping[str, str], most: int) -> None:
+        """Add or replace these rows, and keep the `most` that are valid the longest."""
+        ...
+
+
+def latest_forms(rows: Mapping[str, str]) -> list[str]:
+    """Return the keys of a FormStore's rows, the longest valid first, unreadable ones last."""
+
+    def until(key: str) -> float:
+        try:
+            return float(json.loads(rows[key])["until"])
+        except (ValueError, TypeError, LookupError):
+            return 0.0
+
+    return sorted(rows, key=until, reverse=True)
+
+
+# ---------------------------------------------------------------- models
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """What the thresholds, the weight and the collection's stamp belong to."""
+    """An embedding model: the stamp of stores, and the constants that depend on it."""
 
     name: str
     dimension: int
     similarity_threshold: float  # cosine from which a memory may belong to a query
     related_threshold: float  # cosine from which one memory may restate or change another
-    dense_weight: float = 0.65  # the cosine's share of the fused order; the rest is the words'
+    dense_weight: float = 0.65  # the cosine's share of the fused order; the rest is BM25's
 
 
 class Embedder(Protocol):
-    """Texts to unit vectors. Many models read a question otherwise than what may answer it."""
+    """Texts to float32 unit vectors, as bytes. Many models embed a question differently from a passage."""
 
     @property
     def model(self) -> EmbeddingModel: ...
 
     def begin(self, text: str) -> None:
-        """Begin to embed a question that is about to be asked for, if that can be done meanwhile. A hint: it
-        never fails, and may be wrong."""
+        """Begin to embed a question that is about to be requested. A hint: it never fails."""
         ...
 
     async def embed_query(self, text: str) -> bytes:
-        """Return the float32 unit vector, as bytes, of a question that texts are looked up with. Raises
-        EmbeddingFailed."""
+        """Return the vector of a question. Raises EmbeddingFailed."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return one float32 unit vector, as bytes, for each text that is found or compared. Long texts are
-        truncated by the model. Raises EmbeddingFailed."""
+        """Return one vector for each text to find or compare. The model truncates long texts. Raises
+        EmbeddingFailed."""
         ...
 
     def understands(self, text: str) -> bool:
-        """False where too much of the text is unknown to the model: its vector would mean nothing."""
+        """False if too much of the text is unknown to the model for its vector to mean anything."""
         ...
 
 
@@ -385,12 +432,11 @@ class Reranker(Protocol):
     """Reads a question and a text together: slower than comparing vectors, and better."""
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return how well each text answers the query, in order, as logits: the difference of two is the
-        logarithm of their odds. Raises RerankFailed."""
+        """Return how well each text answers the query, in order, as logits. Raises RerankFailed."""
         ...
 
     def understands(self, text: str) -> bool:
-        """False where the model cannot read the text: its scores would mean nothing."""
+        """False if the model cannot read the text."""
         ...
 
 
@@ -410,7 +456,7 @@ class CompletionRequest:
     model: str  # the conversation's; a model configured for the role wins
     scope: Scope
     session_id: str
-    schema: Mapping[str, Any] | None = None  # JSON schema of the answer, for models that can be held to one
+    schema: Mapping[str, Any] | None = None  # JSON schema of the answer, for models that support one
 
 
 class Completer(Protocol):
@@ -422,63 +468,13 @@ class Completer(Protocol):
         ...
 
 
-class Recorder(Protocol):
-    """Writes exchanges down; what the request path needs of the write path."""
-
-    async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
-        """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
-        the user wants nothing of it stored."""
-        ...
-
-    async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
-        """Return the exchange that the turn goes on with (see SessionStore.resume)."""
-        ...
-
-    async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
-        """Commit the answer, and an extraction job if one is due."""
-        ...
-
-    def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
-        """Finish later: it failed, or was not even tried."""
-        ...
-
-    async def abandon(self, begun: StoredExchange) -> None:
-        """Take back an exchange that got no answer."""
-        ...
-
-
 # ---------------------------------------------------------------- all stores together
-class MemoryMaintenance(MemoryStore, Protocol):
-    """Memories with their upkeep."""
-
-    async def stamp_model(self, embedding: EmbeddingModel) -> None:
-        """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
-        ...
-
-    async def resume_forgets(self) -> int:
-        """Go on with what a crash, or a caller that gave up, broke off; return how many forgets."""
-        ...
-
-    async def expire(self, now: float) -> int:
-        """Erase memories that expired more than a day ago, each user's with a receipt; return how many."""
-        ...
-
-
-class SessionMaintenance(SessionStore, Protocol):
-    """Sessions with their upkeep."""
-
-    async def prune(self, before: float) -> int:
-        """Delete the exchanges from before `before` that are extracted, and the sessions last used before
-        it that are empty now. Returns the number of exchanges."""
-        ...
-
-
 class VectorStore(Protocol):
     """The vectors of all users, for `memory-proxy reembed`."""
 
-    async def begin(self, embedding: EmbeddingModel, *, anew: bool = False) -> int:
-        """Make the model the store's and return its generation: the last one, where it is this model's
-        already and not all is to be done `anew`."""
+    async def begin(self, embedding: EmbeddingModel, *, all_again: bool = False) -> int:
+        """Make the model the store's and return its generation: the last one if it is this model's already
+        and not everything is to be embedded `all_again`."""
         ...
 
     async def count(self, generation: int) -> int:
@@ -490,14 +486,14 @@ class VectorStore(Protocol):
         ...
 
     async def put(self, generation: int, made: Sequence[tuple[Any, bytes | None]]) -> int:
-        """Store the vectors, durable on return, and return how many. What was changed or forgotten since it
-        was read is left as it is. Raises WrongModel if the store has another model by now."""
+        """Store the vectors, durable on return, and return how many; memories that were changed or forgotten
+        since they were read are skipped. Raises WrongModel if the store has another model by then."""
         ...
 
 
 class Stores(Protocol):
-    """All of them, over one place. Until `open()` has succeeded, and whenever the place is out of reach,
-    their methods raise StoreUnavailable; they recover by themselves once it is back."""
+    """All stores over one database. Until `open()` has succeeded, and while the database cannot be
+    reached, their methods raise StoreUnavailable; they recover by themselves."""
 
     @property
     def memories(self) -> MemoryMaintenance: ...
@@ -530,7 +526,7 @@ class Stores(Protocol):
 
     @property
     def place(self) -> str:
-        """Where everything is kept, for people: no credential in it."""
+        """The database's address or file, for people, without credentials."""
         ...
 
     @property
@@ -545,36 +541,36 @@ class Stores(Protocol):
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the place, in a constant word; "" while all that is asked of it works."""
+        """What is wrong with the database, in a constant word; "" while everything works."""
         ...
 
     @property
     def is_readable(self) -> bool:
-        """False while reading is what fails, and not only writing."""
+        """False while reads fail, too."""
         ...
 
     async def open(self) -> None:
-        """Open the place, made if need be. A failed `open()` may be repeated."""
+        """Open the database; create it if necessary. A failed `open()` may be repeated."""
         ...
 
     def on_queued(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when another process has queued a job, where the database announces that."""
+        """Call `wake` when another process has queued a job, if the database announces that."""
         ...
 
     async def upkeep(self) -> None:
-        """Do every few seconds what is left over by whoever died."""
+        """Clean up after processes that died. Called every few seconds."""
         ...
 
     async def deliver(self) -> None:
-        """Send the external vector index, if there is one and it is up, what it lacks. To be
-        called every few seconds; while the index hangs it may take as long."""
+        """Send the external vector index, if there is one, what it lacks. Called every few seconds; it may
+        block while the index hangs."""
         ...
 
     async def reindex(self, report: Callable[[int, int], None]) -> int:
-        """Fill the external vector index again; return how many memories were sent, 0 without one.
-        `report`: called with how many were sent and how many there are to send."""
+        """Refill the external vector index; return how many memories were sent, 0 without one. `report` is
+        called with (sent, total)."""
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted; other processes may take over what is open."""
+        """Finish accepted work, and release what is open to other processes."""
         ...

@@ -9,7 +9,7 @@ from proxy.domain.core import Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """One response that the proxy keeps for its owner: what GET returns, and what a chain replays."""
+    """One stored response: what GET returns, and what a chain replays."""
 
     id: str
     scope: Scope
@@ -17,7 +17,7 @@ class StoredResponse:
     previous_id: str | None
     conversation_id: str | None
     response: bytes  # JSON: the response object, `output` included
-    input_items: bytes  # JSON: this request's own input items, in order, each with an id
+    input_items: bytes  # JSON: this request's own input items, each with an id
     created_at: float
     expires_at: float | None
 
@@ -27,32 +27,32 @@ class Chain:
     """A response and those of the same user that it continues."""
 
     responses: tuple[StoredResponse, ...] = ()  # oldest first; none if they are too large
-    before: str | None = None  # the id that the oldest one continues and that this user does not have
-    size: int = 0  # bytes of all of them, also where they are too large to be read
+    before: str | None = None  # the id that the oldest one continues, which this user does not have
+    size: int = 0  # bytes of all of them, even if they are too large to be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """A conversation object of its owner, without its items."""
+    """A conversation object, without its items."""
 
     id: str
     scope: Scope
     metadata: bytes  # JSON object
     created_at: float
     used_at: float | None = None  # when something was last added; None: it does not expire
-    size: int = field(default=0, compare=False)  # bytes of its items, as they were when it was read
+    size: int = field(default=0, compare=False)  # bytes of its items when it was read
 
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """Some items of a conversation, as JSON objects in the order asked for."""
+    """Items of a conversation as JSON objects, in the requested order."""
 
     items: tuple[bytes, ...]
     has_more: bool
 
 
 class ChainStore(Protocol):
-    """Responses that the proxy keeps for an upstream that keeps none. Every id belongs to one user."""
+    """Responses stored for an upstream that stores none. Every id belongs to one user."""
 
     async def save(
         self,
@@ -64,25 +64,26 @@ class ChainStore(Protocol):
         exchange: str | None = None,
         said: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
-        """Store or replace the response, durable on return. `recalled`: the memories that the model was
-        shown, and the responses that it holds items of, so that forgetting one finds it. Returns False, and
-        stores nothing, if the user deleted it or forgot something since `generation` (Stamp.generation when
-        the request began), or is forgetting what it continues; and if `over` is given and is not the
-        `response` that stands there. What a forget since then has looked at and left is stored all the same:
-        where `over` stands there, or where the response is of the `exchange`, which began under
-        `generation`, and belongs to no conversation. `said`: items that are appended to its conversation, as
-        ConversationStore.add does, if and only if it is stored."""
+        """Store or replace the response, durable on return.
+
+        Returns False, and stores nothing, if the user deleted it, forgot something since `generation` (of
+        the stamp when the request began), or is forgetting what it continues; and if `over` is given and
+        is not the stored `response`. It is stored despite a later forget if that forget has checked it and
+        left it: if `over` is still stored, or if it answers the `exchange`, which began under
+        `generation`, and belongs to no conversation. `recalled`: the memories in its context, and the
+        responses whose items it holds, so that forgetting one finds it. `said`: items to append to its
+        conversation, if it is stored."""
         ...
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
-        """Return the user's response; None if absent, expired, or another's."""
+        """Return the user's response; None if absent, expired, or another user's."""
         ...
 
     async def chain(
         self, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
     ) -> Chain:
         """Return the response and those it continues, at most the newest `limit`; empty if the response is
-        absent, expired, or another's. Of more than `most_bytes`, only the size is read."""
+        absent, expired, or another user's. If they exceed `most_bytes`, only the size is read."""
         ...
 
     async def delete(self, scope: Scope, response_id: str) -> bool:
@@ -90,13 +91,12 @@ class ChainStore(Protocol):
         ...
 
     async def trim(self, scope: Scope, most_bytes: int) -> int:
-        """Delete the oldest of the user's responses, and the conversations that were not used for longest,
-        until the others have no more bytes; the last one is never deleted. Returns how many."""
+        """Delete the user's oldest responses and least recently used conversations until the rest fits, the
+        last one excepted. Returns how many."""
         ...
 
     async def expire(self, now: float, *, unused_since: float | None = None) -> int:
-        """Delete the responses that have expired, and the conversations that were last used before
-        `unused_since`; returns how many."""
+        """Delete expired responses, and conversations last used before `unused_since`; return how many."""
         ...
 
 
@@ -108,14 +108,13 @@ class ConversationStore(Protocol):
         ...
 
     async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
-        """Return the user's conversation, with the bytes of its items; None if absent or another's."""
+        """Return the user's conversation, with the size of its items; None if absent or another user's."""
         ...
 
     async def update(
         self, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
     ) -> bool:
-        """Replace the metadata; False if there is no such conversation of the user. `at`: the time, from
-        which on its lifetime counts again."""
+        """Replace the metadata; False if the user has no such conversation. `at`: restarts its lifetime."""
         ...
 
     async def delete(self, scope: Scope, conversation_id: str) -> bool:
@@ -133,10 +132,10 @@ class ConversationStore(Protocol):
         only_new: bool = False,
         at: float | None = None,
     ) -> bool:
-        """Append items that it does not hold yet, said in the session, durable on return; False if the
-        conversation is absent, another's, or was forgotten since `generation`; `only_new`: also if it holds
-        one of them, and then none is appended; `at`: as in update. Items that are saved with a response
-        count as used at that response's `created_at`."""
+        """Append items that it does not hold yet, said in the session, durable on return. False, and
+        nothing is appended, if the conversation is absent, another user's, or was forgotten since
+        `generation`; `only_new`: also if it holds one of them. `at`: as in update; with a response its
+        `created_at`."""
         ...
 
     async def items(

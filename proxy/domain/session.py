@@ -1,7 +1,7 @@
 """Sessions: exchanges, the jobs that extract them, and session notes. Frozen values, and the port for notes.
 
 Session notes are not memories: they belong to one session and end with it. Anchors are the user's standing
-instructions, lines are the last turns in short, and the state sums up everything before them.
+instructions, recent turns are shown in short, and the state sums up everything before them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,10 @@ from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Stamp
 State = Mapping[str, str | Sequence[str]]
 
 OTHER = "other"
-"""The slot of instructions of which several hold side by side. Of any other slot the last one said holds."""
+"""The slot of instructions that hold side by side. In any other slot the last instruction replaces the
+others."""
 EVERY, LATEST = "every", "latest"
-"""Slots of an instruction that ends others: all of them; the one that the exchange before has set."""
+"""Slots of an instruction that ends others: all of them, or the one set by the exchange before."""
 MOST_ANCHORS = 10
 MOST_ANCHOR_CHARS = 200
 MOST_LINE_CHARS = 200
@@ -26,16 +27,16 @@ MOST_LINE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A standing instruction in the user's own words; without words, the end of what the slot held."""
+    """A standing instruction in the user's own words. Without words it ends what the slot held."""
 
-    slot: str  # any name, OTHER; EVERY or LATEST only without words
+    slot: str  # any name, or OTHER; EVERY and LATEST only without words
     text: str
     at: float = 0.0  # when it was said
 
 
 @dataclass(frozen=True, slots=True)
 class RecentTurn:
-    """One turn in short."""
+    """One turn, to be shown in short."""
 
     said: str
     answered: str
@@ -44,11 +45,11 @@ class RecentTurn:
 
 @dataclass(frozen=True, slots=True)
 class SessionNotes:
-    """What a request of the session may be reminded of. Everything oldest first."""
+    """What a request of the session may be reminded of, each oldest first."""
 
     anchors: tuple[Anchor, ...] = ()
     lines: tuple[RecentTurn, ...] = ()
-    state: State | None = None  # only where there were more turns than `lines` tell
+    state: State | None = None  # only if the session has more turns than `lines`
     state_at: float = 0.0
 
 
@@ -57,7 +58,7 @@ NO_NOTES = SessionNotes()
 
 @dataclass(frozen=True, slots=True)
 class CoveredState:
-    """A session's state, and the marks of the exchanges that it stands for (see recall.history)."""
+    """A session's state, and the marks of the exchanges that it covers (see recall.history)."""
 
     state: State
     covered: frozenset[str]
@@ -70,8 +71,8 @@ class NewExchange:
 
     id: str
     key: str  # equal for the same request sent again: stored once
-    standalone: bool = False  # the request holds no history: the same words may be said anew
-    unnamed: bool = False  # the session is known by its first words: another conversation may have the same
+    standalone: bool = False  # the request holds no history: the same words may be a new exchange
+    unnamed: bool = False  # the session id is a fingerprint of the beginning, which others may share
     scope: Scope
     session_id: str
     model: str
@@ -79,16 +80,16 @@ class NewExchange:
     at: float
     explicit: bool = False  # "remember that …": extract at once
     personal: bool = False  # says something about the user: extract soon
-    anchors: tuple[Anchor, ...] = ()  # standing instructions in it, for the session
-    stateful: bool = False  # the session's later requests may need its state (see NoteStore)
-    timezone: str | None = None  # what the request says; stored as the user's last known zone
+    anchors: tuple[Anchor, ...] = ()  # its standing instructions for the session
+    stateful: bool = False  # later requests may need the session's state (see NoteStore)
+    timezone: str | None = None  # from the request; stored as the user's last known zone
     said_at: float | None = None  # see Turn
-    default_timezone: str = DEFAULT_TIMEZONE  # where the request says none and none is known of the user
+    default_timezone: str = DEFAULT_TIMEZONE  # if neither the request nor the store names one
 
 
 @dataclass(frozen=True, slots=True)
 class StoredExchange:
-    """Receipt for a committed NewExchange. `id` is the stored one: of the first request with this key."""
+    """A committed NewExchange. `id` is that of the first request with its key."""
 
     id: str
     generation: int
@@ -96,13 +97,13 @@ class StoredExchange:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the exchange ended."""
+    """How an exchange ended."""
 
     answer: str
     whole: bool  # False: broken off by client, upstream or a crash
     response_id: str | None = None
-    recalled: tuple[str, ...] = ()  # memories and documents that the model was shown: it may repeat them
-    calls: bool = False  # not whole, for the client's tools are at work: it most likely goes on
+    recalled: tuple[str, ...] = ()  # memories and documents in its context: the answer may repeat them
+    calls: bool = False  # not whole because the client runs tools: it probably continues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,7 @@ class Exchange:
     at: float
     whole: bool
     timezone: str = DEFAULT_TIMEZONE  # the user's, when it was said
-    dated: float | None = None  # when it was said, where the request says that this was before `at`
+    dated: float | None = None  # when it was said, if the request says that this was before `at`
 
     @property
     def said_at(self) -> float:
@@ -134,31 +135,35 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """What triggers are decided on."""
+    """What triggers decide on."""
 
     scope: Scope
     session_id: str
     last_at: float
     last_seq: int
-    pending: int  # completed exchanges not yet extracted
-    explicit: bool  # one of the pending is an explicit ask
+    pending: int  # completed exchanges that are not extracted yet
+    explicit: bool  # one of the pending is an explicit request
     personal: bool  # one of the pending says something about the user
-    at_work: bool = False  # one of the pending waits for what the client's tools return
+    at_work: bool = False  # one of the pending waits for the client's tools
+
+
+EXPLICIT, ORDINARY, BATCH = LANES = (1, 2, 3)
+"""Priorities of jobs, the lowest first: a request to remember, at once; ordinary; idle sessions, last."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """Extract what the session holds up to `upto`. A queued job of the session is widened, not doubled."""
+    """Extract the session up to exchange `upto`. A queued job of the session is widened, not doubled."""
 
     session_id: str
     upto: int
-    lane: int  # 1 explicit, 2 ordinary, 3 batch: lower first
-    closing: bool = False  # the session has come to its end: sum it up
+    lane: int
+    closing: bool = False  # the session has ended: summarise it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A claimed extraction: leased to its owner until `leased_until`."""
+    """A claimed extraction, leased to its owner until `leased_until`."""
 
     id: str
     scope: Scope
@@ -168,7 +173,13 @@ class Job:
     attempts: int  # 1 on the first try
     leased_until: float
     created_at: float
-    closing: bool = False  # the session has come to its end: sum it up
+    closing: bool = False  # the session has ended: summarise it
+
+
+def rest_of(state: SessionState, *, closing: bool = False) -> NewJob:
+    """Return the job that extracts everything pending in a session."""
+    lane = EXPLICIT if state.explicit else ORDINARY
+    return NewJob(state.session_id, state.last_seq, lane, closing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,28 +191,27 @@ class Batch:
     stamp: Stamp
 
 
+# ---------------------------------------------------------------- for users and operators
 JobState = Literal["queued", "running", "waiting", "dead"]
-"""Of an extraction job: due, or due later; being served; in want of a credential; given up for good."""
-
-
+"""queued: due now or later; running; waiting: for a credential; dead: given up."""
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:
-    """One conversation as far as memory keeps it. Never what was said."""
+    """One session, without what was said."""
 
     id: str
     scope: Scope
     last_at: float
     exchanges: int
     pending: int  # not extracted yet
-    cursor: str  # for `after`: the id, made unambiguous where projects have sessions of the same name
+    cursor: str  # for `after`: the id, made unambiguous if projects have sessions of the same name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInfo:
-    """One extraction job. `reason` says why it waits or died, in a constant word."""
+    """One extraction job. `reason` says in a constant word why it waits or died."""
 
     id: str
     scope: Scope
@@ -209,7 +219,7 @@ class JobInfo:
     state: JobState
     lane: int
     attempts: int
-    exchanges: int  # what it has to read
+    exchanges: int  # that it has to read
     created_at: float
     due_at: float
     reason: str
@@ -226,18 +236,10 @@ class QueueCounts:
     oldest_at: float | None = None
 
 
-EXPLICIT, ORDINARY, BATCH = LANES = (1, 2, 3)
-
-
-def rest_of(state: SessionState, *, closing: bool = False) -> NewJob:
-    """Return the job that reads all that a session holds."""
-    lane = EXPLICIT if state.explicit else ORDINARY
-    return NewJob(state.session_id, state.last_seq, lane, closing)
-
-
+# ---------------------------------------------------------------- the port for notes
 @dataclass(frozen=True, slots=True)
 class UncoveredExchanges:
-    """What a session's state does not tell yet: the exchanges since, oldest first, with their keys."""
+    """The exchanges that a session's state does not cover yet, oldest first, with their keys."""
 
     state: State | None
     exchanges: tuple[Exchange, ...]
@@ -247,51 +249,50 @@ class UncoveredExchanges:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """A session that can be summed up: its answered exchanges, oldest first, and the memory that summed it
-    up before."""
+    """A session to summarise: its answered exchanges, oldest first, and its earlier summary memory."""
 
     exchanges: tuple[Exchange, ...]
     before: str | None
 
 
 class NoteStore(Protocol):
-    """What is stored of a session in addition to its exchanges (see domain.notes). Anchors are stored with
-    the exchange that states them (NewExchange.anchors); they and the state are erased with it.
-    Nothing is shown while something of the user is being forgotten."""
+    """Session notes. Anchors are stored with the exchange that states them; they and the state are erased
+    with it. Nothing is returned while something of the user is being forgotten. Every method may raise
+    StoreUnavailable."""
 
     async def notes(
         self, scope: Scope, session_id: str, *, after: str | None = None, lines: int = 0
     ) -> SessionNotes:
-        """Return the anchors in force and, with `lines`, the last turns in short and the state where it tells
-        of more. `after`: only the anchors that were said by the time of this answer; for a conversation
-        that has its session by its beginning, which another may share."""
+        """Return the anchors in force and, with `lines`, the last turns and the state if it covers more
+        turns. `after`: only anchors said by the time of this answer, for a session id that is a
+        fingerprint."""
         ...
 
     async def standing(self, scope: Scope, session_id: str) -> CoveredState | None:
-        """Return the session's state and the marks of what it stands for; None without."""
+        """Return the session's state and the marks of what it covers; None without one."""
         ...
 
     async def unread(self, scope: Scope, session_id: str, *, limit: int) -> UncoveredExchanges | None:
-        """Return up to `limit` answered exchanges that the state does not tell yet; None where nobody wants
-        the session's state (NewExchange.stateful)."""
+        """Return up to `limit` answered exchanges that the state does not cover; None if no request needs the
+        session's state (NewExchange.stateful)."""
         ...
 
     async def keep_state(
         self, scope: Scope, session_id: str, state: State, upto: Exchange, marks: Sequence[str],
         *, expect: Stamp,
     ) -> bool:  # fmt: skip
-        """Replace the state, which now tells of all up to the exchange, and add the marks, durable on return.
-        Returns False, and keeps nothing, if the user forgot something since `expect`, or if the state tells
-        of that exchange already."""
+        """Replace the state, which now covers everything up to the exchange, and add the marks, durable on
+        return. Returns False, and stores nothing, if the user forgot something since `expect`, or if the
+        state already covers that exchange."""
         ...
 
     async def episode(self, job: Job, *, limit: int) -> Episode | None:
-        """Return the session up to the job's last exchange, at most the last `limit`; None while some of it
-        is still to be extracted by other jobs, or if it was forgotten."""
+        """Return the session up to the job's last exchange, at most the last `limit`; None while other jobs
+        still have to extract some of it, or if it was forgotten."""
         ...
 
     async def close(self, *, idle_since: float, left_since: float, now: float) -> int:
-        """Queue a closing job for each session with anything that is not summed up yet and that has ended:
-        its client said so, it was last used before `idle_since`, or before `left_since` and its user has
-        begun another. A session of one exchange needs no summary. Returns how many."""
+        """Queue a closing job for each session of two or more exchanges that has ended and is not fully
+        summarised: its client ended it, it was last used before `idle_since`, or before `left_since` and its
+        user has begun another. Returns how many."""
         ...

@@ -12,17 +12,16 @@ from importlib import resources
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 DEFAULT = "UTC"
-SKEW_S = 300.0  # so far ahead of ours a client's clock may be
-LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no dates for most of the world's software
+SKEW_S = 300.0  # by which a client's clock may be ahead of ours
+LAST_SECOND = 253_402_300_799  # of the year 9999: most software has no later dates
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+\N{MINUS SIGN}-])(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE | re.ASCII)
-_MOST_MINUTES = 14 * 60  # Kiritimati; no zone is further from UTC
-_DAY_S = 86_400
+_MOST_MINUTES = 14 * 60  # Kiritimati; the furthest from UTC
 _FIRST_S = datetime(1, 1, 2, tzinfo=UTC).timestamp()
 _LAST_S = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
 
 
 class UnknownZone(ValueError):
-    """There is no such zone; the message says what may be meant."""
+    """Unknown zone; the message suggests the nearest name."""
 
 
 def canonical(name: str) -> str:
@@ -39,22 +38,22 @@ def canonical(name: str) -> str:
 
 
 def local(at: float, name: str) -> datetime:
-    """Return the moment in the zone. Never fails: an unknown zone is UTC, a moment outside of the years 1 to
-    9999 is moved to their edge."""
+    """Return the time in the zone. Never fails: an unknown zone is UTC, and the years are limited to 1 to
+    9999."""
     return datetime.fromtimestamp(min(max(at, _FIRST_S), _LAST_S), zone(name))
 
 
 def day_start(year: int, month: int, day: int, name: str) -> float:
-    """Return when the zone's day begins, Unix seconds. Raises ValueError for a day that no calendar has."""
+    """Return when the day begins in the zone, Unix seconds. Raises ValueError for an invalid day."""
     try:
         return datetime(year, month, day, tzinfo=zone(name)).timestamp()
-    except OverflowError:  # the first hours of the year 1 lie before it in UTC
+    except OverflowError:  # the first hours of the year 1 are before it in UTC
         return datetime(year, month, day, tzinfo=UTC).timestamp()
 
 
 def instant(text: str) -> float | None:
-    """Return the Unix seconds of an ISO 8601 moment; None without a time zone (it would mean another moment
-    on each machine) and for what is no moment of the years 1 to 9999."""
+    """Return the Unix seconds of an ISO 8601 time; None without a time zone, since it would depend on the
+    machine, and for what is not a time in the years 1 to 9999."""
     try:
         at = datetime.fromisoformat(text.strip().upper())  # RFC 3339 allows "t" and "z", Python no "z"
         return None if at.tzinfo is None else at.timestamp()
@@ -82,7 +81,7 @@ def _names() -> dict[str, str]:
 
 
 def _meant(name: str) -> str:
-    """Return the zone that was probably meant, for the end of a refusal."""
+    """Return a suggestion for the end of the error message."""
     wanted = name[:64].casefold().replace(" ", "_")
     by_city = {full.rpartition("/")[2]: full for full in _names() if not full.startswith(("etc/", "us/"))}
     near = by_city.get(wanted.rpartition("/")[2])

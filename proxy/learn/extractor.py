@@ -126,7 +126,7 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
 def _outcome(statement: Statement) -> tuple[str, str]:
     """Return "store", "hold" or "drop", and why it is not stored."""
     if statement.user < ABOUT_USER:
-        return "drop", "other_person" if statement.other >= statement.nobody else "nobody"
+        return "drop", "other_person" if statement.other >= statement.impersonal else "nobody"
     if sum(statement.sense.get(manner, 0.0) for manner in _STORED) < MEANT:
         if statement.manner == "quoted" and statement.follows >= FOLLOWS:
             return "hold", "quoted"

@@ -33,7 +33,7 @@ async def test_what_was_not_meant_as_a_lasting_fact_is_dropped(sense: str) -> No
 
 async def test_facts_about_others_and_about_nobody_are_dropped() -> None:
     assert await verdict(user=0.05, other=0.9) == ([], [], {"other_person": 1})
-    assert await verdict(user=0.05, other=0.1, nobody=0.85) == ([], [], {"nobody": 1})
+    assert await verdict(user=0.05, other=0.1, impersonal=0.85) == ([], [], {"nobody": 1})
 
 
 async def test_what_may_follow_waits_for_review_and_what_does_not_is_dropped() -> None:

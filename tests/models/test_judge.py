@@ -124,7 +124,7 @@ async def test_any_text_is_judged(judge: OnnxJudge, text: str) -> None:
     (relation,) = await judge.relations([(text, "User lives in Graz.")])
     assert relation.same + relation.changed + relation.apart == pytest.approx(1)
     (statement,) = await judge.statements([(text, text)])
-    assert statement.user + statement.other + statement.nobody == pytest.approx(1)
+    assert statement.user + statement.other + statement.impersonal == pytest.approx(1)
     assert await judge.helps(reading, [MemoryText(text)])
 
 

@@ -133,11 +133,11 @@ class ReembedContract:
         assert await old.vectors.begin(NEW) == generation
         assert await old.vectors.count(generation) == 1
         await put(old, NEW, generation)
-        again = await old.vectors.begin(NEW, anew=True)
+        again = await old.vectors.begin(NEW, all_again=True)
         assert await old.vectors.count(again) == 3
 
     async def test_the_vectors_of_one_model_made_anew_stay_comparable(self, old):
-        generation = await old.vectors.begin(OLD, anew=True)
+        generation = await old.vectors.begin(OLD, all_again=True)
         await put(old, OLD, generation, only="tea")
         assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
 

@@ -31,11 +31,11 @@ def stated(
     follows: float = 0.95,
     user: float = 0.95,
     other: float = 0.03,
-    nobody: float = 0.02,
+    impersonal: float = 0.02,
     sense: str = "stated",
 ) -> Statement:
     """Return the judgement of a plain statement of the user, changed as said."""
-    return Statement(follows, user, other, nobody, {sense: 1.0})
+    return Statement(follows, user, other, impersonal, {sense: 1.0})
 
 
 @dataclass

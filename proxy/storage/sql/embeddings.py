@@ -103,11 +103,11 @@ class SqlVectors(Store):
     """The vectors of all users, for `memory-proxy reembed`."""
 
     @writes
-    def begin(self, tx: Connection, embedding: EmbeddingModel, *, anew: bool = False) -> int:
+    def begin(self, tx: Connection, embedding: EmbeddingModel, *, all_again: bool = False) -> int:
         """Make the model the store's and return its generation: the last one, where it is this model's
-        already and not all is to be done `anew`."""
+        already and not all is to be done `all_again`."""
         last = newest_model(tx)
-        if last is not None and not anew and last[1:] == (embedding.name, embedding.dimension):
+        if last is not None and not all_again and last[1:] == (embedding.name, embedding.dimension):
             return last[0]
         return add_model(tx, embedding)
 
