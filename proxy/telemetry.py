@@ -25,6 +25,8 @@ from proxy.domain.errors import ConfigError
 
 log: Any = structlog.get_logger()
 
+GaugeMode = Literal["mostrecent", "livesum", "livemax"]
+
 
 def configure(level: str, style: str) -> None:
     """Send our log and the libraries' to standard error, as `style` "json" or "console"."""
@@ -36,27 +38,27 @@ def configure(level: str, style: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
-            _traced,
+            _add_trace_ids,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        # A line in one piece: several worker processes write to the same file.
+        # Each line is one write: several worker processes write to the same file.
         logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Stderr())),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[_OfLibraries()])
-    logging.getLogger("uvicorn.error").addFilter(_is_trouble)
+    logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler()])
+    logging.getLogger("uvicorn.error").addFilter(_is_error)
 
 
 def bind(**facts: str) -> None:
-    """Let every further line of this task, and of those that it starts, hold the facts."""
+    """Add the facts to every further line of this task and of the tasks that it starts."""
     structlog.contextvars.bind_contextvars(**facts)
 
 
-class _OfLibraries(logging.Handler):
-    """Writes what libraries log as lines of ours, so that all lines can be read by one program."""
+class _LibraryHandler(logging.Handler):
+    """Writes what libraries log in our format, so that one program can read all lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
         facts = {"logger": record.name, "message": record.getMessage().strip()}
@@ -65,9 +67,9 @@ class _OfLibraries(logging.Handler):
         (log.error if record.levelno >= logging.ERROR else log.warning)("library.logged", **facts)
 
 
-def _is_trouble(record: logging.LogRecord) -> bool:
-    """False for what uvicorn calls an error and is none: an answer that the upstream cut short is cut short
-    by us on purpose; so is, at the end of `server.shutdown_seconds`, one that is still under way."""
+def _is_error(record: logging.LogRecord) -> bool:
+    """False for a log record of uvicorn that is no error: an answer that the upstream cut short is cut
+    short on purpose; so is one that is still running after `server.shutdown_seconds`."""
     if record.msg.startswith("Cancel %s running task"):
         log.warning("process.answers_cut", requests=cast(tuple[Any, ...], record.args)[0])
         return False
@@ -75,17 +77,17 @@ def _is_trouble(record: logging.LogRecord) -> bool:
     return not is_cut and "without completing response" not in record.getMessage()
 
 
-def _traced(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add which span a line belongs to."""
-    event.update(current())
+def _add_trace_ids(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the ids of the current span."""
+    event.update(trace_ids())
     return event
 
 
 class _Stderr:
-    """Standard error as it is when something is written, not when logging was set up.
+    """Standard error as it is at the time of a write, not when logging was set up.
 
-    Where it cannot be written, on a full disk or to a terminal that was closed, a line is lost: nothing else
-    is, least of all the request that it was about."""
+    If it cannot be written, on a full disk or to a closed terminal, the line is lost and the request
+    succeeds."""
 
     def write(self, text: str) -> None:
         with suppress(OSError, ValueError):
@@ -96,46 +98,44 @@ class _Stderr:
             sys.stderr.flush()
 
 
-REMIND_S = 60.0  # between two log lines that say the same
+REMIND_S = 60.0  # between two equal log lines
 
 
 @dataclass(slots=True)
-class _Told:
-    at: float = float("-inf")
+class _Repetition:
+    logged_at: float = float("-inf")
     left_out: int = 0  # since then
 
 
-class Seldom:
+class ThrottledLog:
     """Logs what would come with every request, or every second, while some trouble lasts: the first line at
-    once, then one a minute with `left_out`, the number of lines that it stands for beside itself. Lines are
-    the same where event and facts are: give it facts of few values, such as the names of errors."""
+    once, then one a minute with `left_out`, the number of lines left out before it. Lines are equal if event
+    and facts are: pass facts with few values, such as the names of errors."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._told: dict[tuple[str, ...], _Told] = {}
+        self._repetitions: dict[tuple[str, ...], _Repetition] = {}
 
     def info(self, event: str, **facts: str) -> None:
-        """Log it as information, unless it was said less than a minute ago."""
-        self._tell("info", event, facts)
+        self._log("info", event, facts)
 
     def warning(self, event: str, **facts: str) -> None:
-        """Log a warning, unless it was said less than a minute ago."""
-        self._tell("warning", event, facts)
+        self._log("warning", event, facts)
 
     def error(self, event: str, **facts: str) -> None:
-        """Log an error, unless it was said less than a minute ago."""
-        self._tell("error", event, facts)
+        self._log("error", event, facts)
 
-    def _tell(self, level: str, event: str, facts: dict[str, str]) -> None:
-        told, now = self._told.setdefault((event, *facts.values()), _Told()), self._clock()
-        if 0 <= now - told.at < REMIND_S:  # below: the clock was set back
-            told.left_out += 1
+    def _log(self, level: str, event: str, facts: dict[str, str]) -> None:
+        last, now = self._repetitions.setdefault((event, *facts.values()), _Repetition()), self._clock()
+        if 0 <= now - last.logged_at < REMIND_S:  # below 0: the clock was set back
+            last.left_out += 1
             return
-        more = {"left_out": told.left_out} if told.left_out else {}
-        told.at, told.left_out = now, 0
+        more = {"left_out": last.left_out} if last.left_out else {}
+        last.logged_at, last.left_out = now, 0
         getattr(log, level)(event, **facts, **more)
 
 
+# ---------------------------------------------------------------- Prometheus metrics
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.5, 1, 5, 30, 120)
 
 
@@ -144,154 +144,125 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._of_requests()
-        self._of_writing()
-        self._of_health()
+        self._add_requests()
+        self._add_recall()
+        self._add_learning()
+        self._add_health()
 
-    def _of_requests(self) -> None:
-        """Make those of the read path."""
-        self.requests = Counter(
-            "memory_proxy_requests_total",
-            "Requests answered, by route and status class",
-            ["route", "status"],
-            registry=self.registry,
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(name, about, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, about: str, *labels: str, buckets: Sequence[float] = _SECONDS
+    ) -> Histogram:
+        return Histogram(name, about, labels, buckets=buckets, registry=self.registry)
+
+    def _gauge(self, name: str, about: str, *labels: str, of_processes: GaugeMode = "mostrecent") -> Gauge:
+        """`of_processes`: how /metrics joins the values of several worker processes."""
+        return Gauge(name, about, labels, multiprocess_mode=of_processes, registry=self.registry)
+
+    def _add_requests(self) -> None:
+        self.requests = self._counter(
+            "memory_proxy_requests_total", "Requests answered, by route and status class", "route", "status"
         )
-        self.not_trusted = Counter(
+        self.not_trusted = self._counter(
             "memory_proxy_browser_requests_not_trusted_total",
             "Requests of web pages or under host names that are not allowed, by X-Memory-Reason",
-            ["reason"],
-            registry=self.registry,
+            "reason",
         )
-        self.connections_ended = Counter(
+        self.connections_ended = self._counter(
             "memory_proxy_connections_ended_total",
             "Client connections refused, or closed while they waited: refused, displaced, head_timeout, …",
-            ["reason"],
-            registry=self.registry,
+            "reason",
         )
-        self.memory_seconds = Histogram(
-            "memory_proxy_memory_seconds",
-            "Time that memory added before the upstream was asked",
-            buckets=_SECONDS,
-            registry=self.registry,
+        self.model_tokens = self._counter(
+            "memory_proxy_model_tokens_total",
+            "Tokens of intercepted requests and answers, if the upstream reports them",
+            "direction",
         )
-        self.recalls = Counter(
-            "memory_proxy_recalls_total",
-            "Requests with memory, by X-Memory-Status",
-            ["status"],
-            registry=self.registry,
+        self.form_retries = self._counter(
+            "memory_proxy_form_retries_total",
+            "Requests sent again because the upstream refused their form, by what was changed",
+            "changed",
         )
-        self.injected = Counter(
+
+    def _add_recall(self) -> None:
+        self.memory_seconds = self._histogram(
+            "memory_proxy_memory_seconds", "Time that memory added before the upstream was asked"
+        )
+        self.stage_seconds = self._histogram(
+            "memory_proxy_stage_seconds", "Time of one stage of the read path", "stage"
+        )
+        self.recalls = self._counter(
+            "memory_proxy_recalls_total", "Requests with memory, by X-Memory-Status", "status"
+        )
+        self.injected = self._counter(
             "memory_proxy_injected_memories_total",
             "Memories injected, and documents, as X-Memory-Count counts them",
-            registry=self.registry,
         )
-        self.injected_tokens = Counter(
-            "memory_proxy_injected_tokens_total", "Tokens of injected blocks", registry=self.registry
+        self.injected_tokens = self._counter(
+            "memory_proxy_injected_tokens_total", "Tokens of injected blocks"
         )
-        self.model_tokens = Counter(
-            "memory_proxy_model_tokens_total",
-            "Tokens of intercepted requests and answers, where the upstream told them",
-            ["direction"],
-            registry=self.registry,
-        )
-        self.stage_seconds = Histogram(
-            "memory_proxy_stage_seconds",
-            "Time of one stage of the read path",
-            ["stage"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.failures = Counter(
+        self.failures = self._counter(
             "memory_proxy_memory_failures_total",
             "Memory work that failed and was left out, by operation and error",
-            ["operation", "error"],
-            registry=self.registry,
+            "operation",
+            "error",
         )
 
-        self.form_retries = Counter(
-            "memory_proxy_form_retries_total",
-            "Requests asked again because the upstream refused their form, by what was changed",
-            ["changed"],
-            registry=self.registry,
-        )
-
-    def _of_writing(self) -> None:
-        """Make those of the write path."""
-        self.stored = Counter(
+    def _add_learning(self) -> None:
+        self.stored = self._counter(
             "memory_proxy_stored_memories_total",
             "Memories written by extraction, by kind of change",
-            ["change"],
-            registry=self.registry,
+            "change",
         )
-        self.said_to_stored = Histogram(
+        self.said_to_stored = self._histogram(
             "memory_proxy_said_to_stored_seconds",
-            "Time from what was said to its memories stored, by lane (1 explicit, 2 ordinary, 3 batch)",
-            ["lane"],
+            "Time from a message to its memories stored, by lane (1 explicit, 2 ordinary, 3 batch)",
+            "lane",
             buckets=(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
-            registry=self.registry,
         )
-        self.job_outcomes = Counter(
-            "memory_proxy_job_outcomes_total",
-            "What became of extraction jobs, by lane",
-            ["lane", "outcome"],
-            registry=self.registry,
+        self.job_outcomes = self._counter(
+            "memory_proxy_job_outcomes_total", "Outcomes of extraction jobs, by lane", "lane", "outcome"
         )
-        self.model_calls = Histogram(
+        self.model_calls = self._histogram(
             "memory_proxy_model_call_seconds",
             "Our own LLM calls, by role and how they ended",
-            ["role", "ended"],
+            "role",
+            "ended",
             buckets=(0.1, 0.3, 1, 2, 5, 10, 20, 30, 60),
-            registry=self.registry,
+        )
+        self.calls_left = self._gauge(
+            "memory_proxy_model_calls_left", "Remaining LLM calls of this hour", of_processes="livesum"
+        )
+        self.jobs = self._gauge("memory_proxy_jobs", "Extraction jobs, by state", "state")
+        self.oldest_job = self._gauge(
+            "memory_proxy_oldest_queued_job_seconds", "Age of the oldest queued extraction job, 0 without one"
         )
 
-    def _of_health(self) -> None:
-        """Make those of how it is now."""
-        self.calls_left = Gauge(
-            "memory_proxy_model_calls_left",
-            "What is left of the hour's LLM calls",
-            multiprocess_mode="livesum",
-            registry=self.registry,
-        )
-        self.jobs = Gauge(
-            "memory_proxy_jobs",
-            "Extraction jobs, by state",
-            ["state"],
-            multiprocess_mode="mostrecent",
-            registry=self.registry,
-        )
-        self.oldest_job = Gauge(
-            "memory_proxy_oldest_queued_job_seconds",
-            "Age of the oldest queued extraction job, 0 where none is queued",
-            multiprocess_mode="mostrecent",
-            registry=self.registry,
-        )
-        self.disk_free = Gauge(
+    def _add_health(self) -> None:
+        self.disk_free = self._gauge(
             "memory_proxy_disk_free_bytes",
-            "Room on the disk of the data directory, with storage.backend sqlite",
-            ["disk"],  # none is told where there is none
-            multiprocess_mode="mostrecent",
-            registry=self.registry,
+            "Free space on the disk of the data directory, with storage.backend sqlite",
+            "disk",  # without a label the gauge would be 0 with another backend
         )
-        self.cache_outages = Counter(
+        self.cache_outages = self._counter(
             "memory_proxy_cache_outages_total",
             "Times that cache.redis_url failed: limits are counted without it until it is back",
-            registry=self.registry,
         )
-        self.index_fallbacks = Counter(
+        self.index_fallbacks = self._counter(
             "memory_proxy_index_fallbacks_total",
             "Searches that were exact because Qdrant did not answer (storage.vectors qdrant)",
-            registry=self.registry,
         )
-        self.degraded = Gauge(
+        self.degraded = self._gauge(
             "memory_proxy_degradation_level",
             "0 full, 1 without the judge, 2 lexical only, 3 session memory only, 4 none",
-            multiprocess_mode="livemax",
-            registry=self.registry,
+            of_processes="livemax",
         )
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time what is done in the block."""
+        """Time the block."""
         started = perf_counter()
         try:
             with span(f"memory.{name}"):
@@ -304,7 +275,7 @@ class Metrics:
         if SHARED not in os.environ:
             return generate_latest(self.registry)
         together = CollectorRegistry()
-        collector: Any = MultiProcessCollector  # it has no types, nor has the other
+        collector: Any = MultiProcessCollector  # has no types
         collector(together)
         return generate_latest(together)
 
@@ -313,38 +284,38 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client where it is imp
 
 
 def share_metrics(directory: Path) -> None:
-    """Let the processes that are started from here on count together, from nothing, in a directory."""
+    """Let processes that are started from now on count together in an empty directory."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o700, parents=True)
     os.environ[SHARED] = str(directory)
 
 
 def forget_process(pid: int) -> None:
-    """Leave a process that has died out of what living ones have."""
+    """Remove the gauges of a process that has died."""
     if SHARED in os.environ:
-        forget: Any = mark_process_dead
-        forget(pid)
+        mark_dead: Any = mark_process_dead
+        mark_dead(pid)
 
 
 # ---------------------------------------------------------------- OpenTelemetry spans (tracing.endpoint)
-# Named by its conventions for generative AI. Spans carry names, counts and times: never a text, a user or a
-# credential. Without an endpoint a span costs a look at a variable.
+# Named by its conventions for generative AI. Spans have names, counts and times: never a text, a user or a
+# credential. Without an endpoint a span costs one comparison.
 Kind = Literal["server", "client", "internal"]
 Value = str | int | float | bool
 Header = tuple[bytes, bytes]
 
-_CARRIED = (b"traceparent", b"tracestate")
+_TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 
 class Span:
-    """A span under way; of none, nothing happens."""
+    """A running span; without tracing its methods do nothing."""
 
     __slots__ = ("_span",)
 
     def __init__(self, span: Any = None) -> None:
         self._span = span
 
-    def tell(self, **attributes: Value | None) -> None:
+    def set(self, **attributes: Value | None) -> None:
         """Set attributes; a double underscore becomes a dot. None: unknown, left out."""
         if self._span is not None:
             for name, value in attributes.items():
@@ -355,10 +326,10 @@ class Span:
         """Name the span of a request after its route."""
         if self._span is not None:
             self._span.update_name(f"{method} {route}")
-            self.tell(http__request__method=method, http__route=route)
+            self.set(http__request__method=method, http__route=route)
 
     def fail(self, kind: str) -> None:
-        """Say that it failed, and with what kind of error: no message, which may quote what was said."""
+        """Mark the span as failed with this kind of error. No message: it may quote a conversation."""
         if self._span is not None:
             from opentelemetry.trace import Status, StatusCode
 
@@ -372,8 +343,7 @@ _tracer: Any = None
 
 @contextmanager
 def span(name: str, kind: Kind = "internal", headers: Sequence[Header] = ()) -> Iterator[Span]:
-    """Record what is done in the block as a span of the one around it, or of the caller's that the headers
-    name."""
+    """Record the block as a child of the current span, or of the caller's span that the headers name."""
     if _tracer is None:
         yield _NONE
         return
@@ -381,21 +351,21 @@ def span(name: str, kind: Kind = "internal", headers: Sequence[Header] = ()) -> 
 
     with _tracer.start_as_current_span(
         name,
-        context=_remote(headers),
+        context=_caller_context(headers),
         kind=SpanKind[kind.upper()],
         record_exception=False,  # an exception's text may hold anything
         set_status_on_exception=False,
     ) as started:
-        made = Span(started)
+        running = Span(started)
         try:
-            yield made
+            yield running
         except BaseException as error:
-            made.fail(type(error).__name__)
+            running.fail(type(error).__name__)
             raise
 
 
-def passed_on(headers: Sequence[Header]) -> list[Header]:
-    """Return the headers with the span under way as the parent of whatever the receiver records."""
+def with_trace_headers(headers: Sequence[Header]) -> list[Header]:
+    """Return the headers with the current span as the parent of the spans that the receiver records."""
     if _tracer is None:
         return list(headers)
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -404,12 +374,12 @@ def passed_on(headers: Sequence[Header]) -> list[Header]:
     TraceContextTextMapPropagator().inject(carried)
     if not carried:
         return list(headers)
-    others = [header for header in headers if header[0].lower() not in _CARRIED]
+    others = [header for header in headers if header[0].lower() not in _TRACE_HEADERS]
     return others + [(name.encode(), value.encode()) for name, value in carried.items()]
 
 
-def under_way() -> Span:
-    """Return the span around."""
+def current_span() -> Span:
+    """Return the innermost running span."""
     if _tracer is None:
         return _NONE
     from opentelemetry.trace import get_current_span
@@ -417,8 +387,8 @@ def under_way() -> Span:
     return Span(get_current_span())
 
 
-def current() -> Mapping[str, str]:
-    """Return what a log line says of the span under way."""
+def trace_ids() -> Mapping[str, str]:
+    """Return the ids of the current span, for a log line."""
     if _tracer is None:
         return {}
     from opentelemetry.trace import get_current_span
@@ -430,8 +400,9 @@ def current() -> Mapping[str, str]:
 
 
 def start_tracing(endpoint: str, *, sample: float, service: str, version: str, processor: Any = None) -> Any:
-    """Record spans from now on and send them to an OTLP/HTTP endpoint; returns what `stop` takes. Raises
-    ConfigError where the packages are missing. `processor`: in place of the exporter, for tests."""
+    """Record spans from now on and send them to an OTLP/HTTP endpoint; return the argument of `stop_tracing`.
+
+    Raises ConfigError if the packages are missing. `processor` replaces the exporter in tests."""
     global _tracer
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -451,14 +422,16 @@ def start_tracing(endpoint: str, *, sample: float, service: str, version: str, p
 
 
 def stop_tracing(provider: Any) -> None:
-    """Send what is left, and record nothing more."""
+    """Send the remaining spans and record no more."""
     global _tracer
     _tracer = None
     provider.shutdown()
 
 
-def _remote(headers: Sequence[Header]) -> Any:
-    carried = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _CARRIED}
+def _caller_context(headers: Sequence[Header]) -> Any:
+    carried = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS
+    }
     if not carried:
         return None
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy import telemetry
-from proxy.telemetry import REMIND_S, Seldom
+from proxy.telemetry import REMIND_S, ThrottledLog
 from tests.storage.recording import recorded
 
 _COUNTS = """
@@ -66,7 +66,7 @@ def test_a_line_that_repeats_is_said_once_a_minute_with_the_number_left_out(
 ) -> None:
     lines = recorded(monkeypatch, lambda facts: facts)
     clock = Clock()
-    seldom = Seldom(clock)
+    seldom = ThrottledLog(clock)
     for clock.now in range(0, round(2 * REMIND_S) + 1, 10):
         seldom.warning("store.away", error="Gone")
     told = ("store.away", {"error": "Gone", "left_out": 5})
@@ -78,7 +78,7 @@ def test_another_event_another_fact_and_what_comes_after_a_minute_are_said_in_fu
 ) -> None:
     lines = recorded(monkeypatch, lambda facts: facts)
     clock = Clock()
-    seldom = Seldom(clock)
+    seldom = ThrottledLog(clock)
     seldom.warning("store.away", error="Gone")
     seldom.error("store.broken", error="Gone")
     seldom.warning("store.away", error="Locked")
@@ -91,7 +91,7 @@ def test_another_event_another_fact_and_what_comes_after_a_minute_are_said_in_fu
 def test_where_the_clock_is_set_back_nothing_is_kept_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = recorded(monkeypatch, lambda facts: facts)
     clock = Clock()
-    seldom = Seldom(clock)
+    seldom = ThrottledLog(clock)
     for clock.now in (86_400.0, 0.0, 1.0):
         seldom.warning("store.away")
     assert [event for event, _ in lines] == ["store.away", "store.away"]
@@ -113,7 +113,7 @@ def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch:
 def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = recorded(monkeypatch, lambda facts: facts)
     library = logging.Logger("some.library")
-    library.addHandler(telemetry._OfLibraries())
+    library.addHandler(telemetry._LibraryHandler())
     library.warning("%s is low\n", "water")
     try:
         raise ValueError("bad")

@@ -39,7 +39,7 @@ from proxy.domain.errors import Conflict, EmbeddingFailed, LeaseLost
 from proxy.domain.judging import Judge, Relation
 from proxy.domain.ports import Embedder, MemoryStore
 from proxy.domain.session import Job
-from proxy.telemetry import Seldom
+from proxy.telemetry import ThrottledLog
 from proxy.text.terms import terms
 
 # ---------------------------------------------------------------- vectors and readings
@@ -128,7 +128,7 @@ def _with(change: Change, reading: bytes | None) -> Change:
 # ---------------------------------------------------------------- admission
 _SIMILAR = 12  # existing memories, per list, that a candidate is compared with
 _ATTEMPTS = 16  # decisions until the stamp holds: a conflict means that another write went through
-_SELDOM = Seldom()
+_SELDOM = ThrottledLog()
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Connections:
         self.limits, self._ended = limits, ended
         self._peers: dict[str, _Peer] = {}
         self._of: dict[Waiting, str] = {}
-        self._seldom = telemetry.Seldom()
+        self._seldom = telemetry.ThrottledLog()
         self._sweeping: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:

@@ -82,7 +82,7 @@ class FailOpen:
         self._steady, self._metrics = steady, metrics
         self._breakers: dict[str, CircuitBreaker] = {}
         self._reasons: dict[str, Reason] = {}  # of the failures that opened them
-        self._seldom = telemetry.Seldom(steady)
+        self._seldom = telemetry.ThrottledLog(steady)
 
     async def attempt(
         self,

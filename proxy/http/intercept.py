@@ -161,14 +161,14 @@ class Intercept:
         size = len(request.payload)
         draft = await OFF_LOOP.run(size, first_draft, recalled, forwarding, learning)
         with telemetry.span(f"chat {request.model}".rstrip(), "client") as span:
-            span.tell(
+            span.set(
                 gen_ai__operation__name="chat",
                 gen_ai__request__model=request.model or None,
                 gen_ai__output__type="text",
             )
             await forwarding.acknowledge(draft)
             draft, opened = await ask(draft, forwarding, learning, self.metrics)
-            span.tell(http__response__status_code=opened.status)
+            span.set(http__response__status_code=opened.status)
             stages.status, stages.refused = opened.status, opened.status >= 400
             stages.ending = await self._answer(draft, opened, forwarding, erasure)
 
@@ -231,7 +231,7 @@ class Intercept:
         metrics.model_tokens.labels("read").inc(read or 0)
         metrics.model_tokens.labels("written").inc(written or 0)
         reason = prepared.reason.value if prepared.reason else None
-        telemetry.under_way().tell(
+        telemetry.current_span().set(
             memory__status=prepared.status.value,
             memory__reason=reason,
             memory__count=len(prepared.memory_ids),

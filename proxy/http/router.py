@@ -109,7 +109,7 @@ class Endpoint(BaseRoute):
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Serve the request, with its route in the log and in the span."""
         telemetry.bind(request_id=scope[REQUEST_ID_KEY], route=self.name)
-        telemetry.under_way().route(scope["method"], self.name)
+        telemetry.current_span().route(scope["method"], self.name)
         await self.app(scope, receive, send)
 
 
@@ -129,7 +129,7 @@ class Observed:
                 if message["type"] == "http.response.start":
                     started, status = True, message["status"]
                     self._metrics.requests.labels(scope.get(_ROUTE, "unknown"), f"{status // 100}xx").inc()
-                    span.tell(http__response__status_code=status)
+                    span.set(http__response__status_code=status)
                     if status >= 500:
                         span.fail(str(status))
                     message = {**message, "headers": with_request_id(message.get("headers", ()), id_)}

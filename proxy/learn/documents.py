@@ -33,7 +33,7 @@ from proxy.domain.documents import (
 )
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, TooLarge
 from proxy.domain.ports import Clock, Embedder
-from proxy.telemetry import Seldom
+from proxy.telemetry import ThrottledLog
 from proxy.text.sentences import pieces
 
 # ---------------------------------------------------------------- passages
@@ -260,7 +260,7 @@ class DocumentIngester:
     policy: SafetyPolicy = DEFAULT
     limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 frozen
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
-    seldom: Seldom = field(default_factory=Seldom)
+    seldom: ThrottledLog = field(default_factory=ThrottledLog)
 
     async def add(
         self, scope: Scope, name: str, content: str, format: DocumentFormat

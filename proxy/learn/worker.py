@@ -36,7 +36,7 @@ from proxy.learn.budget import NO_LANE, Load, TurnPriority
 from proxy.learn.extractor import Judged, related
 from proxy.learn.llm_io import Unreadable
 from proxy.learn.triggers import TopicDrift, TriggerPolicy, noting_undue, on_end, on_sweep, up_to
-from proxy.telemetry import Seldom, log
+from proxy.telemetry import ThrottledLog, log
 
 # ---------------------------------------------------------------- one job
 P = ParamSpec("P")
@@ -310,7 +310,7 @@ class Worker:
         self._tools, self._mode, self._policy, self._pace = tools, config.mode, config.policy, config.pace
         self._load, self._clock, self._report = tools.load, clock, report
         self._runner = JobRunner(tools, config.mode, config.pace, clock, jitter)
-        self._seldom = Seldom(clock)
+        self._seldom = ThrottledLog(clock)
         self._stranded = deque[Job]()  # to be given back once the store is available
         self.wake = asyncio.Event()
 

@@ -21,7 +21,7 @@ from proxy.recall.query import Query, query_of
 from proxy.recall.rank import stretch
 from proxy.recall.search import EncodedQuery
 from proxy.recall.triage import Verdict
-from proxy.telemetry import Seldom
+from proxy.telemetry import ThrottledLog
 from proxy.text.markup import CLOSE, NOTICE, OPEN, neutralise
 from proxy.text.terms import terms as terms_of
 
@@ -53,7 +53,7 @@ class Shelf:
     most: int = 3  # passages in a block
     deadline_s: float = 0.075  # memories must not wait for an index that is being read
     look: PassageSearch = PassageSearch(None, ())  # noqa: RUF009 frozen; how many sections and passages
-    seldom: Seldom = field(default_factory=Seldom)  # logs that a look-up failed
+    seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs that a look-up failed
 
 
 @dataclass(frozen=True, slots=True)

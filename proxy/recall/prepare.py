@@ -36,7 +36,7 @@ from proxy.recall.query import query_of
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
 from proxy.recall.search import EncodedQuery, Profiles, Searcher, SearchRequest, SearchResult, offered
 from proxy.recall.triage import Restraint, Verdict, begins, triage
-from proxy.telemetry import Seldom
+from proxy.telemetry import ThrottledLog
 
 LINES = 3  # turns of the session that a request without history is reminded of
 
@@ -66,7 +66,7 @@ class Tools:
     planner: SearchPlanner | None = None  # a model that plans the search
     forgets: bool = True  # what a message asks to forget
     stage: Stage = _untimed  # context manager entered around each stage (timing)
-    seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
+    seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs what a stage did without
 
     @property
     def waits(self) -> bool:

@@ -43,7 +43,7 @@ from proxy.recall.rank import (
     is_doubted,
     relevant,
 )
-from proxy.telemetry import Seldom
+from proxy.telemetry import ThrottledLog
 
 LIST_LENGTH = 16  # of each of the two lists, at least
 
@@ -94,7 +94,7 @@ class Searcher:
     least_cosine: float | None = None  # the server's similarity threshold, if it sets one
     shares_space: bool = False  # the judge's vectors are the embedding model's: one pass serves both
     reranking: Reranking | None = None  # a model that reads question and memory together
-    seldom: Seldom = field(default_factory=Seldom)  # logs what a search did without
+    seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs what a search did without
 
     def begin(self, query: Query) -> None:
         """Start to read the query. A hint: it never fails."""

@@ -107,7 +107,9 @@ class Upstream:
         upgrade: Headers | None = None,
     ) -> UpstreamResponse:
         """As `open`, with a target of the upstream's own and no key of the server's."""
-        request = self._request(method, target, telemetry.passed_on(headers), body, content_length, upgrade)
+        request = self._request(
+            method, target, telemetry.with_trace_headers(headers), body, content_length, upgrade
+        )
         if upgrade or not isinstance(body, bytes | None):
             # It could not be sent again, so it does not go over a connection that may be stale.
             return await self._attempt(request, fresh=True)

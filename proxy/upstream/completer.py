@@ -185,7 +185,7 @@ class UpstreamCompleter:
         CompletionFailed."""
         call = self._addressed(request)
         with telemetry.span(f"chat {call.model}", "client") as span:
-            span.tell(
+            span.set(
                 gen_ai__operation__name="chat", gen_ai__request__model=call.model, memory__role=request.role
             )
             return await self._completed(call)

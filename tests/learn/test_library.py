@@ -12,7 +12,7 @@ from proxy.domain.documents import INDEXING, READY, DocumentLimits, PassageSearc
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge
 from proxy.domain.ports import EmbeddingModel
 from proxy.learn.documents import AT_ONCE, READ_AT_ONCE, DocumentIngester
-from proxy.telemetry import REMIND_S, Seldom
+from proxy.telemetry import REMIND_S, ThrottledLog
 from proxy.text.terms import terms
 from tests.storage.recording import recorded
 from tests.support.backends import place
@@ -167,7 +167,7 @@ async def test_a_broken_embedder_is_logged_once_a_minute(stores, monkeypatch):
         stores.passages,
         Embedder(failing=True),
         lambda: 1.0,
-        seldom=Seldom(lambda: clock[0]),
+        seldom=ThrottledLog(lambda: clock[0]),
     )
     await library.add(ANNA, "Guide", GUIDE, "markdown")
     for clock[0] in range(0, round(REMIND_S) + 1, 10):

@@ -17,7 +17,7 @@ from proxy.domain.judging import Relation
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import load_judge
 from proxy.storage.sql.memories import SqlMemories
-from proxy.telemetry import Seldom
+from proxy.telemetry import ThrottledLog
 from tests.learn.support import ANA, NOON, AllAlike, House
 from tests.storage.recording import recorded
 from tests.support.judge import CHANGED, ScriptedJudge, one_value
@@ -124,7 +124,7 @@ async def test_without_relations_facts_are_stored_and_the_log_says_so_once(
     house: House, judge: Asked, missing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = recorded(monkeypatch, lambda facts: facts["reason"])
-    monkeypatch.setattr(module, "_SELDOM", Seldom())
+    monkeypatch.setattr(module, "_SELDOM", ThrottledLog())
     judge.relation, judge.broken = (lambda old, new: CHANGED), True
     for at, content in enumerate((GHENT, LEEDS, TEA, "User lives in Leeds.")):
         await store(house, None if missing else judge, content, at=NOON + at)

@@ -13,7 +13,7 @@ from proxy.recall.pack import Block
 from proxy.recall.prepare import prepare
 from proxy.recall.query import query_of
 from proxy.recall.triage import Verdict
-from proxy.telemetry import REMIND_S, Seldom
+from proxy.telemetry import REMIND_S, ThrottledLog
 from proxy.text.markup import CLOSE, NOTICE, OPEN, fence, strip_blocks
 from tests.recall.conftest import SCOPE, Scripted, Words, memory, turn
 from tests.recall.conftest import Shelf as Memories
@@ -175,7 +175,7 @@ async def test_documents_that_cannot_be_searched_in_time_cost_the_memories_nothi
 
 async def test_documents_that_every_turn_has_to_do_without_are_logged_once_a_minute(monkeypatch):
     lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
-    at = shelf(index=Index(error=StoreUnavailable("gone")), seldom=Seldom(lambda: clock[0]))
+    at = shelf(index=Index(error=StoreUnavailable("gone")), seldom=ThrottledLog(lambda: clock[0]))
     for clock[0] in range(0, round(REMIND_S) + 1, 10):
         assert await texts(turn(QUESTION), at) == []
     gone = {"error": "StoreUnavailable"}

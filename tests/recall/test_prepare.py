@@ -14,7 +14,7 @@ from proxy.recall.prepare import LINES, Tools, prepare, search, unshown
 from proxy.recall.rank import Ranking
 from proxy.recall.rewrite import QueryRewriter
 from proxy.recall.triage import Restraint
-from proxy.telemetry import REMIND_S, Seldom
+from proxy.telemetry import REMIND_S, ThrottledLog
 from tests.recall.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, tools_with, turn
 from tests.storage.recording import recorded
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
@@ -242,7 +242,7 @@ async def test_small_talk_is_not_degraded_by_a_store_that_fails_or_hangs(store):
 
 async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, monkeypatch):
     lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
-    tools = replace(tools, seldom=Seldom(lambda: clock[0]))
+    tools = replace(tools, seldom=ThrottledLog(lambda: clock[0]))
     away = replace(tools, sessions=Past(broken=True), notes=Notebook(broken=True))
     for clock[0] in range(0, round(REMIND_S) + 1, 10):
         await prepare(turn("How much?", named=True), away)

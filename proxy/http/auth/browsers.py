@@ -297,7 +297,7 @@ class _Log:
     """Log lines about refused pages, bounded in number."""
 
     def __init__(self) -> None:
-        self._seldom = telemetry.Seldom()
+        self._seldom = telemetry.ThrottledLog()
         self._origins = set[str]()
 
     def note(self, reason: Reason, visit: Visit) -> None:

@@ -240,7 +240,7 @@ class JwtAuth:
     tenant_claim: str | None = None
     ambient: bool = False
     only_caller: Caller | None = None
-    seldom: telemetry.Seldom = field(default_factory=telemetry.Seldom)
+    seldom: telemetry.ThrottledLog = field(default_factory=telemetry.ThrottledLog)
 
     async def identify(self, scope: ASGIScope) -> Identified:
         """Check the token; the upstream gets the server's own key, if there is one."""

@@ -123,7 +123,7 @@ class KeyRing:
         self._store, self._clock = store, clock
         self._valid = TTLCache[bytes, _Known](limit)
         self._refused = TTLCache[bytes, _Known](limit)
-        self._seldom = telemetry.Seldom(clock)
+        self._seldom = telemetry.ThrottledLog(clock)
 
     async def find(self, presented: str) -> Found | None:
         """Return the valid key that this is, None for none. Raises StoreError if nobody can say."""

@@ -55,7 +55,7 @@ class Outages:
         self._diagnosis, self._steady = diagnosis, steady
         self._now: dict[Side, str] = {}
         self._open: dict[str, _Outage] = {}  # as the log has it, by kind
-        self._seldom = telemetry.Seldom(steady)
+        self._seldom = telemetry.ThrottledLog(steady)
 
     @property
     def current(self) -> str:
