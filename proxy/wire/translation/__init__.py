@@ -7,16 +7,19 @@ chunks   → events      (translation, compacted, output, figures)
 """
 
 from proxy.wire.translation.items import PACKED, Packed, Seals, as_items, referenced_ids, response_of
-from proxy.wire.translation.messages import (
+from proxy.wire.translation.request import (
     LIMITS,
+    ChatPlan,
     adapted,
+    conversation_of,
     has_neighbours,
     has_system,
     has_tool_media,
     optional_fields,
+    plan,
+    previous_of,
     with_thoughts,
 )
-from proxy.wire.translation.request import ChatPlan, conversation_of, plan, previous_of
 from proxy.wire.translation.response import Translation, encode, encode_large, items_of, translation_of
 
 __all__ = [

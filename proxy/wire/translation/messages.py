@@ -11,43 +11,41 @@ and developers say, wherever they say it, are folded into one.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.domain.errors import InvalidRequest
-from proxy.wire.body import Body, shown
-from proxy.wire.translation.items import (
-    COMPACTION,
-    Item,
-    Seals,
-    chat_content,
-    details_of,
-    reasoning_text,
-    response_of,
-    spoken,
-    thoughts_in,
-    tool_content,
+from proxy.wire.body import (
+    ARRAY,
+    OBJECT,
+    STRING,
+    checked,
+    missing,
+    refused,
+    required,
+    shown,
+    unsupported,
 )
-from proxy.wire.translation.tools import (
-    CALLS,
+from proxy.wire.content import SYSTEM_ROLES
+from proxy.wire.translation.items import COMPACTION, Item, Seals, response_of, thoughts_in
+from proxy.wire.translation.tool_items import (
+    CLIENT_CALLS,
+    CLIENT_OUTPUTS,
     COMPACTIONS,
-    CUSTOM_ARGUMENT,
     HOSTED,
     IN_USER,
-    OUTPUTS,
-    ToolName,
-    TranslatedTools,
     arguments_of,
     call_id_of,
+    dict_in,
+    dicts_in,
     in_user,
     is_host_run,
-    line_of,
     output_of,
 )
+from proxy.wire.translation.tools import CUSTOM_ARGUMENT, ToolName, TranslatedTools
 
 Message = dict[str, Any]
-_SYSTEM = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class ChatMessages:
 
     messages: list[Message]
     left_out: tuple[str, ...]
-    thoughts: tuple[str, ...]  # behind each assistant message, in order
+    thoughts: tuple[str, ...]  # of each assistant message, in order
 
 
 def chat_messages(
@@ -77,7 +75,7 @@ def chat_messages(
         gathered.add(item, f"input[{index}]")
     system = _joined(gathered.system)
     first: list[Message] = [{"role": "system", "content": system}] if system else []
-    messages = [*first, *gathered.said()]
+    messages = [*first, *gathered.messages()]
     return ChatMessages(messages, tuple(dict.fromkeys(gathered.left_out)), tuple(gathered.thoughts))
 
 
@@ -85,7 +83,7 @@ def _since_compaction(earlier: Sequence[Item], seals: Seals) -> Iterable[Item]:
     """Return what a chain still holds: a compaction replaces all before it but system items."""
     places = (i for i in reversed(range(len(earlier))) if _compacted(earlier[i], seals) is not None)
     place = next(places, 0)
-    before = (item for item in earlier[:place] if item.get("role") in _SYSTEM)
+    before = (item for item in earlier[:place] if item.get("role") in SYSTEM_ROLES)
     return [*before, *earlier[place:]]
 
 
@@ -117,13 +115,13 @@ class _Call:
 
 @dataclass(slots=True)
 class _Turn:
-    """What the assistant said and called in one go. `lines`: what a host did for it."""
+    """What the assistant said and called at once."""
 
     text: str | None = None
-    extra: Message | None = None  # Gemini's signature of the text
+    extra: Message = field(default_factory=dict)  # Gemini's signature of the text
     thoughts: str = ""
     details: list[Message] = field(default_factory=list)  # OpenRouter's
-    lines: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)  # what a host did for it
     calls: list[_Call] = field(default_factory=list)
 
 
@@ -145,14 +143,14 @@ class _Gathered:
             self._message(item, param)
         elif kind == "reasoning":
             self._reasoning(item, param)
-        elif kind in HOSTED and (is_host_run(item) or kind not in (*CALLS, *OUTPUTS)):
-            if line := line_of(item):
+        elif kind in HOSTED and (is_host_run(item) or kind not in (*CLIENT_CALLS, *CLIENT_OUTPUTS)):
+            if line := HOSTED[kind][1](item):
                 self._growing().lines.append(line)
-        elif kind in ("function_call", "custom_tool_call") or kind in CALLS:
+        elif kind in ("function_call", "custom_tool_call") or kind in CLIENT_CALLS:
             call = _Call(item)
             self._growing().calls.append(call)
             self.unanswered.setdefault(call_id_of(item), []).append(call)
-        elif kind in ("function_call_output", "custom_tool_call_output") or kind in OUTPUTS:
+        elif kind in ("function_call_output", "custom_tool_call_output") or kind in CLIENT_OUTPUTS:
             self._output(item, param)
         elif kind in IN_USER:
             self._user(in_user(item))
@@ -163,24 +161,25 @@ class _Gathered:
 
     def _message(self, item: Item, param: str) -> None:
         param = f"{param}.content"
-        if item["role"] in _SYSTEM:
+        if item["role"] in SYSTEM_ROLES:
             # Models that know developers read the system as the same; local templates drop `developer`.
-            self.system.append(chat_content(item["content"], param))
+            self.system.append(_chat_content(item["content"], param))
         elif item["role"] != "assistant":
-            self._user(chat_content(item["content"], param))
+            self._user(_chat_content(item["content"], param))
         else:
             if self.turn is not None and self.turn.text is not None:
                 self.turn = None
-            turn, extra = self._growing(), item.get("extra_content")
-            turn.text, turn.extra = spoken(item["content"], param), extra if isinstance(extra, dict) else None
+            turn = self._growing()
+            turn.text, turn.extra = _spoken(item["content"], param), dict_in(item, "extra_content")
 
     def _reasoning(self, item: Item, param: str) -> None:
         turn, sealed = self._growing(), thoughts_in(item, self.seals)
-        turn.details += details_of(item.get("reasoning_details")) or sealed.details
-        said = reasoning_text(item.get("content"), f"{param}.content") or sealed.text
-        if not said and (item.get("encrypted_content") is None or is_ours(item)):
+        turn.details += dicts_in(item.get("reasoning_details")) or sealed.details
+        said = _reasoning_text(item.get("content"), f"{param}.content") or sealed.text
+        is_ours = (response_of(str(item.get("id"))) or "").startswith("resp_mp")
+        if not said and (item.get("encrypted_content") is None or is_ours):
             # A summary of ours holds all that was thought.
-            said = reasoning_text(item.get("summary"), f"{param}.summary")
+            said = _reasoning_text(item.get("summary"), f"{param}.summary")
         turn.thoughts += said
         self.signatures |= sealed.calls
 
@@ -194,8 +193,8 @@ class _Gathered:
         if not waiting:
             what, call_id = item["type"].replace("_", " "), shown(str(call_id_of(item)))
             raise InvalidRequest(f"No tool call found for {what} with call_id {call_id}.", param="input")
-        output = output_of(item) if item["type"] in OUTPUTS else item["output"]
-        content = output if isinstance(output, str) else tool_content(output, f"{param}.output")
+        output = output_of(item) if item["type"] in CLIENT_OUTPUTS else item["output"]
+        content = output if isinstance(output, str) else _tool_content(output, f"{param}.output")
         call = next((call for call in waiting if not _half_written(call)), waiting[0])
         call.output = content
         waiting.remove(call)
@@ -206,13 +205,11 @@ class _Gathered:
             self.entries.append(self.turn)
         return self.turn
 
-    # ------------------------------------------------------------ saying
-    def said(self) -> Iterable[Message]:
-        entries = self.entries
-        last_user = max(
-            (i for i, e in enumerate(entries) if not isinstance(e, _Turn) and e["role"] == "user"), default=-1
-        )
-        for index, entry in enumerate(entries):
+    def messages(self) -> Iterable[Message]:
+        """Yield what was gathered, the system's words aside."""
+        users = (i for i, entry in enumerate(self.entries) if not isinstance(entry, _Turn))
+        last_user = max(users, default=-1)
+        for index, entry in enumerate(self.entries):
             if isinstance(entry, _Turn):
                 yield from self._turn(entry, in_tool_loop=index > last_user)
             else:
@@ -232,19 +229,23 @@ class _Gathered:
         self.thoughts.append(turn.thoughts)
         if turn.details:
             message["reasoning_details"] = turn.details
-        if turn.extra is not None:
+        if turn.extra:
             message["extra_content"] = turn.extra
         if calls:
             message["tool_calls"] = [self._tool_call(call.item) for call in calls]
         yield message
         for call in calls:
-            yield {"role": "tool", "tool_call_id": call_id_of(call.item), "content": _answer(call)}
+            call_id = call_id_of(call.item)
+            if call.output is None:
+                text = f"No tool output found for function call {shown(str(call_id))}."
+                raise InvalidRequest(text, param="input")
+            yield {"role": "tool", "tool_call_id": call_id, "content": call.output}
 
     def _tool_call(self, item: Item) -> Message:
         kind, space = item["type"], item.get("namespace")
         named = (item.get("name", ""), space if isinstance(space, str) and space else None)
-        if kind in CALLS:
-            key, arguments = ToolName(CALLS[kind].type, CALLS[kind].type), arguments_of(item)
+        if kind in CLIENT_CALLS:
+            key, arguments = ToolName(CLIENT_CALLS[kind].type, CLIENT_CALLS[kind].type), arguments_of(item)
         elif kind == "custom_tool_call":
             key = ToolName("custom", *named)
             arguments = json.dumps({CUSTOM_ARGUMENT: item["input"]}, ensure_ascii=False)
@@ -256,148 +257,93 @@ class _Gathered:
         return {**call, "extra_content": extra} if isinstance(extra, dict) else call
 
 
-def is_ours(item: Item) -> bool:
-    """True for an output item of a response that we have made."""
-    return (response_of(str(item.get("id"))) or "").startswith("resp_mp")
-
-
 def _half_written(call: _Call) -> bool:
     kind, status = call.item["type"], call.item.get("status")
-    return status == (CALLS[kind].half_written if kind in CALLS else "incomplete")
+    return status == (CLIENT_CALLS[kind].half_written if kind in CLIENT_CALLS else "incomplete")
 
 
-def _answer(call: _Call) -> str | list[Message]:
-    if call.output is None:
-        call_id = shown(str(call_id_of(call.item)))
-        raise InvalidRequest(f"No tool output found for function call {call_id}.", param="input")
-    return call.output
+# ---------------------------------------------------------------- content parts
+def _chat_content(parts: Sequence[Item], param: str) -> str | list[Message]:
+    """Return a chat message's content: a string if one text is all there is, since every server understands
+    that, else chat parts. Raises InvalidRequest for a part that has no chat form."""
+    if len(parts) == 1 and parts[0].get("type") == "input_text":
+        return str(parts[0]["text"])
+    return [_chat_part(part, f"{param}[{index}]") for index, part in enumerate(parts)]
 
 
-SHOWN_BEHIND = "(shown in the next message)"  # a tool's output that holds no text
-LIMITS = ("max_completion_tokens", "max_tokens")
-"""The names that chat completions have for the limit of tokens."""
+def _tool_content(parts: Sequence[Item], param: str) -> str | list[Message]:
+    """Return a tool message's content: one string while all parts are text, since few servers take an
+    array from a tool; images and files stay parts, for the upstream to judge.
 
-# Without these a request would mean something else. All others are hints, to a cache, a bill, a safety
-# system, or to a model how much to think: an answer without them is better than none.
-_MEANING = frozenset(
-    "model messages stream tools tool_choice functions function_call response_format temperature top_p n seed"
-    " stop frequency_penalty presence_penalty logit_bias logprobs top_logprobs modalities audio".split()
-)
-
-
-def optional_fields(chat: Body) -> frozenset[str]:
-    """Return the fields of a translated request that may be left out where a server does not know them."""
-    return frozenset(chat) - _MEANING - set(LIMITS)
-
-
-def adapted(
-    chat: Body,
-    *,
-    omit: Collection[str] = (),
-    limit: str = "",
-    tool_media: bool = True,
-    joined: bool = False,
-    system: bool = True,
-    streams_only: bool = False,
-) -> Body:
-    """Return the request in this form; `chat` itself, which is never changed, where that is its form.
-
-    `tool_media` False: images and files that tools returned are in a user message behind their outputs;
-    `joined`: messages of the user in a row are one message, those of the assistant, too; `system` False: what
-    the system says is said by the user; `streams_only`: the answer is asked for as a stream."""
-    dropped = optional_fields(chat).intersection(omit)
-    named = next((name for name in LIMITS if name in chat), "")
-    if dropped or limit not in ("", named):
-        chat = {
-            limit if limit and name == named else name: v for name, v in chat.items() if name not in dropped
-        }
-    if not tool_media and has_tool_media(chat):
-        chat = {**chat, "messages": list(_media_behind(chat["messages"]))}
-    if not system and has_system(chat):
-        chat = {**chat, "messages": [_by_user(message) for message in chat["messages"]]}
-        joined = True
-    if streams_only and not chat.get("stream"):
-        counted = {} if "stream_options" in omit else {"stream_options": {"include_usage": True}}
-        chat = {**chat, "stream": True, **counted}
-    return (
-        {**chat, "messages": _joined_neighbours(chat["messages"])}
-        if joined and has_neighbours(chat)
-        else chat
-    )
+    A part that has no chat form becomes a word: the client has it in its history, and would be refused again
+    and again."""
+    content: list[Message] = []
+    for part in parts:
+        try:
+            content.append(_chat_part(part, param))
+        except InvalidRequest:
+            content.append({"type": "text", "text": f"[{shown(str(part.get('type')))}]"})
+    if all(part["type"] == "text" for part in content):
+        return "\n".join(part["text"] for part in content)
+    return content
 
 
-def has_system(chat: Body) -> bool:
-    """True if the system says something."""
-    return any(message["role"] == "system" for message in chat["messages"])
+def _spoken(parts: Sequence[Item], param: str) -> str:
+    """Return what an assistant's message says. A refusal is what it said too."""
+    said: list[str] = []
+    for index, part in enumerate(parts):
+        if part.get("type") == "refusal":
+            said.append(required(part, "refusal", STRING, within=f"{param}[{index}]"))
+        elif part.get("type") == "output_text":
+            said.append(part["text"])
+        else:
+            raise _unknown_part(part, f"{param}[{index}]", "output_text, refusal")
+    return "".join(said)
 
 
-def has_neighbours(chat: Body) -> bool:
-    """True if two messages in a row could be one."""
-    return any(map(_are_alike, chat["messages"], chat["messages"][1:]))
+def _chat_part(part: Item, param: str) -> Message:
+    match part.get("type"):
+        case "input_text":
+            return {"type": "text", "text": part["text"]}
+        case "input_image":
+            return _image(part, param)
+        case "input_file":
+            return _file(part, param)
+        case "input_audio":
+            audio = required(part, "input_audio", OBJECT, within=param)
+            return {"type": "input_audio", "input_audio": audio}
+    raise _unknown_part(part, param, "input_text, input_image, input_file, input_audio")
 
 
-def has_tool_media(chat: Body) -> bool:
-    """True if a tool's output is more than a text."""
-    return any(m["role"] == "tool" and isinstance(m["content"], list) for m in chat["messages"])
+def _image(part: Item, param: str) -> Message:
+    if part.get("image_url") is None:
+        if part.get("file_id") is not None:
+            raise unsupported(f"{param}.file_id", "an image by its file id")
+        raise missing(f"{param}.image_url")
+    image = {"url": required(part, "image_url", STRING, within=param)}
+    if part.get("detail") not in (None, "auto"):  # "auto" is what a chat completion assumes
+        image["detail"] = part["detail"]
+    return {"type": "image_url", "image_url": image}
 
 
-def with_thoughts(chat: Body, thoughts: Sequence[str], which: str) -> Body:
-    """Return the request with `reasoning_content` on the assistant messages that `which` says: `loop`, those
-    of the tool loop under way, as `chat` has it; `all`; `none`."""
-    if which == "loop":
-        return chat
-    behind, messages = iter(thoughts), list[Message]()
-    for message in chat["messages"]:
-        if message["role"] == "assistant":
-            thought = next(behind, "")
-            message = {name: value for name, value in message.items() if name != "reasoning_content"}
-            if which == "all":  # servers that want it on each take a space, and some no empty text
-                message["reasoning_content"] = thought or " "
-        messages.append(message)
-    return {**chat, "messages": messages}
+def _file(part: Item, param: str) -> Message:
+    if part.get("file_url") is not None:
+        raise unsupported(f"{param}.file_url", "a file by its URL")
+    file = {
+        name: checked(part[name], STRING, f"{param}.{name}")
+        for name in ("file_id", "filename", "file_data")
+        if part.get(name) is not None
+    }
+    if "file_id" not in file and "file_data" not in file:
+        raise missing(f"{param}.file_data")
+    return {"type": "file", "file": file}
 
 
-def _by_user(message: Message) -> Message:
-    return {**message, "role": "user"} if message["role"] == "system" else message
+def _unknown_part(part: Item, param: str, known: str) -> InvalidRequest:
+    return refused(f"{param}.type", f"'{shown(str(part.get('type')))}' is not one of {known}")
 
 
-def _are_alike(one: Message, next_one: Message) -> bool:
-    """True for two messages of the user, or two texts of the assistant."""
-    plain = set(one) | set(next_one) <= {"role", "content"} and one.get("content") and next_one.get("content")
-    return bool(plain) and one["role"] == next_one["role"] in ("user", "assistant")
-
-
-def _joined_neighbours(messages: Sequence[Message]) -> list[Message]:
-    joined: list[Message] = []
-    for message in messages:
-        if joined and _are_alike(joined[-1], message):
-            before = joined.pop()
-            message = {**before, "content": both(before["content"], message["content"])}
-        joined.append(message)
-    return joined
-
-
-def both(one: str | list[Message], other: str | list[Message]) -> str | list[Message]:
-    """Return the content of two messages as that of one."""
-    if isinstance(one, str) and isinstance(other, str):
-        return f"{one}\n\n{other}"
-    contents = ([{"type": "text", "text": c}] if isinstance(c, str) else c for c in (one, other))
-    return [part for parts in contents for part in parts]
-
-
-def _media_behind(messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield the messages with what tools showed behind each run of their outputs: nothing may stand between
-    the outputs of calls that were made together."""
-    shown: list[Message] = []
-    for message in messages:
-        if message["role"] != "tool" and shown:
-            yield {"role": "user", "content": shown}
-            shown = []
-        if message["role"] == "tool" and isinstance(message["content"], list):
-            text = "\n".join(p["text"] for p in message["content"] if p["type"] == "text")
-            media = [part for part in message["content"] if part["type"] != "text"]
-            shown += [{"type": "text", "text": f"Output of {message['tool_call_id']}:"}, *media]
-            message = {**message, "content": text or SHOWN_BEHIND}
-        yield message
-    if shown:
-        yield {"role": "user", "content": shown}
+def _reasoning_text(parts: object, param: str) -> str:
+    """Return the text of a reasoning item's `content`, or of its `summary`."""
+    given = [checked(part, OBJECT, param) for part in checked(parts or [], ARRAY, param)]
+    return "".join(text for part in given if isinstance(text := part.get("text"), str))

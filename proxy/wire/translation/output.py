@@ -6,15 +6,15 @@ its `id` and `output_index` are given when it is announced.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from proxy.wire.content import clean
 from proxy.wire.translation.items import Seals, Thoughts
-from proxy.wire.translation.tools import CLIENT_TOOLS, CUSTOM_ARGUMENT, ToolName
+from proxy.wire.translation.tool_items import CLIENT_TOOLS, dict_in
+from proxy.wire.translation.tools import CUSTOM_ARGUMENT, ToolName
 
 Event = dict[str, Any]
 Item = dict[str, Any]
@@ -40,14 +40,14 @@ SUMMARY = PartKind(
 )
 
 
-@dataclass(slots=True)
-class _Joint:
+class _SurrogateJoiner:
     """Joins a character that a server cut into two surrogates: strict JSON readers refuse a half one."""
 
-    _half: str = ""
+    def __init__(self) -> None:
+        self._half = ""
 
     def take(self, delta: str) -> str:
-        """Return what can be told now; a half that nothing follows is left out."""
+        """Return what is complete; a half that nothing follows is left out."""
         if delta.isascii() and not self._half:
             return delta
         delta = self._half + delta
@@ -61,36 +61,51 @@ class _Part:
     pieces: list[str] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
     annotations: list[Item] = field(default_factory=list)
-    joint: _Joint = field(default_factory=_Joint)
+    joiner: _SurrogateJoiner = field(default_factory=_SurrogateJoiner)
 
     def shown(self) -> Item:
-        """Return the part as it stands."""
+        """Return the part as it is now."""
         part: Item = {"type": self.kind.type, self.kind.field: "".join(self.pieces)}
         if self.kind.detailed:
             part |= {"annotations": list(self.annotations), "logprobs": list(self.logprobs)}
         return part
 
 
-@dataclass(slots=True)
-class ContentItem:
-    """A message or the model's reasoning: content parts, one growing at a time."""
+@dataclass(slots=True, kw_only=True)
+class OutputItem(ABC):
+    """An item of a response, while it is made."""
 
-    type: str  # "message" | "reasoning"
     id: str
     output_index: int
-    seals: Seals | None = None  # of a reasoning item that is to hold its thoughts sealed as well
     status: str = "in_progress"
-    parts: list[_Part] = field(default_factory=list)
-    details: list[Item] = field(default_factory=list)  # entries of `reasoning_details` (OpenRouter)
     extra_content: Item | None = None  # Gemini's thought signature
-    signatures: dict[str, Item] = field(default_factory=dict)  # of the calls that follow, by their ids
-    _sealed: str | None = None  # when it is done
+
+    @abstractmethod
+    def shown(self) -> Item:
+        """Return the item as it is now."""
 
     def announce(self) -> list[Event]:
         """Return the event that adds the item, empty."""
-        return [
-            {"type": "response.output_item.added", "output_index": self.output_index, "item": self.shown()}
-        ]
+        return [self._item_event("added")]
+
+    def _item_event(self, change: str) -> Event:
+        kind = f"response.output_item.{change}"
+        return {"type": kind, "output_index": self.output_index, "item": self.shown()}
+
+    def _extra(self) -> Item:
+        return {} if self.extra_content is None else {"extra_content": self.extra_content}
+
+
+@dataclass(slots=True, kw_only=True)
+class ContentItem(OutputItem):
+    """A message or the model's reasoning: content parts, one growing at a time."""
+
+    type: str  # "message" | "reasoning"
+    seals: Seals | None = None  # of a reasoning item that is to hold its thoughts sealed as well
+    parts: list[_Part] = field(default_factory=list)
+    details: list[Item] = field(default_factory=list)  # entries of `reasoning_details` (OpenRouter)
+    signatures: dict[str, Item] = field(default_factory=dict)  # of the calls that follow, by their ids
+    _sealed: str | None = None  # when it is done
 
     def grow(self, kind: PartKind, delta: str, logprobs: list[Any]) -> list[Event]:
         """Append text to a part of the kind: the growing one, or a new one after it."""
@@ -100,7 +115,7 @@ class ContentItem:
             self.parts.append(_Part(kind))
             events.append(self._event(f"{kind.part_event}.added", part=self.parts[-1].shown()))
         part = self.parts[-1]
-        if not (delta := part.joint.take(delta)):
+        if not (delta := part.joiner.take(delta)):
             return events
         part.pieces.append(delta)
         part.logprobs += logprobs
@@ -111,17 +126,12 @@ class ContentItem:
         """Append annotations to the text that is growing; without one there is nothing to annotate."""
         if not self.parts or not self.parts[-1].kind.detailed:
             return []
-        made = self.parts[-1].annotations
-        events = []
+        known, events = self.parts[-1].annotations, list[Event]()
         for annotation in annotations:
-            place = {"annotation_index": len(made), "annotation": annotation}
+            place = {"annotation_index": len(known), "annotation": annotation}
             events.append(self._event("response.output_text.annotation.added", **place))
-            made.append(annotation)
+            known.append(annotation)
         return events
-
-    def detail(self, details: Iterable[Item]) -> None:
-        """Keep entries of `reasoning_details`, or pieces of them."""
-        self.details += details
 
     def end(self, status: str) -> list[Event]:
         """Return the events that end the item, with the status that it has from now on."""
@@ -129,8 +139,7 @@ class ContentItem:
         self.status = status
         if self.seals is not None:  # once: a seal is another each time
             self._sealed = Thoughts(self.text, self.details, self.signatures).seal(self.seals)
-        done = {"type": "response.output_item.done", "output_index": self.output_index, "item": self.shown()}
-        return [*events, done]
+        return [*events, self._item_event("done")]
 
     @property
     def text(self) -> str:
@@ -138,12 +147,11 @@ class ContentItem:
         return "".join(piece for part in self.parts for piece in part.pieces)
 
     def shown(self) -> Item:
-        """Return the item as it stands."""
+        """Return the item as it is now."""
         shown = {"id": self.id, "type": self.type, "status": self.status}
         parts = [part.shown() for part in self.parts]
         if self.type == "message":
-            extra = {} if self.extra_content is None else {"extra_content": self.extra_content}
-            return {**shown, "role": "assistant", "content": parts, **extra}
+            return {**shown, "role": "assistant", "content": parts, **self._extra()}
         summary = [part for part in parts if part["type"] == SUMMARY.type]
         own: Item = {"summary": summary, "content": [part for part in parts if part not in summary]}
         if self.seals is not None:
@@ -160,32 +168,22 @@ class ContentItem:
         said: Event = {part.kind.field: shown[part.kind.field]}
         if part.kind.detailed:
             said["logprobs"] = shown["logprobs"]
-        return [
-            self._event(f"{part.kind.event}.done", **said),
-            self._event(f"{part.kind.part_event}.done", part=shown),
-        ]
+        done = self._event(f"{part.kind.event}.done", **said)
+        return [done, self._event(f"{part.kind.part_event}.done", part=shown)]
 
     def _event(self, kind: str, **fields: Any) -> Event:
-        place = {
-            "item_id": self.id,
-            "output_index": self.output_index,
-            f"{self.parts[-1].kind.place}_index": len(self.parts) - 1,
-        }
-        return {"type": kind, **place, **fields}
+        index = {f"{self.parts[-1].kind.place}_index": len(self.parts) - 1}
+        return {"type": kind, "item_id": self.id, "output_index": self.output_index, **index, **fields}
 
 
-@dataclass(slots=True)
-class CallItem:
+@dataclass(slots=True, kw_only=True)
+class CallItem(OutputItem):
     """A call of a function, or of the tool that the function represents."""
 
-    id: str
-    output_index: int
     call_id: str
     tool: ToolName
-    status: str = "in_progress"
     pieces: list[str] = field(default_factory=list)
-    extra_content: Item | None = None  # Gemini's thought signature
-    _joint: _Joint = field(default_factory=_Joint)
+    _joiner: _SurrogateJoiner = field(default_factory=_SurrogateJoiner)
     _fields: Item = field(default_factory=dict)  # of another tool's call; known when its JSON is complete
 
     def announce(self) -> list[Event]:
@@ -194,13 +192,11 @@ class CallItem:
             self._fields = CLIENT_TOOLS[self.tool.kind].fields({})
         elif self.tool.kind == "custom":
             self._fields = {"input": ""}
-        return [
-            {"type": "response.output_item.added", "output_index": self.output_index, "item": self.shown()}
-        ]
+        return [self._item_event("added")]
 
     def grow(self, delta: str) -> list[Event]:
         """Append to the arguments."""
-        if not delta or not (delta := self._joint.take(delta)):
+        if not delta or not (delta := self._joiner.take(delta)):
             return []
         self.pieces.append(delta)
         if self.tool.kind != "function":
@@ -210,26 +206,19 @@ class CallItem:
     def end(self, status: str) -> list[Event]:
         """Return the events that end the item, with the status that it has from now on."""
         self.status = status
+        events: list[Event] = []
         if self._is_client_run:
             known = CLIENT_TOOLS[self.tool.kind]
             self.status = known.half_written if status == "incomplete" else status
-            self._fields = known.fields(_arguments("".join(self.pieces)))
-            events: list[Event] = []
+            self._fields = known.fields(_arguments("".join(self.pieces) or "{}"))
+        elif self.tool.kind == "custom":
+            events = self._end_input()
         else:
-            events = self._end_input() if self.tool.kind == "custom" else self._end_arguments(status)
-        done = {"type": "response.output_item.done", "output_index": self.output_index, "item": self.shown()}
-        return [*events, done]
-
-    def is_whole(self) -> bool:
-        """True if the arguments are complete JSON, or there are none."""
-        try:
-            orjson.loads("".join(self.pieces) or "{}")
-        except (ValueError, TypeError):
-            return False
-        return True
+            events = self._end_arguments(status)
+        return [*events, self._item_event("done")]
 
     def shown(self) -> Item:
-        """Return the item as it stands."""
+        """Return the item as it is now."""
         kind = _CALL_TYPES.get(self.tool.kind) or CLIENT_TOOLS[self.tool.kind].call
         frame: Item = {"id": self.id, "type": kind, "status": self.status, "call_id": self.call_id}
         if not self._is_client_run:
@@ -237,21 +226,23 @@ class CallItem:
         if self.tool.namespace is not None:
             frame["namespace"] = self.tool.namespace
         said = {"arguments": "".join(self.pieces)} if self.tool.kind == "function" else self._fields
-        extra = {} if self.extra_content is None else {"extra_content": self.extra_content}
-        return {**frame, **said, **extra}
+        return {**frame, **said, **self._extra()}
 
     @property
     def _is_client_run(self) -> bool:
         return self.tool.kind in CLIENT_TOOLS
 
     def _end_arguments(self, status: str) -> list[Event]:
-        # Clients parse them; some servers write nothing where there are no arguments.
+        # Clients parse them; some servers write nothing if there are no arguments.
         events = self.grow("{}") if not self.pieces and status == "completed" else []
         said = {"name": self.tool.name, "arguments": "".join(self.pieces)}
         return [*events, self._event("response.function_call_arguments.done", **said)]
 
     def _end_input(self) -> list[Event]:
-        said = _unwrapped("".join(self.pieces))
+        arguments = "".join(self.pieces)
+        said = _arguments(arguments).get(CUSTOM_ARGUMENT)
+        if not isinstance(said, str):  # the model did not wrap it
+            said = arguments
         self._fields = {"input": said}
         delta = [self._event("response.custom_tool_call_input.delta", delta=said)] if said else []
         return [*delta, self._event("response.custom_tool_call_input.done", input=said)]
@@ -266,9 +257,9 @@ PREFIXES = {"function": "fc", "custom": "ctc", **{kind: tool.prefix for kind, to
 
 
 def _arguments(text: str) -> Item:
-    """Return the arguments that a model wrote; none where they are no object."""
+    """Return the arguments that a model wrote; none if they are no object."""
     try:
-        value = json.loads(text or "{}")
+        value = json.loads(text)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
@@ -295,20 +286,8 @@ def _joined(pieces: Iterable[Item]) -> list[Item]:
     ]
 
 
-def _unwrapped(arguments: str) -> str:
-    """Return the custom tool's input; the arguments as they are where the model did not wrap it."""
-    try:
-        value = json.loads(arguments)
-    except ValueError:
-        return arguments
-    said = value.get(CUSTOM_ARGUMENT) if isinstance(value, dict) else None
-    return said if isinstance(said, str) else arguments
-
-
-Figures = dict[str, Any]
-
-
-def text_logprobs(entries: Iterable[Any]) -> list[Figures]:
+# ---------------------------------------------------------------- log probabilities, citations, usage
+def text_logprobs(entries: Iterable[Any]) -> list[Item]:
     """Return a choice's log probabilities of text as an output_text part holds them."""
     return [{**_token(entry), "top_logprobs": _top(entry)} for entry in entries if _is_token(entry)]
 
@@ -317,19 +296,19 @@ def _is_token(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("token"), str)
 
 
-def _top(entry: Mapping[str, Any]) -> list[Figures]:
+def _top(entry: Mapping[str, Any]) -> list[Item]:
     top = entry.get("top_logprobs")
     return [_token(other) for other in top if _is_token(other)] if isinstance(top, list) else []
 
 
-def _token(entry: Mapping[str, Any]) -> Figures:
+def _token(entry: Mapping[str, Any]) -> Item:
     token, octets = clean(entry["token"]), entry.get("bytes")
     if not isinstance(octets, list):  # null from some servers, absent from others
         octets = list(token.encode())
     return {"token": token, "bytes": octets, "logprob": entry.get("logprob", 0.0)}
 
 
-def citations(annotations: Iterable[Any]) -> list[Figures]:
+def citations(annotations: Iterable[Any]) -> list[Item]:
     """Return the web pages that a text cites, in the flat shape of the Responses API."""
     cited = [a.get("url_citation") for a in annotations if isinstance(a, dict)]
     return [
@@ -345,12 +324,12 @@ def citations(annotations: Iterable[Any]) -> list[Figures]:
     ]
 
 
-def usage_of(value: Any) -> Figures | None:
+def usage_of(value: Any) -> Item | None:
     """Return a chat completion's usage as a response's; None where there is none."""
     if not isinstance(value, dict):
         return None
     given, made = _count(value, "prompt_tokens"), _count(value, "completion_tokens")
-    read, written = _details(value, "prompt_tokens_details"), _details(value, "completion_tokens_details")
+    read, written = dict_in(value, "prompt_tokens_details"), dict_in(value, "completion_tokens_details")
     return {
         "input_tokens": given,
         "input_tokens_details": {
@@ -361,11 +340,6 @@ def usage_of(value: Any) -> Figures | None:
         "output_tokens_details": {"reasoning_tokens": _count(written, "reasoning_tokens")},
         "total_tokens": _count(value, "total_tokens") or given + made,
     }
-
-
-def _details(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    details = value.get(name)
-    return details if isinstance(details, dict) else {}
 
 
 def _count(value: Mapping[str, Any], name: str) -> int:

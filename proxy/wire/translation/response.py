@@ -29,7 +29,7 @@ from proxy.wire.chat_answer import (
     TextPiece,
     ToolCall,
 )
-from proxy.wire.translation.items import COMPACTION, Item, Seals, output_id
+from proxy.wire.translation.items import COMPACTION, Item, output_id
 from proxy.wire.translation.output import (
     PREFIXES,
     REFUSAL,
@@ -141,7 +141,7 @@ class Translation:
             return []
         pieces = self._reader.take(chunk)
         self._note()
-        events = self._hear(pieces)
+        events = self._events_of(pieces)
         if (problem := self._reader.problem) is not None:
             return events + self._failed(problem)
         return events
@@ -157,22 +157,22 @@ class Translation:
         """
         if self._final is not None:
             return []
-        events = self._hear(self._reader.flush())
+        events = self._events_of(self._reader.flush())
         return events + self._end(self._reader.ending(done=ended_well, cut=cut))
 
     def fail(self, message: str, code: str = "server_error") -> list[Event]:
         """Return the events that end the response as failed; what was under way becomes incomplete."""
         return self._fail(message, code)
 
-    def _fail(self, message: str, code: str) -> list[Event]:
+    def _fail(self, message: str, code: str) -> list[Event]:  # not overridden by Compacting
         if self._final is not None:
             return []
         events = self._end_items(cut=True, all_open=True)
         return events + self._terminate("failed", error={"code": code, "message": message})
 
-    # ------------------------------------------------------------ hearing
+    # ------------------------------------------------------------ reading
     def _note(self) -> None:
-        """Take over what the answer says of itself."""
+        """Adopt the usage, model and service tier that the answer names."""
         reader = self._reader
         if reader.usage is not None:
             self._usage = usage_of(reader.usage)
@@ -181,7 +181,7 @@ class Translation:
         if reader.service_tier in _TIERS:
             self._echo["service_tier"] = reader.service_tier
 
-    def _hear(self, pieces: Iterable[Piece]) -> list[Event]:
+    def _events_of(self, pieces: Iterable[Piece]) -> list[Event]:
         events: list[Event] = []
         for piece in pieces:
             match piece:
@@ -202,12 +202,12 @@ class Translation:
         return self._number(events)
 
     def _detail(self, piece: Detailed) -> list[Event]:
-        """Keep at the item what a later request has to bring back."""
+        """Store with the item what a later request has to bring back."""
         events: list[Event] = []
         if piece.thoughts:
             events += self._speak("reasoning")
             assert self._speaking is not None
-            self._speaking.detail(piece.thoughts)
+            self._speaking.details += piece.thoughts
         if piece.message is not None and self._speaking is not None:
             self._speaking.extra_content = piece.message
         return events
@@ -218,7 +218,7 @@ class Translation:
         return events + self._speaking.grow(part, delta, logprobs or [])
 
     def _speak(self, kind: str) -> list[Event]:
-        """Have an item of the kind speaking."""
+        """Begin an item of the kind, unless one is growing."""
         events: list[Event] = []
         if self._speaking is None or self._speaking.type != kind:
             events += self._stop_speaking("completed")
@@ -256,7 +256,8 @@ class Translation:
     def _new_content(self, kind: str) -> ContentItem:
         thinks = kind == "reasoning"
         item_id = self._new_id("rs" if thinks else "msg")
-        item = ContentItem(kind, item_id, len(self._items), seals=self._seals if thinks else None)
+        seals = self._seals if thinks else None
+        item = ContentItem(type=kind, id=item_id, output_index=len(self._items), seals=seals)
         self._items.append(item)
         return item
 
@@ -302,16 +303,13 @@ class Translation:
     def _end_items(self, *, cut: bool, all_open: bool = False) -> list[Event]:
         """End what is open. A cut goes through the item that grew last, and through every call that is
         left without complete JSON; a failure leaves nothing whole that was open."""
-
-        def status(item: ContentItem | CallItem) -> str:
-            broken = isinstance(item, CallItem) and not item.is_whole()
-            return "incomplete" if cut and (all_open or broken or item is self._latest) else "completed"
-
         events: list[Event] = []
         if self._speaking is not None:
-            events += self._stop_speaking(status(self._speaking))
-        for item in self._calls.values():
-            events += item.end(status(item))
+            broken = cut and (all_open or self._speaking is self._latest)
+            events += self._stop_speaking("incomplete" if broken else "completed")
+        for call, item in self._calls.items():
+            broken = cut and (all_open or item is self._latest or not call.is_whole)
+            events += item.end("incomplete" if broken else "completed")
         return self._number(events + self._sign_late())
 
     def _sign_late(self) -> list[Event]:
@@ -336,18 +334,24 @@ class Translation:
 
 
 class Compacting(Translation):
-    """A response with one output item, the encrypted compaction of what the model writes."""
+    """A response with one output item, the encrypted compaction of what the model writes.
+
+    The item comes back in the input of a later request, and is then given to the model as text.
+    """
 
     def __init__(self, plan: ChatPlan, *, response_id: str, created_at: int, **more: Any) -> None:
         super().__init__(plan, response_id=response_id, created_at=created_at, **more)
-        self._item = CompactionItem(response_id, plan.seals)
-        self._told = 0  # events so far: those of the model's own items are not passed on
+        self._owner_seals = plan.seals
+        self._item: Item = {"id": output_id("cmp", response_id, 0), "type": "compaction"}
+        self._begun = False
+        self._output: list[Item] = []
+        self._passed = 0  # events so far: those of the model's own items are not passed on
         self._outcome: Body | None = None
 
     @property
     def response(self) -> Body:
         """The current response object; final after the terminal event."""
-        return self._outcome if self._outcome is not None else self._in_place(super().response)
+        return self._outcome or {**super().response, "output": self._output}
 
     @property
     def status(self) -> str:
@@ -368,120 +372,55 @@ class Compacting(Translation):
 
     def fail(self, message: str, code: str = "server_error") -> list[Event]:
         """Return the events that end the response as failed."""
-        if self._outcome is not None:
-            return []
-        return self._passed_on(super().fail(message, code))
-
-    def _in_place(self, response: Body) -> Body:
-        return {**response, "output": self._item.shown()}
+        return [] if self._outcome is not None else self._passed_on(super().fail(message, code))
 
     def _passed_on(self, events: Iterable[Event]) -> list[Event]:
-        told: list[Event] = []
+        passed: list[Event] = []
         for event in events:
             if event["type"] in ("response.completed", "response.incomplete", "response.failed"):
                 if self._outcome is None:
-                    told += self._ended(event)
+                    passed += self._ended(event["response"])
             elif "response" in event:
-                told.append({**event, "response": self._in_place(event["response"])})
+                passed.append({**event, "response": {**event["response"], "output": self._output}})
             elif event["type"] == "response.output_text.delta":
-                told += self._item.begin()
-        for event in told:
-            event["sequence_number"] = self._told
-            self._told += 1
-        return told
+                passed += self._begin()
+        for event in passed:
+            event["sequence_number"] = self._passed
+            self._passed += 1
+        return passed
 
-    def _ended(self, event: Event) -> list[Event]:
-        response, events = event["response"], list[Event]()
-        if response["status"] != "failed":
-            if text := _text_of(response):
-                events = self._item.end(text)
-            else:
-                error = {"code": "server_error", "message": "The upstream's answer holds no text to keep."}
-                response = {**response, "status": "failed", "completed_at": None, "error": error}
-        self._outcome = self._in_place(response)
-        kind = f"response.{response['status']}"
-        return [*events, {"type": kind, "sequence_number": 0, "response": self._outcome}]
-
-
-def translation_of(
-    plan: ChatPlan, *, response_id: str, created_at: int, limit_bytes: int = LIMIT_BYTES
-) -> Translation:
-    """Return what makes the response that a plan asks for."""
-    made = Compacting if plan.compacts else Translation
-    return made(plan, response_id=response_id, created_at=created_at, limit_bytes=limit_bytes)
-
-
-def encode(event: Event) -> bytes:
-    """Return the event as server-sent bytes; its `event:` line is its type."""
-    return _framed(event, dump(event))
-
-
-def encode_large(event: Event) -> bytes:
-    """Return the same, in a thread, of an event of any size."""
-    return _framed(event, dump_large(event))
-
-
-def _framed(event: Event, data: bytes) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), data)
-
-
-def items_of(response: Body) -> list[Item]:
-    """Return the response's output items as input items for the next request of the chain."""
-    output = response.get("output")
-    return [dict(item) for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-
-
-def _tool_named(name: str, tools: Mapping[str, ToolName]) -> ToolName:
-    """Return the tool that a model means. Some leave the namespace out, or write it with a dot; a name that
-    is not offered is a function for the client to refuse."""
-    if name in tools:
-        return tools[name]
-    alike = [key for key in tools.values() if name in (key.name, f"{key.namespace}.{key.name}")]
-    return alike[0] if len(alike) == 1 else ToolName("function", name)
-
-
-# ---------------------------------------------------------------- compaction
-def _text_of(response: Body) -> str:
-    """Return what the model wrote, without its thoughts."""
-    texts = (
-        part.get("text")
-        for item in response["output"]
-        if item["type"] == "message"
-        for part in item["content"]
-    )
-    return "".join(text for text in texts if isinstance(text, str)).strip()
-
-
-class CompactionItem:
-    """The one output item of a response that compacts, while the model writes it."""
-
-    def __init__(self, response_id: str, seals: Seals) -> None:
-        self._id = output_id("cmp", response_id, 0)
-        self._seals = seals
-        self._item: Item | None = None
-        self._begun = False
-
-    def shown(self) -> list[Item]:
-        """Return the response's current output."""
-        return [] if self._item is None else [self._item]
-
-    def begin(self) -> list[Event]:
+    def _begin(self) -> list[Event]:
         """Return the events that announce the item; none the second time."""
         if self._begun:
             return []
         self._begun = True
-        item = {"id": self._id, "type": "compaction", "encrypted_content": ""}
+        kind, item = "response.output_item.added", {**self._item, "encrypted_content": ""}
         return [
-            {"type": "response.output_item.added", "output_index": 0, "item": item},
-            {"type": "response.compaction.compacting", "output_index": 0, "item_id": self._id},
+            {"type": kind, "output_index": 0, "item": item},
+            {"type": "response.compaction.compacting", "output_index": 0, "item_id": item["id"]},
         ]
 
-    def end(self, text: str) -> list[Event]:
-        """Return the events that end the item with this text."""
-        events = self.begin()
-        sealed = self._seals.seal(COMPACTION, text)
-        self._item = {"id": self._id, "type": "compaction", "encrypted_content": sealed}
-        return [*events, {"type": "response.output_item.done", "output_index": 0, "item": self._item}]
+    def _ended(self, response: Body) -> list[Event]:
+        events: list[Event] = []
+        text = _text_of(response)
+        if response["status"] != "failed" and text:
+            events = self._begin()
+            self._output = [{**self._item, "encrypted_content": self._owner_seals.seal(COMPACTION, text)}]
+            done = {"type": "response.output_item.done", "output_index": 0, "item": self._output[0]}
+            events.append(done)
+        elif response["status"] != "failed":
+            error = {"code": "server_error", "message": "The upstream's answer holds no text to keep."}
+            response = {**response, "status": "failed", "completed_at": None, "error": error}
+        self._outcome = {**response, "output": self._output}
+        kind = f"response.{response['status']}"
+        return [*events, {"type": kind, "sequence_number": 0, "response": self._outcome}]
+
+
+def _text_of(response: Body) -> str:
+    """Return what the model wrote, without its thoughts."""
+    messages = (item for item in response["output"] if item["type"] == "message")
+    texts = (part.get("text") for item in messages for part in item["content"])
+    return "".join(text for text in texts if isinstance(text, str)).strip()
 
 
 _EMPTY_USAGE: Mapping[str, Any] = {
@@ -503,3 +442,36 @@ def compacted_response(response: Body, items: Iterable[Item]) -> Body:
         "output": [*said, *response["output"]],
         "usage": response["usage"] or dict(_EMPTY_USAGE),
     }
+
+
+def translation_of(
+    plan: ChatPlan, *, response_id: str, created_at: int, limit_bytes: int = LIMIT_BYTES
+) -> Translation:
+    """Return what makes the response that a plan asks for."""
+    made = Compacting if plan.compacts else Translation
+    return made(plan, response_id=response_id, created_at=created_at, limit_bytes=limit_bytes)
+
+
+def encode(event: Event) -> bytes:
+    """Return the event as server-sent bytes; its `event:` line is its type."""
+    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), dump(event))
+
+
+def encode_large(event: Event) -> bytes:
+    """Return the same, in a thread, of an event of any size."""
+    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), dump_large(event))
+
+
+def items_of(response: Body) -> list[Item]:
+    """Return the response's output items as input items for the next request of the chain."""
+    output = response.get("output")
+    return [dict(item) for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+
+def _tool_named(name: str, tools: Mapping[str, ToolName]) -> ToolName:
+    """Return the tool that a model means. Some leave the namespace out, or write it with a dot; a name that
+    is not offered is a function for the client to refuse."""
+    if name in tools:
+        return tools[name]
+    alike = [key for key in tools.values() if name in (key.name, f"{key.namespace}.{key.name}")]
+    return alike[0] if len(alike) == 1 else ToolName("function", name)
