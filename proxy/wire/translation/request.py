@@ -45,7 +45,7 @@ class ChatPlan:
     background: bool
     previous_response_id: str | None
     conversation: str | None
-    thoughts: tuple[str, ...] = ()  # behind each assistant message of `chat`, in order
+    thoughts: tuple[str, ...] = ()  # of each assistant message of `chat`, in order
     seals: Seals = PACKED
     seal_thoughts: bool = False  # the client wants `encrypted_content`
     compacts: bool = False  # the answer is a compaction
@@ -66,34 +66,34 @@ def plan(
     if "model" not in body:
         raise missing("model")
     checked(body["model"], STRING, "model")
-    parameters = chat_parameters(body)  # first, since with a prompt template `input` may be absent
+    parameters = _chat_parameters(body)  # first, since with a prompt template `input` may be absent
     conversation = conversation_of(body)
     given = body.get("input")
     if not given and not isinstance(given, str) and not earlier:
         raise missing("input")
     own = as_items([] if given is None else given, earlier, referenced)
     tools = translate_tools(body, loaded_tools([*earlier, *own]))
-    echo = {**echoed(body), **tools.echo}
+    echo = {**_echoed(body), **tools.echo}
     if conversation is not None:
         echo["conversation"] = {"id": conversation}
     if echo["background"] and not echo["store"]:
         raise refused("background", "a response in the background has to be stored: leave `store` on")
-    told = chat_messages(echo["instructions"], earlier, own, tools, seals)
-    chat = {"messages": told.messages, **parameters, **tools.chat}
+    translated = chat_messages(echo["instructions"], earlier, own, tools, seals)
+    chat = {"messages": translated.messages, **parameters, **tools.chat}
     compacts = bool(own) and own[-1]["type"] == "compaction_trigger"
     return ChatPlan(
-        chat=for_compaction(chat) if compacts else chat,
+        chat=_for_compaction(chat) if compacts else chat,
         input_items=own,
         echo=echo,
         dropped=tools.dropped,
-        left_out=told.left_out,
+        left_out=translated.left_out,
         tools=tools.offered,
         stream=body.get("stream") is True,
         store=echo["store"],
         background=echo["background"],
         previous_response_id=echo["previous_response_id"],
         conversation=conversation,
-        thoughts=told.thoughts,
+        thoughts=translated.thoughts,
         seals=seals,
         compacts=compacts,
         seal_thoughts="reasoning.encrypted_content" in (optional(body, "include", ARRAY) or ()),
@@ -175,25 +175,17 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "reasoning.generate_summary": ("auto", "concise", "detailed"),
     "text.verbosity": ("low", "medium", "high"),
 }
-_LONGEST: Mapping[str, int] = {"safety_identifier": 128, "prompt_cache_key": 1_024}  # OpenAI's key: 64
-MOST_METADATA, KEY_CHARS, VALUE_CHARS = 16, 64, 512
+_MAX_CHARS: Mapping[str, int] = {"safety_identifier": 128, "prompt_cache_key": 1_024}  # OpenAI's key: 64
+MAX_METADATA, KEY_CHARS, VALUE_CHARS = 16, 64, 512
 
 # Forwarded under their own names: chat completions mean the same by them. null is the same as absent.
-_SHARED = (
-    "model",
-    "temperature",
-    "top_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "service_tier",
-    "user",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
+_SHARED = frozenset(
+    "model temperature top_p frequency_penalty presence_penalty service_tier user safety_identifier"
+    " prompt_cache_key prompt_cache_retention".split()
 )
 
-# Spoken for here or elsewhere, or meaningless to a chat completion: `max_tool_calls` counts calls of
-# hosted tools, `truncation` and `context_management` are the work of a server that keeps the context.
+# Handled here or elsewhere, or meaningless to a chat completion: `max_tool_calls` counts calls of hosted
+# tools, `truncation` and `context_management` are the work of a server that keeps the context.
 _NOT_FORWARDED = frozenset(
     "background client_metadata context_management conversation include input instructions"
     " max_output_tokens max_tool_calls metadata parallel_tool_calls previous_response_id prompt reasoning"
@@ -206,25 +198,30 @@ _NOT_FORWARDED = frozenset(
 _NEW_LIMIT = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])(?![a-z0-9])")
 
 
-def chat_parameters(body: Body) -> Body:
+def _chat_parameters(body: Body) -> Body:
     """Return the chat body's fields beside messages and tools. Raises InvalidRequest."""
     if body.get("prompt") is not None:
         raise unsupported("prompt", "a prompt template")
-    unknown = {name: value for name, value in body.items() if name not in _NOT_FORWARDED | set(_SHARED)}
-    chat = {name: body[name] for name in _SHARED if body.get(name) is not None} | unknown
+    chat = {name: value for name, value in body.items() if name not in _NOT_FORWARDED}
+    chat = {name: value for name, value in chat.items() if value is not None or name not in _SHARED}
+    limit = "max_completion_tokens" if _NEW_LIMIT.search(body["model"]) else "max_tokens"
     renamed = {
-        _limit_name(body.get("model")): optional(body, "max_output_tokens", INTEGER),
+        limit: optional(body, "max_output_tokens", INTEGER),
         "reasoning_effort": optional(_section(body, "reasoning"), "effort", STRING, within="reasoning"),
         "verbosity": optional(_section(body, "text"), "verbosity", STRING, within="text"),
         "response_format": _response_format(body),
     }
-    chat |= {name: value for name, value in renamed.items() if value is not None}
-    return chat | _logprobs(body) | _streaming(body)
+    chat |= {name: value for name, value in renamed.items() if value is not None} | _logprobs(body)
+    if optional(body, "stream", BOOLEAN):
+        # The response object needs the usage, which a chat stream has only on request.
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    return chat
 
 
-def echoed(body: Body) -> Body:
+def _echoed(body: Body) -> Body:
     """Return the response object's fields that repeat the request's. Raises InvalidRequest."""
-    echo = {name: _or(optional(body, name, shape), default) for name, (shape, default) in _ECHOED.items()}
+    given = {name: optional(body, name, shape) for name, (shape, _) in _ECHOED.items()}
+    echo = {name: _ECHOED[name][1] if value is None else value for name, value in given.items()}
     reasoning, text = _section(body, "reasoning"), _section(body, "text")
     _check_values({**echo, "reasoning": reasoning, "text": text})
     check_metadata(body.get("metadata"))
@@ -235,7 +232,11 @@ def echoed(body: Body) -> Body:
         **echo,
         "model": body["model"],
         "reasoning": {"effort": None, "summary": None, **reasoning},
-        "text": {"verbosity": "medium", **_given(text), "format": _format(text)},
+        "text": {
+            "verbosity": "medium",
+            **{name: value for name, value in text.items() if value is not None},
+            "format": _format(text),
+        },
     }
 
 
@@ -245,23 +246,20 @@ def _check_values(echo: Body) -> None:
         value = echo[name]
         if value is None:
             continue
+        kind = "integer" if isinstance(value, int) else "decimal"
         if not value >= least:  # NaN is not, either
-            raise refused(name, f"{value} is below the minimum of {least}", f"{_kind(value)}_below_min_value")
+            raise refused(name, f"{value} is below the minimum of {least}", f"{kind}_below_min_value")
         if most is not None and value > most:
-            raise refused(name, f"{value} is above the maximum of {most}", f"{_kind(value)}_above_max_value")
+            raise refused(name, f"{value} is above the maximum of {most}", f"{kind}_above_max_value")
     for path, words in _WORDS.items():
         section, _, name = path.rpartition(".")
         word = (echo[section] if section else echo).get(name)
         if word is not None and word not in words:
             said = shown(word) if isinstance(word, str) else "the value"
             raise refused(path, f"'{said}' is not one of {', '.join(words)}")
-    for name, longest in _LONGEST.items():
+    for name, longest in _MAX_CHARS.items():
         if len(echo[name] or "") > longest:
             raise refused(name, f"it is longer than {longest} characters", "string_above_max_length")
-
-
-def _kind(value: float) -> str:
-    return "integer" if isinstance(value, int) else "decimal"
 
 
 def check_metadata(given: Any) -> dict[str, str]:
@@ -271,28 +269,15 @@ def check_metadata(given: Any) -> dict[str, str]:
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
         raise refused("metadata", "expected an object of strings", "invalid_type")
     too_long = any(len(key) > KEY_CHARS or len(value) > VALUE_CHARS for key, value in given.items())
-    if len(given) > MOST_METADATA or too_long:
-        most = f"{MOST_METADATA} pairs, keys of {KEY_CHARS} and values of {VALUE_CHARS} characters"
+    if len(given) > MAX_METADATA or too_long:
+        most = f"{MAX_METADATA} pairs, keys of {KEY_CHARS} and values of {VALUE_CHARS} characters"
         raise refused("metadata", f"it holds at most {most}")
     return dict(given)
-
-
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
-
-
-def _given(holder: Body) -> Body:
-    return {name: value for name, value in holder.items() if value is not None}
 
 
 def _section(body: Body, name: str) -> Body:
     section: Body = optional(body, name, OBJECT) or {}
     return section
-
-
-def _limit_name(model: Any) -> str:
-    new = isinstance(model, str) and _NEW_LIMIT.search(model)
-    return "max_completion_tokens" if new else "max_tokens"
 
 
 def _logprobs(body: Body) -> Body:
@@ -302,13 +287,6 @@ def _logprobs(body: Body) -> Body:
     if not top:
         return {"logprobs": True} if "message.output_text.logprobs" in include else {}
     return {"logprobs": True, "top_logprobs": top}
-
-
-def _streaming(body: Body) -> Body:
-    if not optional(body, "stream", BOOLEAN):
-        return {}
-    # The response object needs the usage, which a chat stream tells only on request.
-    return {"stream": True, "stream_options": {"include_usage": True}}
 
 
 # ---------------------------------------------------------------- text.format
@@ -346,23 +324,20 @@ PROMPT = "compaction.v1"
 _NOT_ASKED = ("response_format", "logprobs", "top_logprobs", "verbosity", "parallel_tool_calls")
 
 
-def for_compaction(chat: Body) -> Body:
+def _for_compaction(chat: Body) -> Body:
     """Return a chat body that asks for the handover of its conversation. Tools stay: some servers refuse
     calls in the messages without them. None can be called."""
     asked = {name: value for name, value in chat.items() if name not in _NOT_ASKED}
-    asked["messages"] = _with_prompt(chat["messages"])
     if "tools" in asked:
         asked["tool_choice"] = "none"
-    return asked
-
-
-def _with_prompt(messages: list[Item]) -> list[Item]:
-    """Return the messages with the prompt at their end: in the user's last one where that is the last of all,
-    since strict templates want the roles to alternate."""
-    said, last = prompt(PROMPT), messages[-1] if messages else {}
+    messages, said = chat["messages"], prompt(PROMPT)
+    last = messages[-1] if messages else {}
     if last.get("role") == "user" and last.get("content"):
-        return [*messages[:-1], {**last, "content": both(last["content"], said)}]
-    return [*messages, {"role": "user", "content": said}]
+        # In the user's message, since strict templates want the roles to alternate.
+        asked["messages"] = [*messages[:-1], {**last, "content": _both(last["content"], said)}]
+    else:
+        asked["messages"] = [*messages, {"role": "user", "content": said}]
+    return asked
 
 
 # ---------------------------------------------------------------- in the form that a model takes
@@ -465,12 +440,12 @@ def _joined_neighbours(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         if joined and _are_alike(joined[-1], message):
             before = joined.pop()
-            message = {**before, "content": both(before["content"], message["content"])}
+            message = {**before, "content": _both(before["content"], message["content"])}
         joined.append(message)
     return joined
 
 
-def both(one: str | list[Message], other: str | list[Message]) -> str | list[Message]:
+def _both(one: str | list[Message], other: str | list[Message]) -> str | list[Message]:
     """Return the content of two messages as that of one."""
     if isinstance(one, str) and isinstance(other, str):
         return f"{one}\n\n{other}"
