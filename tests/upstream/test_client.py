@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import random
-import socket
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
+from proxy.domain.errors import UpstreamBroken, UpstreamCut, UpstreamTimeout
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import ConnectionLimits, Timeouts, UpstreamResponse
 from tests.support.upstream import Exchange, ScriptedUpstream, head
@@ -65,18 +64,13 @@ async def test_headers_reach_the_upstream_to_the_byte_and_none_is_added() -> Non
     assert scripted.requests[0].headers == [*expected, (b"content-length", b"4")]
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE"])
-async def test_a_request_without_body_says_nothing_of_one(method: str) -> None:
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE", "POST"])
+async def test_only_a_post_says_that_its_body_is_empty(method: str) -> None:
     async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
         await drain(await upstream.open(method, b"/v1/x", [], b""))
-    assert [name for name, _ in scripted.requests[0].headers] == [b"host"]
+    names = [name for name, _ in scripted.requests[0].headers]
+    assert names == ([b"host", b"content-length"] if method == "POST" else [b"host"])
     assert scripted.requests[0].method == method.encode()
-
-
-async def test_an_empty_post_says_that_it_is_empty() -> None:
-    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
-        await drain(await upstream.open("POST", b"/v1/x", [], b""))
-    assert scripted.requests[0].header(b"content-length") == b"0"
 
 
 @pytest.mark.parametrize("length", [9, None])
@@ -93,13 +87,6 @@ async def test_a_streamed_body_arrives_whole_with_its_length_or_chunked(length: 
     assert request.header(b"transfer-encoding") == (None if length else b"chunked")
 
 
-async def test_a_large_body_in_memory_arrives_whole() -> None:
-    body = random.Random(1).randbytes(3_000_000)
-    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
-        await drain(await upstream.open("POST", b"/v1/x", [], body))
-    assert scripted.requests[0].body == body
-
-
 @pytest.mark.parametrize("bad", [b"/v1/a\r\nx: y", b"/v1/a\nb", b"/other"])
 async def test_a_target_that_would_break_the_head_is_refused(bad: bytes) -> None:
     async with Upstream("http://127.0.0.1:1/v1") as upstream:
@@ -107,15 +94,6 @@ async def test_a_target_that_would_break_the_head_is_refused(bad: bytes) -> None
             await upstream.open("GET", bad, [])
         with pytest.raises(ValueError, match="header"):
             await upstream.open("GET", b"/v1", [(b"a", b"b\r\nc: d")])
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["127.0.0.1:9000/v1", "ftp://h/v1", "wss://h/v1", "http://h/v1/completions", "http://u:p@h/v1", "unix:x"],
-)
-async def test_a_base_url_that_cannot_be_meant_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError):
-        Upstream(url)
 
 
 # ---------------------------------------------------------------- the answer
@@ -165,20 +143,6 @@ async def test_long_header_lines_pass() -> None:
     assert dict(opened.headers)[b"x-long"] == b"y" * 60_000
 
 
-async def test_more_than_a_hundred_requests_run_at_once() -> None:
-    everybody = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        if len(scripted.requests) == 150:
-            everybody.set()
-        await everybody.wait()
-        await exchange.reply(b"ok")
-
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(30):
-        answers = await asyncio.gather(*[one(upstream) for _ in range(150)])
-    assert answers == [b"ok"] * 150
-
-
 async def one(upstream: Upstream) -> bytes:
     return await drain(await upstream.open("POST", b"/v1/x", [], b"hello"))
 
@@ -195,33 +159,6 @@ async def test_a_connection_limit_is_kept() -> None:
 
 
 # ---------------------------------------------------------------- failures
-async def test_nobody_listening_is_unreachable() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        async with Upstream(f"http://127.0.0.1:{unused.getsockname()[1]}/v1") as upstream:
-            with pytest.raises(UpstreamUnreachable):
-                await one(upstream)
-
-
-async def test_an_unknown_name_is_unreachable() -> None:
-    async with Upstream("http://no-such-host.invalid/v1") as upstream:
-        with pytest.raises(UpstreamUnreachable):
-            await one(upstream)
-
-
-async def test_a_full_backlog_times_out_while_connecting() -> None:
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for _ in range(4):  # nobody accepts: the kernel stops answering
-            filler = stack.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(listener.getsockname())
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        async with Upstream(url, timeouts=Timeouts(connect_s=0.1)) as upstream:
-            with pytest.raises(UpstreamTimeout):
-                await one(upstream)
 
 
 async def test_a_silent_upstream_times_out() -> None:
@@ -340,30 +277,6 @@ async def test_a_body_that_turns_to_nonsense_is_cut_and_not_waited_for() -> None
 
 
 async def test_an_early_answer_ends_an_upload_that_nobody_wants() -> None:
-    sent = 0
-
-    async def body() -> AsyncIterator[bytes]:
-        nonlocal sent
-        while sent < 1 << 30:
-            sent += 65536
-            yield bytes(65536)
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.reply(b"too much", 413)
-        await exchange.gone()
-
-    async with (
-        ScriptedUpstream(script, read_body=False) as scripted,
-        upstream_of(scripted) as upstream,
-        asyncio.timeout(30),
-    ):
-        opened = await upstream.open("POST", b"/v1/x", [], body(), content_length=1 << 30)
-        assert (opened.status, await drain(opened)) == (413, b"too much")
-        await scripted.until_closed()
-    assert sent < 1 << 29
-
-
-async def test_an_upload_that_waits_for_its_client_ends_with_the_answer() -> None:
     ended = asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
@@ -374,7 +287,7 @@ async def test_an_upload_that_waits_for_its_client_ends_with_the_answer() -> Non
             ended.set()
 
     async def script(exchange: Exchange) -> None:
-        await exchange.reply(b"enough")
+        await exchange.reply(b"too much", 413)
         await exchange.gone()
 
     async with (
@@ -382,51 +295,23 @@ async def test_an_upload_that_waits_for_its_client_ends_with_the_answer() -> Non
         upstream_of(scripted) as upstream,
         asyncio.timeout(30),
     ):
-        assert await drain(await upstream.open("POST", b"/v1/x", [], body())) == b"enough"
+        opened = await upstream.open("POST", b"/v1/x", [], body())
+        assert (opened.status, await drain(opened)) == (413, b"too much")
         await ended.wait()
         await scripted.until_closed()
 
 
-async def test_an_upload_goes_no_faster_than_the_upstream_takes_it() -> None:
-    given = 0
-
-    async def body() -> AsyncIterator[bytes]:
-        nonlocal given
-        for _ in range(800):
-            given += 65536
-            yield bytes(65536)
-
-    async def script(exchange: Exchange) -> None:
-        nonlocal ahead
-        taken = 0
-        async for piece in exchange.body():
-            taken += len(piece)
-            ahead = max(ahead, given - taken)
-        await exchange.reply(b"%d" % taken)
-
-    ahead = 0
-    async with ScriptedUpstream(script, read_body=False) as scripted, upstream_of(scripted) as upstream:
-        answer = await drain(await upstream.open("POST", b"/v1/x", [], body(), content_length=800 * 65536))
-    assert answer == b"%d" % (800 * 65536)
-    assert ahead < 16 * 1024 * 1024  # mostly the kernel's socket buffers
-
-
 # ---------------------------------------------------------------- connections that went stale
-async def test_a_connection_is_used_again() -> None:
-    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
-        for _ in range(5):
-            await one(upstream)
-    assert len(scripted.connections) == 1
 
 
 async def test_no_request_is_lost_to_an_upstream_that_closes_idle_connections() -> None:
     pace = random.Random(4)
     async with ScriptedUpstream(idle_close_s=0.004) as scripted, upstream_of(scripted) as upstream:
-        for _ in range(400):
+        for _ in range(200):
             assert await one(upstream) == b"ok"
             await asyncio.sleep(pace.uniform(0.003, 0.0052))
-    assert len(scripted.requests) == 400
-    assert 1 < len(scripted.connections) <= 400
+    assert len(scripted.requests) == 200
+    assert 1 < len(scripted.connections) <= 200
 
 
 async def test_a_request_lost_in_the_race_is_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:

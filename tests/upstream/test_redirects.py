@@ -87,16 +87,10 @@ def test_what_is_only_read_may_be_elsewhere(status: int, location: bytes, target
     assert redirect_target(HTTPS, "GET", b"/v1/x", status, location) == target
 
 
-def test_a_read_is_not_sent_to_a_new_address_of_the_api() -> None:
-    with pytest.raises(UpstreamBroken):
-        redirect_target(HTTPS, "GET", b"/v1/models", 308, b"https://elsewhere.example/v1/models")
-
-
-@pytest.mark.parametrize("status", [600, 999])
-async def test_a_status_that_http_does_not_have_is_an_error(status: int) -> None:
+async def test_a_status_that_http_does_not_have_is_an_error() -> None:
     async def script(exchange: Exchange) -> None:
-        await exchange.reply(b"?", status)
+        await exchange.reply(b"?", 600)
 
     async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
-        with pytest.raises(UpstreamBroken, match=str(status)):
+        with pytest.raises(UpstreamBroken, match="600"):
             await upstream.open("GET", b"/v1/x", [])
