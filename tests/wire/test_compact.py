@@ -84,26 +84,11 @@ def test_messages_that_were_answered_together_are_one_turn() -> None:
     assert turns(body)[0].asked == 2
 
 
-def test_an_answer_that_cannot_be_read_ends_the_question_all_the_same() -> None:
-    body = chat(user("one"), told(None, tool_calls=[{"type": "function"}]), user("two"), told())
-    assert [(turn.places, turn.whole) for turn in turns(body)] == [((0, 1), False), ((2, 3), True)]
-
-
-def test_what_stands_before_the_first_question_is_no_turn() -> None:
-    body = chat(RULES, told("How can I help?"), user(), told())
-    assert [turn.places for turn in turns(body)] == [(2, 3)]
-
-
 def test_system_messages_belong_to_no_turn_but_count_in_what_was_asked() -> None:
     late = {"role": "developer", "content": "It is Monday."}
     body = chat(RULES, user(), told(), late, user(), late, told())
     assert [turn.places for turn in turns(body)] == [(1, 2), (4, 6)]
     assert [turn.asked for turn in turns(body)] == [2, 6]
-
-
-def test_an_empty_system_message_gives_no_message_and_shifts_nothing() -> None:
-    body = chat(RULES, {"role": "system", "content": ""}, user(), NOTE, told(), user())
-    assert [(turn.start, turn.asked, turn.end) for turn in turns(body)] == [(1, 2, 3), (3, 4, 4)]
 
 
 def test_items_of_the_responses_api_make_turns_after_the_instructions() -> None:
@@ -119,12 +104,6 @@ def test_a_conversation_that_the_upstream_holds_has_no_turns(field: dict[str, An
     assert turns(body, RESPONSES_HISTORY) == []
 
 
-@pytest.mark.parametrize("given", ["hello", None, 7, []])
-def test_a_body_without_a_list_has_no_turns(given: Any) -> None:
-    assert turns({"messages": given}) == []
-    assert turns({"input": given}, RESPONSES_HISTORY) == []
-
-
 def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
     shown = [user([IMAGE]), user("")]
     body = chat(
@@ -134,13 +113,6 @@ def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
     assert [turn.whole for turn in turns(body)] == [False, True, False]
     items = responses(user("one"), call("a"), output("a"), user(""), told(), user("two"))
     assert [turn.places for turn in turns(items, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
-
-
-def test_messages_of_another_body_give_no_turns() -> None:
-    body = chat(user(), told(), user())
-    other = (Message("user", "hi"), Message("tool", "x"), Message("user", "hi"))
-    assert turns_of(body, CHAT_HISTORY, other) == []
-    assert turns_of(body, CHAT_HISTORY, ()) == []
 
 
 # ---------------------------------------------------------------- what keeps a turn

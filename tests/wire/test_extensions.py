@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from proxy.domain.errors import InvalidRequest
 from proxy.wire.extensions import (
     Extensions,
-    checked_id,
     is_placeholder,
-    is_usable_id,
     merge,
     take_extensions,
     take_header_extensions,
@@ -73,29 +71,19 @@ def test_null_stands_for_absent(section: str, nothing: Any) -> None:
     [
         ("enabled", "true"),
         ("enabled", 1),
-        ("auto_store", 0),
         ("auto_store", []),
         ("memory_types", "semantic"),
         ("memory_types", []),
         ("memory_types", ["semantic", 3]),
-        ("memory_types", [["semantic"]]),
         ("memory_types", ["semantics"]),
-        ("memory_types", [None]),
         ("retrieval_limit", True),
         ("retrieval_limit", 0),
-        ("retrieval_limit", -1),
-        ("retrieval_limit", 101),
         ("retrieval_limit", 10**400),
-        ("retrieval_limit", 5.0),
         ("retrieval_limit", "5"),
         ("similarity_threshold", True),
-        ("similarity_threshold", -0.01),
         ("similarity_threshold", 1.01),
         ("similarity_threshold", float("nan")),
-        ("similarity_threshold", float("inf")),
         ("similarity_threshold", 10**400),
-        ("similarity_threshold", "0.6"),
-        ("similarity_threshold", {}),
     ],
 )
 def test_a_wrong_config_value_is_refused_by_its_name(field: str, value: Any) -> None:
@@ -107,20 +95,20 @@ def test_a_wrong_config_value_is_refused_by_its_name(field: str, value: Any) -> 
 @pytest.mark.parametrize("field", ["user_id", "project_id", "session_id"])
 @pytest.mark.parametrize(
     "value",
+    # U+FFFD: a decoder puts it in place of any bytes that cannot be read, so two ids would become one.
     [
         "",
         "  ",
         "a" * 257,
         "two\nlines",
         "nul\x00",
-        "del\x7f",
         "next\x85",
         "\u2028",
         "\ud83d",
+        "al\ufffdice",
         7,
         True,
         [],
-        {},
     ],
 )
 def test_an_id_that_cannot_name_anyone_is_refused(field: str, value: Any) -> None:
@@ -156,10 +144,6 @@ def test_an_unknown_field_is_refused_with_the_nearest_name(section: str, field: 
     assert f"did you mean '{meant}'?" in error.message
 
 
-def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
-    assert "did you mean 'semantic'?" in refusal({"memory_config": {"memory_types": ["sematic"]}}).message
-
-
 @pytest.mark.parametrize("name", ["\ud83d", "x" * 1_000_000, "a\x00b"])
 def test_a_refusal_can_be_written_whatever_the_client_called_its_field(name: str) -> None:
     error = refusal({"memory_config": {name: 1}})
@@ -185,11 +169,6 @@ def test_headers_name_the_same_things() -> None:
         retrieve=True,
         auto_store=False,
     )
-
-
-def test_ids_in_headers_may_be_utf8_or_latin1() -> None:
-    assert take_header_extensions([(b"x-memory-user-id", "Zoë 王".encode())]).user_id == "Zoë 王"
-    assert take_header_extensions([(b"x-memory-user-id", "Zoë".encode("latin-1"))]).user_id == "Zoë"
 
 
 @pytest.mark.parametrize(
@@ -245,24 +224,6 @@ def test_off_means_neither_read_nor_write(mode: bytes | None, config: Any, read:
     assert both.switches(enabled=True, auto_store=True) == (read, write)
 
 
-def test_a_server_that_has_memory_off_needs_to_be_asked() -> None:
-    assert Extensions().switches(enabled=False, auto_store=True) == (False, False)
-    assert Extensions(enabled=True).switches(enabled=False, auto_store=False) == (True, False)
-    assert take_header_extensions([(b"x-memory-mode", b"on")]).switches(enabled=False, auto_store=False) == (
-        True,
-        True,
-    )
-
-
-def test_an_id_whose_bytes_could_not_be_read_is_refused() -> None:
-    """A decoder puts U+FFFD in place of any of them: two different ids would become one."""
-    for value in ("al\ufffdice", "\ufffd"):
-        assert not is_usable_id(value)
-        with pytest.raises(InvalidRequest) as refused:
-            checked_id(value, "user_id")
-        assert refused.value.param == "user_id"
-
-
 PLACEHOLDERS = [
     "{{LIBRECHAT_USER_ID}}", "{{ user.id }}", "acme:{{USER}}", "%7B%7BUSER%7D%7D",
     "%257B%257Buser%257D%257D", "${USER}", "user-${USER_ID}", "$USER", "$env:USERNAME", "%USERNAME%",
@@ -294,11 +255,6 @@ def test_a_placeholder_that_was_never_filled_in_names_nobody(value: str) -> None
 def test_a_name_that_looks_a_little_like_one_is_a_name(value: str) -> None:
     assert not is_placeholder(value)
     assert take_extensions({"memory_context": {"user_id": value}}).user_id == value
-
-
-@given(st.uuids())
-def test_no_uuid_is_a_placeholder(value: Any) -> None:
-    assert not any(map(is_placeholder, (str(value), value.hex, f"{{{value}}}", f"user:{value}")))
 
 
 def test_empty_headers_are_as_good_as_absent() -> None:

@@ -30,10 +30,6 @@ REFERENCE = {"type": "item_reference", "id": "msg_1"}
 
 
 # ---------------------------------------------------------------- reading
-def test_a_string_is_one_user_message() -> None:
-    body = {"instructions": "Be kind.", "input": "Hi"}
-    assert RESPONSES.messages(body) == (Message("system", "Be kind."), Message("user", "Hi"))
-    assert RESPONSES.messages({"input": "Hi"}) == (Message("user", "Hi"),)
 
 
 def test_every_kind_of_item_is_read_or_passed_over() -> None:
@@ -128,24 +124,6 @@ def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body: dict
         assert RESPONSES.insert(body, BLOCK, placement) is body
 
 
-@pytest.mark.parametrize(
-    ("choice", "forced"),
-    [
-        (None, False),
-        ("auto", False),
-        ("none", False),
-        ("required", True),
-        ({"type": "function", "name": "f"}, True),
-        ({"type": "file_search"}, True),
-        ({"type": "mcp", "server_label": "s"}, True),
-        ({"type": "allowed_tools", "mode": "auto", "tools": []}, False),
-        ({"type": "allowed_tools", "mode": "required", "tools": []}, True),
-    ],
-)
-def test_only_a_demanded_call_forces_a_tool(choice: Any, forced: bool) -> None:
-    assert RESPONSES.tool_forced({"tool_choice": choice, "tools": [{"type": "file_search"}]}) is forced
-
-
 def test_the_chain_is_known_by_the_previous_response() -> None:
     assert RESPONSES.previous_response_id({"previous_response_id": "resp_1"}) == "resp_1"
     assert [RESPONSES.previous_response_id({"previous_response_id": v}) for v in (None, "", 7)] == [None] * 3
@@ -200,12 +178,6 @@ def test_in_user_precedes_the_words_of_the_last_user_item() -> None:
     }
 
 
-@pytest.mark.parametrize("placement", ["before_last_user", "after_system", "merge_system", "in_user"])
-def test_a_tool_output_that_continues_a_chain_goes_on_as_it_is(placement: str) -> None:
-    body = {"previous_response_id": "resp_1", "instructions": "Be kind.", "input": [OUTPUT]}
-    assert RESPONSES.insert(body, BLOCK, placement) is body
-
-
 # ---------------------------------------------------------------- answers
 def event(kind: str, **fields: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps({"type": kind, **fields}))
@@ -242,12 +214,6 @@ def test_an_answer_that_asks_the_client_for_something_goes_on(call: dict[str, An
     assert heard(CREATED, event("response.output_item.done", item=call), bare).calls
     searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}  # by the upstream itself
     assert not heard(CREATED, event("response.output_item.done", item=searched), bare).calls
-
-
-def test_thoughts_that_the_server_left_in_the_text_are_dropped() -> None:
-    assert heard(CREATED, delta("<think>hm"), delta("m</think>Yes.")).text == "Yes."
-    raw = orjson.dumps(response("completed", "<think>hmm</think>Yes."))
-    assert heard(raw, kind="application/json").text == "Yes."
 
 
 def test_an_ending_without_output_keeps_what_the_deltas_said() -> None:
@@ -298,10 +264,3 @@ def test_events_of_an_odd_shape_are_passed_over(odd: bytes) -> None:
 def test_a_document_is_heard(status: str, whole: bool) -> None:
     raw = orjson.dumps(response(status, "One.", "Two."))
     assert heard(raw, kind="application/json") == Answer("One.\nTwo.", whole, "resp_1", calls=True)
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"{}", b'{"output":7}', b'{"output":[7,{"type":"message"}]}', b'{"output":[{']
-)
-def test_a_document_of_an_odd_shape_has_no_text(raw: bytes) -> None:
-    assert heard(raw, kind="application/json").text == ""
