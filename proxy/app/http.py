@@ -34,7 +34,7 @@ from proxy.http.operations import Operations
 from proxy.http.responses.background import BackgroundRegistry
 from proxy.http.responses.capability_probe import AutoForwarding, EndpointProbe, ResponsesMode
 from proxy.http.responses.compact import CompactApi
-from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi
+from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi, stored_app
 from proxy.http.responses.native_ownership import NativeOwnership
 from proxy.http.responses.owners import SealKey
 from proxy.http.responses.response_store import ResponseStore
@@ -90,21 +90,21 @@ def routes(parts: Parts) -> Application:
             patience_s=ELSEWHERE_S if parts.settings.storage.backend != "sqlite" else 0.0,
         )
 
-    def door(ours: ASGIApp) -> ResponsesRouter:
-        most = parts.settings.server.max_body_bytes
-        return ResponsesRouter(
-            speech=speech,
-            hearing=hearing,
-            making=EndpointProbe(speech),
-            operating=EndpointProbe(speech),
-            ours=ours,
-            compact=compact,
-            passthrough=Passthrough(parts.upstream),
-            upstream=parts.upstream,
-            max_body_bytes=most,
-            clock=parts.clock,
-            makers=makers,
-        )
+    most = parts.settings.server.max_body_bytes
+    stored = ResponsesRouter(
+        speech,
+        hearing,
+        parts.upstream,
+        makers,
+        stored=stored_app(
+            ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s),
+            ConversationsApi(keeping, _caller_of, most),
+        ),
+        compact=compact,
+        passthrough=Passthrough(parts.upstream),
+        max_body_bytes=most,
+        clock=parts.clock,
+    )
 
     def intercept(dialect: Dialect, forwarding: Callable[[], Forwarding]) -> Intercept:
         parser = _parser(parts, dialect)
@@ -114,7 +114,6 @@ def routes(parts: Parts) -> Application:
         translated = TranslatedForwarding(translating)
         return AutoForwarding(relayed(RESPONSES), translated, hearing, parts.clock, parts.learning, makers)
 
-    conversations = ConversationsApi(keeping, _caller_of, parts.settings.server.max_body_bytes)
     limited = _limiter(parts)
 
     def plain(app: ASGIApp, limit: str = "model") -> ASGIApp:
@@ -123,10 +122,8 @@ def routes(parts: Parts) -> Application:
     apps = Apps(
         chat=plain(intercept(CHAT, lambda: relayed(CHAT))),
         responses=plain(intercept(RESPONSES, responses_forwarding)),
-        stored_responses=plain(
-            door(ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s).app())
-        ),
-        conversations=plain(door(conversations.app())),
+        stored_responses=plain(stored),
+        conversations=plain(stored),
         memory=plain(_memory_api(parts), limit="memory"),
         operations=Operations(
             lambda: vitals(parts),

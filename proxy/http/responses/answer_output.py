@@ -6,16 +6,19 @@ The last event, and the whole object, wait until the response is saved: whoever 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
-from proxy.domain.errors import UpstreamBroken
+from proxy.domain.errors import UpstreamBroken, UpstreamCut
 from proxy.http.asgi import OFF_LOOP, Header, Message, Send, send_bytes
 from proxy.http.responses.background import BackgroundResponse
+from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.headers import with_ours
+from proxy.upstream.relay import log_cut
 from proxy.wire.answers import (
     LIMIT_BYTES,
     Problem,
@@ -35,7 +38,7 @@ TERMINAL = frozenset({"response.completed", "response.incomplete", "response.fai
 
 
 class AnswerParser:
-    """Feeds one translation. `broken` says why there is no answer, where the upstream sent none."""
+    """Feeds one translation. `broken` says why there is no answer, if the upstream sent none."""
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class AnswerParser:
     ) -> None:
         self.broken = ""
         self.ended = False
+        self.cut = False
         self._translation = translation
         self._values = Values(content_type, content_encoding, limit_bytes)
 
@@ -65,6 +69,7 @@ class AnswerParser:
 
     def end(self, *, cut: bool) -> list[Event]:
         """The upstream's answer is over, or was cut: return what is left, the terminal event last."""
+        self.cut = cut
         if self.ended:
             return []
         values = self._values.end(cut=cut)
@@ -101,10 +106,48 @@ _OF_THE_BODY = frozenset(
     }
 )
 Save = Callable[[], Awaitable[None]]
+IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
+LARGE_ANSWER_BYTES = 4 * 1024 * 1024  # from here on, each chunk is parsed in a thread
 PORTION = 512 * 1024  # bytes that are sent at a time
 Weigh = Callable[[], int]
 COMMENT = b": keep-alive\n\n"
 _MOST_TEXT_BYTES = 256 * 1024  # of a refusal, decoded
+
+
+async def read_events(opened: UpstreamResponse, parser: AnswerParser) -> AsyncIterator[list[Event]]:
+    """Yield the events of an upstream's answer, to its end. Work that takes long is done in a thread."""
+    size, cut = 0, False
+    while not parser.ended and not opened.at_end:
+        try:
+            chunk = await opened.read()
+        except UpstreamCut:
+            log_cut()
+            cut = True
+            break
+        size += len(chunk)
+        feed = partial(parser.feed, chunk)
+        if events := await _in_thread(feed) if parser.is_heavy or size > LARGE_ANSWER_BYTES else feed():
+            yield events
+    in_thread = size > IN_THREAD_BYTES and not parser.ended
+    finish = partial(parser.end, cut=cut)
+    if events := await _in_thread(finish) if in_thread else finish():
+        yield events
+
+
+async def _in_thread(work: Callable[[], list[Event]]) -> list[Event]:
+    """Return the work's result; if the client leaves, wait for its end first."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
+
+
+def header_values(headers: Sequence[Header]) -> tuple[str, str]:
+    """Return content type and content encoding, "" if there is none."""
+    values = {name: value.decode("latin-1") for name, value in headers}
+    return values.get(b"content-type", ""), values.get(b"content-encoding", "")
 
 
 async def encoded(events: Sequence[Event], size: int) -> list[bytes]:
@@ -160,8 +203,7 @@ def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> ClientRef
 
     The status stays, but that of a redirection: a client that followed it would go past the proxy.
     """
-    told = {name: value.decode("latin-1") for name, value in headers}
-    coding, kind = told.get(b"content-encoding", ""), told.get(b"content-type", "")
+    kind, coding = header_values(headers)
     text = _plain(coding, body)
     ours = status if status >= 400 else 502
     code = "rate_limit_exceeded" if status == 429 else "server_error"

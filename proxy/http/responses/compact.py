@@ -15,30 +15,25 @@ from proxy.domain.errors import (
     Forbidden,
     InvalidRequest,
     UpstreamBroken,
-    UpstreamCut,
 )
 from proxy.domain.ports import TokenCounter
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, send_json
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, send_json
 from proxy.http.auth.identity import Caller, caller_of
 from proxy.http.forwarding import refusal_in
-from proxy.http.responses.answer_output import AnswerParser, for_client
+from proxy.http.responses.answer_output import AnswerParser, for_client, header_values, read_events
 from proxy.http.responses.owners import new_id, owner_of
 from proxy.http.responses.response_store import ChainHistory
-from proxy.http.responses.translated import TranslationPorts, changeable_in, content_of, dropped, in_form
+from proxy.http.responses.translated import TranslationPorts, changeable_in, dropped, in_form
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import MAX_ATTEMPTS, Attempt, Learning, next_attempt
-from proxy.upstream.headers import request_headers
-from proxy.upstream.relay import Downstream, log_cut, raw_target, relay
+from proxy.upstream.relay import Downstream, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits, parse_bounded
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import (
     ChatPlan,
-    Translation,
     conversation_of,
-    plan,
     previous_of,
-    referenced_ids,
     translation_of,
 )
 from proxy.wire.translation.response import compacted_response
@@ -74,8 +69,7 @@ class CompactApi:
     ) -> tuple[ChatPlan, ChainHistory]:
         user = take_extensions(body).user_id
         owner = owner_of(caller := _caller(scope), scope["headers"], caller.narrow(user))
-        keeping = self.shared.keeping
-        earlier = await keeping.earlier(owner, previous_of(body), conversation_of(body))
+        earlier = await self.shared.store.earlier(owner, previous_of(body), conversation_of(body))
         if compacts:
             given = body.get("input")
             said = [{"role": "user", "content": given}] if isinstance(given, str) else given
@@ -85,10 +79,7 @@ class CompactApi:
                 )
             asked = {name: value for name, value in body.items() if name in _ASKED}
             body = {**asked, "input": [*said, _TRIGGER] if isinstance(said, list) else said or [_TRIGGER]}
-        ids = referenced_ids(body.get("input"))
-        referenced = await keeping.referenced(owner, ids) if ids else {}
-        seals = await self.shared.seal_key.seals(owner)
-        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals), earlier
+        return await self.shared.plan(body, owner, earlier, size), earlier
 
     # ------------------------------------------------------------ a compaction
     async def _compact(
@@ -103,7 +94,10 @@ class CompactApi:
         most = self.shared.max_answer_bytes
         with opened:
             translation = translation_of(planned, response_id=id_, created_at=now, limit_bytes=most)
-            await _read(opened, translation, most)
+            translation.start()
+            parser = AnswerParser(translation, *header_values(opened.headers), most)
+            async for _ in read_events(opened, parser):
+                pass
         response = translation.response
         if response["status"] == "failed":
             raise UpstreamBroken(response["error"]["message"])
@@ -114,15 +108,12 @@ class CompactApi:
 
     async def _ask(self, scope: ASGIScope, planned: ChatPlan, size: int) -> UpstreamResponse:
         """Ask for a compaction, again in another form where the model refuses this one."""
-        _, mark, query = raw_target(scope).partition(b"?")
-        headers: list[Header] = request_headers(scope["headers"], identity=True)
-        target = b"/v1/chat/completions" + mark + query
         model = self.learning.model(str(planned.chat["model"]), "chat")
         first = attempt = Attempt(self.learning.forms.of(model), memory=False)
         request, left = changeable_in(planned), MAX_ATTEMPTS
         while True:
             payload = await OFF_LOOP.run(size, _written, planned, attempt)
-            opened, left = await self.shared.upstream.open("POST", target, headers, payload), left - 1
+            opened, left = await self.shared.ask(scope, payload), left - 1
             if opened.status < 400:
                 self.learning.forms.learn(model, first.form, attempt.form)
             refusal = await refusal_in(opened) if opened.status >= 400 and left else None
@@ -158,20 +149,6 @@ def _caller(scope: ASGIScope) -> Caller:
 
 def _written(planned: ChatPlan, attempt: Attempt) -> bytes:
     return json_body.dump(in_form(planned, planned.chat, attempt.form))
-
-
-async def _read(opened: UpstreamResponse, translation: Translation, limit_bytes: int) -> None:
-    """Have the answer translated, to its end."""
-    listener, cut = AnswerParser(translation, *content_of(opened.headers), limit_bytes), False
-    translation.start()
-    while not listener.ended and not opened.at_end:
-        try:
-            listener.feed(await opened.read())
-        except UpstreamCut:
-            log_cut()
-            cut = True
-            break
-    await asyncio.to_thread(listener.end, cut=cut)
 
 
 def _texts(chat: Body) -> Iterable[str]:

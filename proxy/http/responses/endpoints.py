@@ -1,8 +1,4 @@
-"""What the endpoints of stored objects share: identifying the caller, pagination, and OpenAI's shapes.
-
-Stored responses: retrieve, delete, cancel, input items, and the stream of one made in the background.
-
-Conversations: create, retrieve, update, delete, and their items."""
+"""Endpoints for stored responses and conversations. Another's id is as absent as an unknown one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,20 +8,20 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.domain.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError, TooLarge
+from proxy.domain.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError
 from proxy.domain.ports import Clock
 from proxy.domain.responses import Conversation, StoredResponse
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send
+from proxy.http import errors
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, read_body
 from proxy.http.auth.identity import Caller
-from proxy.http.errors import error_of
 from proxy.http.responses.answer_output import KeepAlive
 from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, shown
-from proxy.http.responses.owners import Owner, owner_of
-from proxy.http.responses.response_store import Item, ResponseStore, absent_conversation
+from proxy.http.responses.owners import Owner, absent, owner_of
+from proxy.http.responses.response_store import Item, ResponseStore
 from proxy.upstream.relay import Downstream
 from proxy.wire import body as json_body
 from proxy.wire.body import BodyLimits, parse_bounded
@@ -35,23 +31,49 @@ from proxy.wire.translation.request import check_conversation_id, check_metadata
 
 Identify = Callable[[ASGIScope], Caller]
 
-DEFAULT_LIMIT, MOST = 20, 100
+DEFAULT_LIMIT, MAX_LIMIT = 20, 100
+CANCEL_TRIES = 5  # each loses to a heartbeat in between, and those are seconds apart
+POLL_S = 1.0
+MAX_DIGITS = 18
+END_S = 5.0  # for cancelled work to be saved
+MAX_NEW_ITEMS = 20  # of one request, as at OpenAI
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Which part of a list is asked for."""
+class ListRange:
+    """The part of a list that is asked for."""
 
     limit: int
     after: str | None
     ascending: bool
 
+    @classmethod
+    def of(cls, params: Mapping[str, str]) -> "ListRange":
+        """Read `limit`, `after` and `order`; newest first by default. Raises InvalidRequest."""
+        text, order = params.get("limit", str(DEFAULT_LIMIT)), params.get("order", "desc")
+        if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_LIMIT):
+            raise InvalidRequest(f"`limit` must be a whole number from 1 to {MAX_LIMIT}.", param="limit")
+        if order not in ("asc", "desc"):
+            raise InvalidRequest("`order` must be asc or desc.", param="order")
+        return cls(int(text), params.get("after") or None, order == "asc")
 
-def asker(request: Request, identify: Identify, named: str | None = None) -> Owner:
-    """Return who asks. A user is named by the body (`named`), by `user_id` in the query or by the header.
+    def page(self, items: Sequence[Any]) -> tuple[Sequence[Any], bool]:
+        """Return the page of items given oldest first, and whether there are more. Raises InvalidRequest."""
+        ordered = list(items) if self.ascending else list(reversed(items))
+        if self.after is not None:
+            ids = [item.get("id") for item in ordered]
+            if self.after not in ids:
+                raise _unknown_after()
+            ordered = ordered[ids.index(self.after) + 1 :]
+        return ordered[: self.limit], len(ordered) > self.limit
 
-    Raises Forbidden if one of them is not the credential's, and for a web page of another origin: what is
-    kept here is what users said."""
+
+def owner_in(request: Request, identify: Identify, named: str | None = None) -> Owner:
+    """Return the owner that the request acts for. A user is named by the body (`named`), by `user_id` in the
+    query or by the header.
+
+    Raises Forbidden if one of them is not the credential's, and for a web page of another origin.
+    """
     caller = identify(request.scope)
     if caller.foreign:
         raise Forbidden(
@@ -60,232 +82,184 @@ def asker(request: Request, identify: Identify, named: str | None = None) -> Own
             param="origin",
             code="origin_not_allowed",
         )
-    in_query = _user_in_query(request)
-    if in_query is not None:
-        caller.narrow(in_query)
+    given = request.query_params.getlist("user_id")
+    if len(given) > 1:
+        raise InvalidRequest("`user_id` is given twice.", param="user_id")
+    in_query = caller.narrow(checked_id(given[0], "user_id")) if given else None
     user = caller.narrow(in_query) if named is None else caller.narrow(named, "memory_context.user_id")
     return owner_of(caller, request.scope["headers"], user)
 
 
-def _user_in_query(request: Request) -> str | None:
-    given = request.query_params.getlist("user_id")
-    if len(given) > 1:
-        raise InvalidRequest("`user_id` is given twice.", param="user_id")
-    return checked_id(given[0], "user_id") if given else None
+def stored_app(responses: "ResponsesApi", conversations: "ConversationsApi") -> Starlette:
+    """Return the ASGI app over both."""
+    return Starlette(
+        routes=[*responses.routes(), *conversations.routes()],
+        exception_handlers={ProxyError: errors.answer, HTTPException: _no_route},
+    )
 
 
-def page_of(params: Mapping[str, str]) -> Page:
-    """Return `limit`, `after` and `order`; newest first by default. Raises InvalidRequest."""
-    text, order = params.get("limit", str(DEFAULT_LIMIT)), params.get("order", "desc")
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
-        raise InvalidRequest(f"`limit` must be a whole number from 1 to {MOST}.", param="limit")
-    if order not in ("asc", "desc"):
-        raise InvalidRequest("`order` must be asc or desc.", param="order")
-    return Page(int(text), params.get("after") or None, order == "asc")
+async def _no_route(request: Request, error: Exception) -> Response:
+    """Answer an unknown path or method."""
+    assert isinstance(error, HTTPException)
+    refusal = NotFound(f"No such endpoint: {request.method} {request.url.path}.", code="unknown_url")
+    response = _answer(errors.error_of(refusal)[1], error.status_code)
+    response.headers.update(error.headers or {})
+    return response
 
 
-def cut(items: Sequence[Any], page: Page) -> tuple[Sequence[Any], bool]:
-    """Return the page of items given oldest first, and whether there are more. Raises InvalidRequest."""
-    ordered = list(items) if page.ascending else list(reversed(items))
-    if page.after is not None:
-        place = next((i for i, item in enumerate(ordered) if item.get("id") == page.after), None)
-        if place is None:
-            raise unknown_after()
-        ordered = ordered[place + 1 :]
-    return ordered[: page.limit], len(ordered) > page.limit
-
-
-def unknown_after() -> InvalidRequest:
-    """Return what a cursor that names no item of the list is refused with."""
-    return InvalidRequest("`after` is no item of this list.", param="after")
-
-
-def listed(items: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
-    """Return OpenAI's list object."""
-    return {
-        "object": "list",
-        "data": items,
-        "first_id": items[0]["id"] if items else None,
-        "last_id": items[-1]["id"] if items else None,
-        "has_more": has_more,
-    }
-
-
-def answer(value: Any, status: int = 200) -> Response:
-    """Return a JSON answer."""
+def _answer(value: Any, status: int = 200) -> Response:
     return Response(json_body.dump(value), status, media_type="application/json")
 
 
-async def answer_large(value: Any, size: int) -> Response:
-    """Return a JSON answer of about so many bytes, written off the event loop where that takes long."""
+async def _answer_large(value: Any, size: int) -> Response:
+    """Return a JSON answer of about so many bytes, encoded off the event loop if it is large."""
     body = await OFF_LOOP.run(size, json_body.dump_large, value)
     return Response(body, media_type="application/json")
 
 
-async def refuse(request: Request, error: Exception) -> Response:
-    """Answer one of our errors."""
-    assert isinstance(error, ProxyError)
-    status, body = error_of(error)
-    return answer(body, status)
+def _list_of(items: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
+    ids = {"first_id": items[0]["id"] if items else None, "last_id": items[-1]["id"] if items else None}
+    return {"object": "list", "data": items, **ids, "has_more": has_more}
 
 
-async def no_route(request: Request, error: Exception) -> Response:
-    """Answer a path or method that there is not."""
-    assert isinstance(error, HTTPException)
-    _, body = error_of(
-        NotFound(f"No such endpoint: {request.method} {request.url.path}.", code="unknown_url")
-    )
-    return Response(
-        json_body.dump(body), error.status_code, headers=error.headers, media_type="application/json"
-    )
+def _unknown_after() -> InvalidRequest:
+    return InvalidRequest("`after` is no item of this list.", param="after")
 
 
-REFUSALS = {ProxyError: refuse, StoreError: refuse, HTTPException: no_route}
-
-
-CANCEL_TRIES = 5  # each loses to a beat that came between, and beats are seconds apart
-POLL_S = 1.0
-LONGEST_NUMBER = 18  # digits
-END_S = 5.0  # for work that was ended to be saved; the answer then says how far it came
-
-
+# ---------------------------------------------------------------- responses
 @dataclass(frozen=True, slots=True)
 class ResponsesApi:
-    """The endpoints below /v1/responses/{id}. Another's id is as absent as an unknown one."""
+    """The endpoints below /v1/responses/{id}."""
 
-    keeping: ResponseStore
-    lives: BackgroundRegistry
+    store: ResponseStore
+    background: BackgroundRegistry
     identify: Identify
     clock: Clock
     silence_s: float = 15.0  # in a stream, after which a comment is sent
 
-    def app(self) -> Starlette:
-        """Return the ASGI app."""
-        item = "/v1/responses/{response_id}"
-        return Starlette(
-            routes=[
-                Route(item, self.retrieve, methods=["GET"]),
-                Route(item, self.delete, methods=["DELETE"]),
-                Route(item + "/cancel", self.cancel, methods=["POST"]),
-                Route(item + "/input_items", self.input_items, methods=["GET"]),
-            ],
-            exception_handlers=REFUSALS,
-        )
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        one = "/v1/responses/{response_id}"
+        return [
+            Route(one, self.retrieve, methods=["GET"]),
+            Route(one, self.delete, methods=["DELETE"]),
+            Route(one + "/cancel", self.cancel, methods=["POST"]),
+            Route(one + "/input_items", self.input_items, methods=["GET"]),
+        ]
 
     async def retrieve(self, request: Request) -> Response:
-        """The response as it stands, or with `stream=true` its events."""
-        owner, response_id = asker(request, self.identify), _id(request)
-        kept = await self._find(owner, response_id)
+        """The response as it is now, or with `stream=true` its events."""
+        owner, stored = await self._find_in(request)
         if request.query_params.get("stream", "").lower() in ("true", "1"):
-            return self._stream(request, owner, kept)
-        return await answer_large(await self._stands(owner, kept), len(kept.response))
+            return self._stream(request, owner, stored)
+        return await _answer_large(await self._current(owner, stored), len(stored.response))
 
     async def delete(self, request: Request) -> Response:
         """Delete the response, and end the work on it."""
-        owner, response_id = asker(request, self.identify), _id(request)
-        await self._find(owner, response_id)
-        live = self.lives.under_way(owner, response_id)
-        if not await self.keeping.delete(owner, response_id):
-            raise _absent(response_id)
-        if live is not None:
-            live.cancel()
-        return answer({"id": response_id, "object": "response", "deleted": True})
+        owner, stored = await self._find_in(request)
+        running = self.background.under_way(owner, stored.id)
+        if not await self.store.delete(owner, stored.id):
+            raise absent("Response", stored.id, "response_id")
+        if running is not None:
+            running.cancel()
+        return _answer({"id": stored.id, "object": "response", "deleted": True})
 
     async def cancel(self, request: Request) -> Response:
         """End the work on a background response; one that has ended stays as it is."""
-        owner, response_id = asker(request, self.identify), _id(request)
-        kept = await self._find(owner, response_id)
-        response = await self._stands(owner, kept)
+        owner, stored = await self._find_in(request)
+        response = await self._current(owner, stored)
         if not response.get("background"):
-            raise InvalidRequest(
-                "Only a response made with `background: true` can be cancelled.", param="response_id"
-            )
+            why = "Only a response made with `background: true` can be cancelled."
+            raise InvalidRequest(why, param="response_id")
         if response["status"] not in UNDER_WAY:
-            return answer(response)
-        if (live := self.lives.under_way(owner, response_id)) is not None:
-            live.cancel()
-            return answer(await self._stands(owner, await self._ended(live, owner)))
-        return answer(await self._cancel_elsewhere(owner, kept, response))
+            return _answer(response)
+        if (running := self.background.under_way(owner, stored.id)) is not None:
+            running.cancel()
+            return _answer(await self._current(owner, await self._ended(running, owner)))
+        return _answer(await self._cancel_elsewhere(owner, stored, response))
 
     async def input_items(self, request: Request) -> Response:
         """The items of the response's own request."""
-        owner, page = asker(request, self.identify), page_of(request.query_params)
-        kept = await self._find(owner, _id(request))
-        size = len(kept.input_items)
-        items, more = cut(await OFF_LOOP.run(size, json_body.loads, kept.input_items), page)
-        return await answer_large(listed(items, has_more=more), size)
+        wanted = ListRange.of(request.query_params)
+        _, stored = await self._find_in(request)
+        size = len(stored.input_items)
+        items, more = wanted.page(await OFF_LOOP.run(size, json_body.loads, stored.input_items))
+        return await _answer_large(_list_of(items, has_more=more), size)
 
-    # ------------------------------------------------------------ helpers
+    async def _find_in(self, request: Request) -> tuple[Owner, StoredResponse]:
+        owner = owner_in(request, self.identify)
+        return owner, await self._find(owner, request.path_params["response_id"])
+
     async def _find(self, owner: Owner, response_id: str) -> StoredResponse:
-        kept = await self.keeping.find(owner, response_id)
-        if kept is None:
-            raise _absent(response_id)
-        return kept
+        stored = await self.store.find(owner, response_id)
+        if stored is None:
+            raise absent("Response", response_id, "response_id")
+        return stored
 
-    async def _stands(self, owner: Owner, kept: StoredResponse) -> dict[str, Any]:
+    async def _current(self, owner: Owner, stored: StoredResponse) -> dict[str, Any]:
         """Return the response object; one whose process died is saved as failed."""
-        if live := self.lives.under_way(owner, kept.id):
-            if (response := live.response)["status"] in UNDER_WAY:
+        if running := self.background.under_way(owner, stored.id):
+            if (response := running.response)["status"] in UNDER_WAY:
                 return response
-            # It is being saved: whoever sees the final state may build on it.
-            kept = await self._ended(live, owner)
-        found = await OFF_LOOP.run(len(kept.response), shown, kept, self.clock())
+            # The final state is being saved: clients that see it may continue the response.
+            stored = await self._ended(running, owner)
+        found = await OFF_LOOP.run(len(stored.response), shown, stored, self.clock())
         if found.died:
-            await self._save_again(kept, found.response)
+            await self._save_again(stored, found.response)
         return found.response
 
-    async def _ended(self, live: BackgroundResponse, owner: Owner) -> StoredResponse:
+    async def _ended(self, running: BackgroundResponse, owner: Owner) -> StoredResponse:
         with suppress(TimeoutError):
-            await asyncio.wait_for(live.ended(), END_S)
-        return await self._find(owner, live.id)
+            await asyncio.wait_for(running.ended(), END_S)
+        return await self._find(owner, running.id)
 
-    async def _save_again(self, kept: StoredResponse, response: dict[str, Any]) -> bool:
-        """Save the response over what was found. False if it has changed since, or is gone."""
-        stamp = await self.keeping.memories.stamp(kept.scope)
-        changed = replace(kept, response=json_body.dump(response))
-        return await self.keeping.responses.save(changed, generation=stamp.generation, over=kept.response)
+    async def _save_again(self, stored: StoredResponse, response: dict[str, Any]) -> bool:
+        """Save the response over what was found. False if it has changed since, or was deleted."""
+        stamp = await self.store.memories.stamp(stored.scope)
+        changed = replace(stored, response=json_body.dump(response))
+        return await self.store.responses.save(changed, generation=stamp.generation, over=stored.response)
 
     async def _cancel_elsewhere(
-        self, owner: Owner, kept: StoredResponse, response: dict[str, Any]
+        self, owner: Owner, stored: StoredResponse, response: dict[str, Any]
     ) -> dict[str, Any]:
-        """Cancel what another process makes: it sees this at its next beat. What has ended stays."""
+        """Cancel the work of another process, which sees this at its next heartbeat."""
         for _ in range(CANCEL_TRIES):
             cancelled = {**response, "status": "cancelled"}
-            if await self._save_again(kept, cancelled):
+            if await self._save_again(stored, cancelled):
                 return cancelled
-            kept = await self._find(owner, kept.id)
-            response = shown(kept, self.clock()).response
+            stored = await self._find(owner, stored.id)
+            response = shown(stored, self.clock()).response
             if response["status"] not in UNDER_WAY:
                 break
         return response
 
-    def _stream(self, request: Request, owner: Owner, kept: StoredResponse) -> Response:
+    def _stream(self, request: Request, owner: Owner, stored: StoredResponse) -> Response:
         after = _starting_after(request)
-        if (live := self.lives.recent(owner, kept.id)) is not None:
-            return EventFeed(live.follow(after), self.silence_s)
-        if not json_body.loads(kept.response).get("background"):
+        if (running := self.background.recent(owner, stored.id)) is not None:
+            return EventFeed(running.follow(after), self.silence_s)
+        if not json_body.loads(stored.response).get("background"):
             raise InvalidRequest("Only a response made in the background can be streamed.", param="stream")
-        return EventFeed(self._until_its_end(owner, kept, after), self.silence_s)
+        return EventFeed(self._last_event(owner, stored, after), self.silence_s)
 
-    async def _until_its_end(self, owner: Owner, kept: StoredResponse, after: int) -> AsyncIterator[bytes]:
-        """Yield the last event of a response whose events are in another process, or in none any more. It
-        holds all that the events before it have told."""
+    async def _last_event(self, owner: Owner, stored: StoredResponse, after: int) -> AsyncIterator[bytes]:
+        """Yield the last event of a response that runs in another process, or did. It holds the whole
+        response."""
         while True:
-            with suppress(StoreError):  # it may be back at the next look
-                response = await self._stands(owner, kept)
+            with suppress(StoreError):  # tried again in a second
+                response = await self._current(owner, stored)
                 if response["status"] not in UNDER_WAY:
                     yield encode(last_event(response, max(after, -1) + 1))
                     return
             await asyncio.sleep(POLL_S)
             with suppress(StoreError):
-                found = await self.keeping.find(owner, kept.id)
+                found = await self.store.find(owner, stored.id)
                 if found is None:
                     return  # deleted
-                kept = found
+                stored = found
 
 
 class EventFeed(Response):
-    """Server-sent events as they come. Starlette's own would not notice that the client left."""
+    """Server-sent events as they come. Starlette's own response would not notice that the client left."""
 
     def __init__(self, events: AsyncIterator[bytes], silence_s: float) -> None:
         super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
@@ -308,7 +282,7 @@ class EventFeed(Response):
 
 
 def last_event(response: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return the event that tells the end of a response."""
+    """Return the event that ends a response."""
     ended = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
     return {"type": f"response.{ended}", "sequence_number": number, "response": response}
 
@@ -316,59 +290,45 @@ def last_event(response: dict[str, Any], number: int) -> dict[str, Any]:
 def _starting_after(request: Request) -> int:
     text = request.query_params.get("starting_after", "-1")
     digits = text.removeprefix("-")
-    # "²" is a digit to Python, too, and no number; nor are thousands of nines.
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= LONGEST_NUMBER):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
         raise InvalidRequest("`starting_after` must be a whole number.", param="starting_after")
     return int(text)
 
 
-def _id(request: Request) -> str:
-    return str(request.path_params["response_id"])
-
-
-def _absent(response_id: str) -> NotFound:
-    return NotFound(f"Response with id '{response_id[:80]}' not found.", param="response_id")
-
-
-MOST_ITEMS = 20  # of one request, as OpenAI has it
-
-
+# ---------------------------------------------------------------- conversations
 @dataclass(frozen=True, slots=True)
 class ConversationsApi:
-    """The endpoints below /v1/conversations. Another's id is as absent as an unknown one."""
+    """The endpoints below /v1/conversations."""
 
-    keeping: ResponseStore
+    store: ResponseStore
     identify: Identify
     max_body_bytes: int
 
-    def app(self) -> Starlette:
-        """Return the ASGI app."""
+    def routes(self) -> list[Route]:
+        """Return the routes."""
         one = "/v1/conversations/{conversation_id}"
-        return Starlette(
-            routes=[
-                Route("/v1/conversations", self.create, methods=["POST"]),
-                Route(one, self.retrieve, methods=["GET"]),
-                Route(one, self.update, methods=["POST"]),
-                Route(one, self.delete, methods=["DELETE"]),
-                Route(one + "/items", self.add, methods=["POST"]),
-                Route(one + "/items", self.items, methods=["GET"]),
-                Route(one + "/items/{item_id}", self.item, methods=["GET"]),
-                Route(one + "/items/{item_id}", self.remove, methods=["DELETE"]),
-            ],
-            exception_handlers=REFUSALS,
-        )
+        return [
+            Route("/v1/conversations", self.create, methods=["POST"]),
+            Route(one, self.retrieve, methods=["GET"]),
+            Route(one, self.update, methods=["POST"]),
+            Route(one, self.delete, methods=["DELETE"]),
+            Route(one + "/items", self.add, methods=["POST"]),
+            Route(one + "/items", self.items, methods=["GET"]),
+            Route(one + "/items/{item_id}", self.item, methods=["GET"]),
+            Route(one + "/items/{item_id}", self.remove, methods=["DELETE"]),
+        ]
 
     async def create(self, request: Request) -> Response:
         """A new conversation, with its first items."""
         body, user = await self._body(request, "items", "metadata")
-        items, metadata = _items(body.get("items") or []), check_metadata(body.get("metadata"))
-        return answer(
-            _shown(await self.keeping.converse(asker(request, self.identify, user), items, metadata))
-        )
+        items, metadata = _new_items(body.get("items") or []), check_metadata(body.get("metadata"))
+        owner = owner_in(request, self.identify, user)
+        return _answer(_shown(await self.store.converse(owner, items, metadata)))
 
     async def retrieve(self, request: Request) -> Response:
         """The conversation, without its items."""
-        return answer(_shown((await self._find(request))[1]))
+        _, found = await self._find(request)
+        return _answer(_shown(found))
 
     async def update(self, request: Request) -> Response:
         """Replace the metadata."""
@@ -377,83 +337,74 @@ class ConversationsApi:
         if "metadata" not in body:
             raise InvalidRequest("`metadata` is required.", param="metadata")
         metadata = check_metadata(body["metadata"])
-        await self.keeping.describe(owner, found, metadata)
-        return answer({**_shown(found), "metadata": metadata})
+        await self.store.describe(owner, found, metadata)
+        return _answer({**_shown(found), "metadata": metadata})
 
     async def delete(self, request: Request) -> Response:
         """Delete the conversation and its items."""
         owner, found = await self._find(request)
-        await self.keeping.drop_conversation(owner, found)
-        return answer({"id": found.id, "object": "conversation.deleted", "deleted": True})
+        await self.store.drop_conversation(owner, found)
+        return _answer({"id": found.id, "object": "conversation.deleted", "deleted": True})
 
-    # ------------------------------------------------------------ items
     async def add(self, request: Request) -> Response:
         """Append items; returns them with their ids."""
         body, user = await self._body(request, "items")
         owner, found = await self._find(request, user)
-        items = _items(body.get("items"))
-        await self.keeping.append(owner, found, items)
-        return answer(listed(items, has_more=False))
+        items = _new_items(body.get("items"))
+        await self.store.append(owner, found, items)
+        return _answer(_list_of(items, has_more=False))
 
     async def items(self, request: Request) -> Response:
         """A page of the items, newest first by default."""
         _, found = await self._find(request)
-        asked = page_of(request.query_params)
-        page = await self.keeping.conversations.items(
-            found.scope, found.id, limit=asked.limit, after=asked.after, ascending=asked.ascending
+        wanted = ListRange.of(request.query_params)
+        page = await self.store.conversations.items(
+            found.scope, found.id, limit=wanted.limit, after=wanted.after, ascending=wanted.ascending
         )
         if page is None:
-            raise unknown_after()
+            raise _unknown_after()
         size = sum(map(len, page.items))
-        read = await OFF_LOOP.run(size, lambda: [json_body.loads(item) for item in page.items])
-        return await answer_large(listed(read, has_more=page.has_more), size)
+        items = await OFF_LOOP.run(size, lambda: [json_body.loads(item) for item in page.items])
+        return await _answer_large(_list_of(items, has_more=page.has_more), size)
 
     async def item(self, request: Request) -> Response:
         """One item."""
         _, found = await self._find(request)
         item_id = request.path_params["item_id"]
-        item = await self.keeping.conversations.item(found.scope, found.id, item_id)
+        item = await self.store.conversations.item(found.scope, found.id, item_id)
         if item is None:
-            raise _no_item(item_id)
-        return answer(json_body.loads(item))
+            raise absent("Item", item_id, "item_id")
+        return _answer(json_body.loads(item))
 
     async def remove(self, request: Request) -> Response:
         """Delete one item; returns the conversation."""
         _, found = await self._find(request)
         item_id = request.path_params["item_id"]
-        if not await self.keeping.conversations.remove(found.scope, found.id, item_id):
-            raise _no_item(item_id)
-        return answer(_shown(found))
+        if not await self.store.conversations.remove(found.scope, found.id, item_id):
+            raise absent("Item", item_id, "item_id")
+        return _answer(_shown(found))
 
-    # ------------------------------------------------------------ helpers
     async def _find(self, request: Request, user: str | None = None) -> tuple[Owner, Conversation]:
-        owner, id_ = asker(request, self.identify, user), request.path_params["conversation_id"]
+        owner, id_ = owner_in(request, self.identify, user), request.path_params["conversation_id"]
         check_conversation_id(id_, "conversation_id")
-        found = await self.keeping.conversation(owner, id_)
+        found = await self.store.conversation(owner, id_)
         if found is None:
-            raise absent_conversation(id_)
+            raise absent("Conversation", id_, "conversation_id")
         return owner, found
 
     async def _body(self, request: Request, *known: str) -> tuple[dict[str, Any], str | None]:
         """Return the body, and the user that its `memory_context` names. Raises ClientError."""
-        raw = bytearray()
-        try:
-            async for chunk in request.stream():
-                raw += chunk
-                if len(raw) > self.max_body_bytes:
-                    raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
-        except ClientDisconnect:
-            raise InvalidRequest("The client left before the body was complete.", param="body") from None
-        given = bytes(raw)
-        body = (
-            await OFF_LOOP.run(len(raw), parse_bounded, given, BodyLimits(), "items") if raw.strip() else {}
-        )
+        raw = await read_body(request.receive, self.max_body_bytes)
+        if raw is None:
+            raise InvalidRequest("The client left before the body was complete.", param="body")
+        body: dict[str, Any] = {}
+        if raw.strip():
+            body = await OFF_LOOP.run(len(raw), parse_bounded, raw, BodyLimits(), "items")
         user = take_extensions(body).user_id
         for name in body:
             if name not in known:
-                raise InvalidRequest(
-                    f"Unknown parameter: '{name[:64]}'.", param=name[:64], code="unknown_parameter"
-                )
+                why = f"Unknown parameter: '{name[:64]}'."
+                raise InvalidRequest(why, param=name[:64], code="unknown_parameter")
         return body, user
 
 
@@ -466,17 +417,10 @@ def _shown(conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def _items(given: object) -> list[Item]:
+def _new_items(given: object) -> list[Item]:
     if not isinstance(given, list):
         raise InvalidRequest("`items` must be an array.", param="items", code="invalid_type")
-    if len(given) > MOST_ITEMS:
-        raise InvalidRequest(
-            f"`items` holds {len(given)} items; the most at once is {MOST_ITEMS}.",
-            param="items",
-            code="array_above_max_length",
-        )
+    if len(given) > MAX_NEW_ITEMS:
+        why = f"`items` holds {len(given)} items; the most at once is {MAX_NEW_ITEMS}."
+        raise InvalidRequest(why, param="items", code="array_above_max_length")
     return list(as_items(given, param="items", only_known=True))
-
-
-def _no_item(item_id: str) -> NotFound:
-    return NotFound(f"Item with id '{item_id[:80]}' not found.", param="item_id")

@@ -31,14 +31,14 @@ from hashlib import blake2b
 from typing import Any
 
 from proxy.domain.core import Scope
-from proxy.domain.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
+from proxy.domain.errors import ClientError, InvalidRequest, StoreUnavailable
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock
 from proxy.domain.responses import ChainStore, StoredResponse
 from proxy.http.asgi import Send
 from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.failopen import Failed, FailOpen
-from proxy.http.responses.owners import shelf
+from proxy.http.responses.owners import absent, shelf
 from proxy.wire.body import Body, dump, loads
 
 LONGEST_DOCUMENT = 16 * 1024 * 1024  # bytes of an answer that is read for ids
@@ -400,11 +400,6 @@ def tells_apart(caller: Caller | None) -> bool:
 def in_plain(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return a request's headers, asking for an answer in which the id can be read."""
     return [*(h for h in headers if h[0] != b"accept-encoding"), (b"accept-encoding", b"identity")]
-
-
-def absent(what: str, id_: str, param: str) -> NotFound:
-    """Return what a foreign object is refused with, as one that does not exist."""
-    return NotFound(f"{what} with id '{id_[:80]}' not found.", param=param)
 
 
 def unknown_previous(id_: str) -> InvalidRequest:

@@ -28,6 +28,7 @@ from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING
 
 from proxy.domain.core import Scope
+from proxy.domain.errors import NotFound
 from proxy.domain.ports import Clock
 from proxy.domain.responses import Conversation, ConversationStore
 from proxy.http.asgi import Header
@@ -55,6 +56,11 @@ def new_id(kind: str) -> str:
 def is_ours(id_: object) -> bool:
     """True for an id that this proxy, and no upstream, has handed out."""
     return isinstance(id_, str) and id_.partition("_")[2].startswith(_OURS)
+
+
+def absent(what: str, id_: str, param: str) -> NotFound:
+    """Return the refusal of an object that does not exist, or is another's."""
+    return NotFound(f"{what} with id '{id_[:80]}' not found.", param=param)
 
 
 def shelf(holder: Scope, id_: str) -> Scope:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.domain.core import Scope, Stamp
-from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
+from proxy.domain.errors import InvalidRequest, StoreUnavailable
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.responses import Chain, ChainStore, Conversation, ConversationStore, StoredResponse
 from proxy.domain.session import StoredExchange
 from proxy.http.asgi import OFF_LOOP
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.background import UNDER_WAY, shown
-from proxy.http.responses.owners import Owner, new_id, shelf
+from proxy.http.responses.owners import Owner, absent, new_id, shelf
 from proxy.wire.body import dump, loads
 from proxy.wire.translation import items_of, response_of
 
@@ -120,7 +120,7 @@ class ResponseStore:
     async def _said_in(self, owner: Owner, conversation_id: str) -> ChainHistory:
         conversation = await self.conversation(owner, conversation_id)
         if conversation is None:
-            raise NotFound(f"Conversation with id '{conversation_id[:80]}' not found.", param="conversation")
+            raise absent("Conversation", conversation_id, "conversation")
         if conversation.size > self.most_replayed_bytes:
             raise self._too_much("conversation", "The conversation holds")
         items = await self._all_items(conversation)
@@ -310,7 +310,7 @@ class ResponseStore:
                 return
             # Was the conversation forgotten, does it hold one of them, or was only something else forgotten?
             if await self.conversations.get(where, id_) is None:
-                raise absent_conversation(id_)
+                raise absent("Conversation", id_, "conversation_id")
             for index, item in enumerate(items):
                 if await self.conversations.item(where, id_, item["id"]) is not None:
                     raise InvalidRequest(
@@ -376,11 +376,6 @@ class ResponseStore:
             param=param,
             code="string_above_max_length",
         )
-
-
-def absent_conversation(id_: str) -> NotFound:
-    """Return the refusal for a conversation that its path names and that is not there, or another's."""
-    return NotFound(f"Conversation with id '{id_[:80]}' not found.", param="conversation_id")
 
 
 def too_long_a_chain() -> InvalidRequest:

@@ -5,7 +5,7 @@ the plan's chat body, the upstream's answer becomes events, and what was made is
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,18 +14,19 @@ from typing import Any
 from proxy.domain.core import Turn
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.domain.ports import Clock
-from proxy.http.asgi import OFF_LOOP, Header, Send, send_bytes
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send, send_bytes
 from proxy.http.exchange import read_answer
 from proxy.http.forwarding import Draft, is_proven
 from proxy.http.responses import background
 from proxy.http.responses.answer_output import (
     AnswerParser,
     BackgroundOutlet,
-    Event,
     JsonOutlet,
     Outlet,
     StreamOutlet,
     for_client,
+    header_values,
+    read_events,
     refusal_of,
 )
 from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, with_beat
@@ -36,7 +37,7 @@ from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Form, Learning, ModelRoute, RequestTraits
 from proxy.upstream.headers import request_headers
-from proxy.upstream.relay import Ending, log_cut, log_refused, raw_target, relay
+from proxy.upstream.relay import Ending, log_refused, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.answers import LIMIT_BYTES
 from proxy.wire.body import Body, dump_large
@@ -61,22 +62,20 @@ from proxy.wire.translation import (
     with_thoughts,
 )
 
-IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
-LARGE_BYTES = 4 * 1024 * 1024  # read of one answer: its end takes long
-UNPROVEN_START_S = 3.0  # the same for a request with memory in a form that the model may refuse
+UNPROVEN_START_S = 3.0  # as `start_s`, for a request with memory in a form that the model may refuse
 DRAIN_S = 0.5  # for what follows [DONE], so that the connection can be used again
 ERROR_BYTES = 256 * 1024  # of a refusal that are read
-SAVE_TRIES = 3  # each loses to a beat or a cancellation that came between
+SAVE_TRIES = 3  # each loses to a heartbeat or a cancellation in between
 _JSON: list[Header] = [(b"content-type", b"application/json")]
 
 
 @dataclass(frozen=True, slots=True)
 class TranslationPorts:
-    """What all translated requests share."""
+    """Everything that translated requests share."""
 
     upstream: Upstream
-    keeping: ResponseStore
-    lives: BackgroundRegistry
+    store: ResponseStore
+    background: BackgroundRegistry
     clock: Clock
     seal_key: SealKey
     learning: Learning
@@ -84,10 +83,23 @@ class TranslationPorts:
     silence_s: float = 15.0  # in a stream, after which a comment is sent
     max_answer_bytes: int = LIMIT_BYTES
 
+    async def plan(self, body: Body, owner: Owner, earlier: ChainHistory, size: int) -> ChatPlan:
+        """Return the chat request that answers the body. `size`: about how many bytes it reads."""
+        ids = referenced_ids(body.get("input"))
+        referenced = await self.store.referenced(owner, ids) if ids else {}
+        seals = await self.seal_key.seals(owner)
+        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals)
+
+    async def ask(self, scope: ASGIScope, payload: bytes) -> UpstreamResponse:
+        """Ask for a chat completion, with the request's headers and query."""
+        _, mark, query = raw_target(scope).partition(b"?")
+        headers = request_headers(scope["headers"], identity=True)
+        return await self.upstream.open("POST", b"/v1/chat/completions" + mark + query, headers, payload)
+
 
 @dataclass(slots=True)
 class ResponseInProgress:
-    """One response being made, from the moment that its request is known to make sense."""
+    """One response being made, once its request is known to be valid."""
 
     plan: ChatPlan
     translation: Translation
@@ -97,7 +109,7 @@ class ResponseInProgress:
     session_id: str
     created_at: float
     asked_bytes: int = 0  # of the client's request, parts of which are echoed
-    refers: tuple[str, ...] = ()  # responses whose items the input names: they are copied into this one
+    refers: tuple[str, ...] = ()  # responses with items that the input names: they are copied into this one
     live: BackgroundResponse | None = None
     beat: asyncio.Task[None] | None = None
     stream: StreamOutlet | None = None  # once it is begun
@@ -160,15 +172,15 @@ class TranslatedForwarding:
     """See Forwarding for when the methods are called."""
 
     def __init__(self, shared: TranslationPorts) -> None:
-        self._shared, self._keeping = shared, shared.keeping
+        self._shared, self._store = shared, shared.store
         self.promised = False
-        self._made: ResponseInProgress | None = None
+        self._in_progress: ResponseInProgress | None = None
         self.draft: Draft | None = None
 
     @property
-    def _making(self) -> ResponseInProgress:
-        assert self._made is not None, "adopt comes first"
-        return self._made
+    def _current(self) -> ResponseInProgress:
+        assert self._in_progress is not None, "adopt comes first"
+        return self._in_progress
 
     @property
     def _draft(self) -> Draft:
@@ -184,7 +196,7 @@ class TranslatedForwarding:
     @property
     def answered(self) -> bool:
         """True if the client has its background response or the beginning of its stream."""
-        made = self._made
+        made = self._in_progress
         if made is None or made.stream is None:
             return made is not None and made.live is not None
         return made.stream.started
@@ -197,14 +209,14 @@ class TranslatedForwarding:
         turn, body = request.turn, request.body
         project = turn.scope.project if turn else None
         owner = owner_of(request.caller, request.client.headers, request.user, project)
-        generation = await self._keeping.generation(owner)
-        earlier = await self._keeping.earlier(owner, previous_of(body), conversation_of(body))
+        generation = await self._store.generation(owner)
+        earlier = await self._store.earlier(owner, previous_of(body), conversation_of(body))
         size = len(request.payload) + earlier.size
-        planned = await self._plan(body, owner, earlier, size)
+        planned = await self._shared.plan(body, owner, earlier, size)
         if turn is not None:
             turn = await OFF_LOOP.run(size, _continuing, turn, planned, earlier)
         created_at, id_ = self._shared.clock(), new_id("resp")
-        self._made = ResponseInProgress(
+        self._in_progress = ResponseInProgress(
             plan=planned,
             translation=translation_of(
                 planned,
@@ -222,20 +234,14 @@ class TranslatedForwarding:
         )
         return replace(request, turn=turn)
 
-    async def _plan(self, body: Body, owner: Owner, earlier: ChainHistory, size: int) -> ChatPlan:
-        ids = referenced_ids(body.get("input"))
-        referenced = await self._keeping.referenced(owner, ids) if ids else {}
-        seals = await self._shared.seal_key.seals(owner)
-        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals)
-
     def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
         """Return the chat body, with all that the request continues."""
-        planned = self._making.plan
+        planned = self._current.plan
         return with_thoughts(planned.chat, planned.thoughts, form.thoughts), CHAT_HISTORY
 
     def changeable(self, traits: RequestTraits) -> RequestTraits:
         """Add what the translation may leave out or write otherwise."""
-        return changeable_in(self._making.plan, traits)
+        return changeable_in(self._current.plan, traits)
 
     def write(self, body: Body, form: Form) -> bytes:
         """Return this chat body in the form that the model takes. The stored request does not change."""
@@ -243,38 +249,35 @@ class TranslatedForwarding:
 
     async def acknowledge(self, draft: Draft) -> None:
         """Answer a request for the background: from here on, the work is its own."""
-        making, client, self.draft = self._making, draft.request.client, draft
-        if not making.plan.background:
+        current, client, self.draft = self._current, draft.request.client, draft
+        if not current.plan.background:
             return
-        making.queued = True
-        live = BackgroundResponse(making.id, making.owner, lambda: making.response)
-        if not await self._keep(making, with_beat(making.response, self._shared.clock())):
+        current.queued = True
+        live = BackgroundResponse(current.id, current.owner, lambda: current.response)
+        if not await self._keep(current, with_beat(current.response, self._shared.clock())):
             raise StoreUnavailable("a background response cannot be kept")
         self.promised = await draft.committed()
-        headers = [*draft.memory_headers(queued=self.promised, answered=False), *dropped(making.plan)]
-        if making.plan.stream:
-            await self._stream(making).start(headers)
+        headers = [*draft.memory_headers(queued=self.promised, answered=False), *dropped(current.plan)]
+        if current.plan.stream:
+            await self._stream(current).start(headers)
         else:
-            await send_bytes(client.send, 200, json_body.dump(making.response), b"application/json", headers)
-        making.live = live
+            await send_bytes(client.send, 200, json_body.dump(current.response), b"application/json", headers)
+        current.live = live
         live.stoppable(client.downstream.hold())
-        self._shared.lives.begin(live)
-        making.beat = client.tasks.create_task(self._beat(making, live))
-        await self._outlet(making).emit(making.translation.start())
+        self._shared.background.begin(live)
+        current.beat = client.tasks.create_task(self._beat(current, live))
+        await self._outlet(current).emit(current.translation.start())
 
     async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
         """Ask for a chat completion."""
         client, self.draft = draft.request.client, draft
-        _, mark, query = raw_target(client.scope).partition(b"?")
-        target = b"/v1/chat/completions" + mark + query
-        headers = request_headers(client.headers, identity=True)
         answered, starting = asyncio.Event(), None
-        if self._making.plan.stream and self._making.stream is None:
+        if self._current.plan.stream and self._current.stream is None:
             starting = client.tasks.create_task(self._start_early(draft, answered))
         try:
-            return draft, await self._shared.upstream.open("POST", target, headers, draft.payload)
+            return draft, await self._shared.ask(client.scope, draft.payload)
         except UpstreamError as error:
-            self._making.why = error.message
+            self._current.why = error.message
             raise
         finally:
             answered.set()
@@ -294,29 +297,29 @@ class TranslatedForwarding:
         try:
             await asyncio.wait_for(answered.wait(), start_s)
         except TimeoutError:
-            making = self._making
+            current = self._current
             self.promised = await draft.committed()
             headers = draft.memory_headers(queued=self.promised, answered=False)
-            stream = self._stream(making)
-            await stream.start(for_client((), [*headers, *dropped(making.plan)]))
-            await stream.emit(making.translation.start())
+            stream = self._stream(current)
+            await stream.start(for_client((), [*headers, *dropped(current.plan)]))
+            await stream.emit(current.translation.start())
 
     # ------------------------------------------------------------ the answer
     async def answer(
         self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
     ) -> Ending:
         """Translate the answer as it comes. A refusal passes unchanged if it has OpenAI's shape."""
-        making, self.draft = self._making, draft
+        current, self.draft = self._current, draft
         if not 200 <= opened.status < 300:
-            return await self._refuse(opened, [*headers, *dropped(making.plan)])
-        making.queued = False
+            return await self._refuse(opened, [*headers, *dropped(current.plan)])
+        current.queued = False
         if self._shared.learning.forms.of(draft.model).begins_in_thoughts:
-            making.translation.expect_thoughts()
-        outlet = self._outlet(making)
+            current.translation.expect_thoughts()
+        outlet = self._outlet(current)
         with opened:
             try:
-                await outlet.start(for_client(opened.headers, [*headers, *dropped(making.plan)]))
-                if making.live is None and (events := making.translation.start()):
+                await outlet.start(for_client(opened.headers, [*headers, *dropped(current.plan)]))
+                if current.live is None and (events := current.translation.start()):
                     await outlet.emit(events)
                 return await self._pass_on(opened, outlet)
             except asyncio.CancelledError:
@@ -325,51 +328,37 @@ class TranslatedForwarding:
         return Ending.CLIENT_LEFT
 
     async def _pass_on(self, opened: UpstreamResponse, outlet: Outlet) -> Ending:
-        making, cut, size = self._making, False, 0
+        current = self._current
         limit_bytes = self._shared.max_answer_bytes
-        listener = AnswerParser(making.translation, *content_of(opened.headers), limit_bytes)
-        while not listener.ended and not opened.at_end:
-            try:
-                chunk = await opened.read()
-            except UpstreamCut:
-                log_cut()
-                cut = True
-                break
-            size += len(chunk)
-            feed = partial(listener.feed, chunk)
-            if events := await _in_thread(feed) if listener.is_heavy or size > LARGE_BYTES else feed():
-                await outlet.emit(events)
-        in_thread = size > IN_THREAD_BYTES and not listener.ended
-        finish = partial(listener.end, cut=cut)
-        end = await _in_thread(finish) if in_thread else finish()
-        if end:
-            await outlet.emit(end)
-        if making.live is None:
+        parser = AnswerParser(current.translation, *header_values(opened.headers), limit_bytes)
+        async for events in read_events(opened, parser):
+            await outlet.emit(events)
+        if current.live is None:
             self._draft.request.client.downstream.settle()
         self._learn_thoughts(self._draft.model)
-        await outlet.finish(listener)
-        if not listener.broken:
+        await outlet.finish(parser)
+        if not parser.broken:
             await _drain(opened)
-        return Ending.UPSTREAM_CUT if cut else Ending.COMPLETE
+        return Ending.UPSTREAM_CUT if parser.cut else Ending.COMPLETE
 
     def _learn_thoughts(self, model: ModelRoute) -> None:
         """Remember whether the model begins an answer in its thoughts: the next one is then parted."""
-        begins, forms = self._making.translation.begins_in_thoughts(), self._shared.learning.forms
+        begins, forms = self._current.translation.begins_in_thoughts(), self._shared.learning.forms
         if begins is not None:
             known = forms.of(model)
             forms.learn(model, known, replace(known, begins_in_thoughts=begins))
 
     async def _refuse(self, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Pass the upstream's refusal on, in OpenAI's shape; where the client has its stream, end that."""
-        making, body = self._making, await opened.peek(ERROR_BYTES)
+        current, body = self._current, await opened.peek(ERROR_BYTES)
         refusal = refusal_of(opened.status, opened.headers, body)
-        making.why, making.code = refusal.problem.message, refusal.code
-        answered, client = making.live is not None or making.stream is not None, self._draft.request.client
+        current.why, current.code = refusal.problem.message, refusal.code
+        answered, client = current.live is not None or current.stream is not None, self._draft.request.client
         if refusal.body is None and not answered:
             return await relay(opened, client.downstream, client.send, extra_headers=headers)
         log_refused(opened.status, opened.headers)
-        if making.stream is not None:
-            await making.stream.start(headers)
+        if current.stream is not None:
+            await current.stream.start(headers)
         with opened:
             if not answered and refusal.body is not None:
                 client.downstream.settle()
@@ -377,126 +366,126 @@ class TranslatedForwarding:
                 await send_bytes(client.send, refusal.status, refusal.body, b"application/json", told)
         return Ending.COMPLETE
 
-    def _stream(self, making: ResponseInProgress) -> StreamOutlet:
-        if making.stream is None:
-            save, client = partial(self._save, making), self._draft.request.client
+    def _stream(self, current: ResponseInProgress) -> StreamOutlet:
+        if current.stream is None:
+            save, client = partial(self._save, current), self._draft.request.client
             silence_s = self._shared.silence_s
-            making.stream = StreamOutlet(client.send, save, making.size, client.tasks, silence_s)
-        return making.stream
+            current.stream = StreamOutlet(client.send, save, current.size, client.tasks, silence_s)
+        return current.stream
 
-    def _outlet(self, making: ResponseInProgress) -> Outlet:
-        save = partial(self._save, making)
-        if making.live is not None:
-            return BackgroundOutlet(making.live, save, making.size, making.stream)
-        if making.plan.stream:
-            return self._stream(making)
-        return JsonOutlet(self._draft.request.client.send, save, making.size, making.translation)
+    def _outlet(self, current: ResponseInProgress) -> Outlet:
+        save = partial(self._save, current)
+        if current.live is not None:
+            return BackgroundOutlet(current.live, save, current.size, current.stream)
+        if current.plan.stream:
+            return self._stream(current)
+        return JsonOutlet(self._draft.request.client.send, save, current.size, current.translation)
 
     # ------------------------------------------------------------ what is left
     async def conclude(self, *, refused: bool) -> Answer:
         """Bring what broke off to its final state, and return what was said."""
-        making = self._made
-        if making is None:
+        current = self._in_progress
+        if current is None:
             return Answer()
-        if making.live is not None:
-            await self._end_background(making, making.live)
-        elif making.stream is not None:
-            await self._end_stream(making, making.stream, refused=refused)
+        if current.live is not None:
+            await self._end_background(current, current.live)
+        elif current.stream is not None:
+            await self._end_stream(current, current.stream, refused=refused)
         if refused or self.draft is None or self.draft.recalled.commit is None:
             return Answer()
-        said = await OFF_LOOP.run(making.size(), dump_large, making.translation.response)
+        said = await OFF_LOOP.run(current.size(), dump_large, current.translation.response)
         return await read_answer(_JSON, [said], RESPONSES)
 
-    async def _end_stream(self, making: ResponseInProgress, stream: StreamOutlet, *, refused: bool) -> None:
+    async def _end_stream(self, current: ResponseInProgress, stream: StreamOutlet, *, refused: bool) -> None:
         """End the stream. The client has the id: a stream that it left ends as cancelled, one that the
         upstream refused after its beginning as failed."""
-        left = making.under_way
-        events = making.translation.fail(making.why, making.code) if left else []
-        await self._save(making, cancelled=left and not refused)
+        left = current.under_way
+        events = current.translation.fail(current.why, current.code) if left else []
+        await self._save(current, cancelled=left and not refused)
         if events and stream.started:
             await stream.emit(events)
             await stream.close()
         stream.stop()
 
-    async def _end_background(self, making: ResponseInProgress, live: BackgroundResponse) -> None:
-        left, stream = making.under_way, making.stream
-        if making.beat is not None:
-            making.beat.cancel()
-        events = making.translation.fail(making.why, making.code) if left else []
-        await self._save(making, cancelled=left and live.cancelled)
+    async def _end_background(self, current: ResponseInProgress, live: BackgroundResponse) -> None:
+        left, stream = current.under_way, current.stream
+        if current.beat is not None:
+            current.beat.cancel()
+        events = current.translation.fail(current.why, current.code) if left else []
+        await self._save(current, cancelled=left and live.cancelled)
         if events:
-            await self._outlet(making).emit(events)
+            await self._outlet(current).emit(events)
         if stream is not None:
             await stream.close()
-        self._shared.lives.end(live)
+        self._shared.background.end(live)
 
-    async def _save(self, making: ResponseInProgress, *, cancelled: bool = False) -> None:
+    async def _save(self, current: ResponseInProgress, *, cancelled: bool = False) -> None:
         """Keep the response in its final state, and what was said in its conversation; once, both or none."""
-        if making.saved:
+        if current.saved:
             return
-        response = making.translation.response
+        response = current.translation.response
         if cancelled:
             response = {**response, "status": "cancelled", "error": None}
         is_whole = response["status"] in ("completed", "incomplete")
-        output = items_of(response) if making.plan.conversation and is_whole else None
-        ended = await OFF_LOOP.run(making.size(), dump_large, response)
+        output = items_of(response) if current.plan.conversation and is_whole else None
+        ended = await OFF_LOOP.run(current.size(), dump_large, response)
         for _ in range(SAVE_TRIES):
-            seen = await self._seen(making)
+            seen = await self._seen(current)
             # At another process, and who did it was told so: it stays.
-            if _is_cancelled(seen) or await self._keep(making, ended, over=seen, output=output):
+            if _is_cancelled(seen) or await self._keep(current, ended, over=seen, output=output):
                 break
             if seen is None:
                 break
-        if output is not None and not making.plan.store:
-            await self._keeping.add(self._kept(making, b""), output)
-        making.saved = True
+        if output is not None and not current.plan.store:
+            await self._store.add(self._kept(current, b""), output)
+        current.saved = True
 
-    async def _seen(self, making: ResponseInProgress) -> bytes | None:
+    async def _seen(self, current: ResponseInProgress) -> bytes | None:
         """Return what stands in the store, where another process may have changed it."""
-        return await self._keeping.seen(making.owner, making.id) if making.live is not None else None
+        return await self._store.seen(current.owner, current.id) if current.live is not None else None
 
     async def _keep(
         self,
-        making: ResponseInProgress,
+        current: ResponseInProgress,
         response: bytes,
         *,
         over: bytes | None = None,
         output: Sequence[dict[str, Any]] | None = None,
     ) -> bool:
-        if not making.plan.store or making.generation is None:
+        if not current.plan.store or current.generation is None:
             return False
-        return await self._keeping.keep(self._kept(making, response), over=over, output=output)
+        return await self._store.keep(self._kept(current, response), over=over, output=output)
 
-    def _kept(self, making: ResponseInProgress, response: bytes) -> NewResponse:
+    def _kept(self, current: ResponseInProgress, response: bytes) -> NewResponse:
         draft = self._draft
         commit = draft.recalled.commit
         return NewResponse(
-            id=making.id,
-            owner=making.owner,
-            generation=making.generation,
-            session_id=making.session_id,
-            previous_id=making.plan.previous_response_id,
-            conversation_id=making.plan.conversation,
+            id=current.id,
+            owner=current.owner,
+            generation=current.generation,
+            session_id=current.session_id,
+            previous_id=current.plan.previous_response_id,
+            conversation_id=current.plan.conversation,
             response=response,
-            input_items=making.plan.input_items,
-            created_at=making.created_at,
+            input_items=current.plan.input_items,
+            created_at=current.created_at,
             size=len(draft.payload),
-            recalled=(*draft.prepared.memory_ids, *making.refers),
+            recalled=(*draft.prepared.memory_ids, *current.refers),
             exchange=commit.begun if commit is not None else None,
         )
 
-    async def _beat(self, making: ResponseInProgress, live: BackgroundResponse) -> None:
+    async def _beat(self, current: ResponseInProgress, live: BackgroundResponse) -> None:
         """Show, while the response is under way, that it is; end it where its owner asked another process."""
         while True:
             await asyncio.sleep(background.BEAT_S)
             with suppress(StoreError):
-                kept = await self._keeping.find(making.owner, making.id)
+                kept = await self._store.find(current.owner, current.id)
                 if kept is None or json_body.loads(kept.response)["status"] not in UNDER_WAY:
                     live.cancel()
-                elif making.under_way and not making.saved:
+                elif current.under_way and not current.saved:
                     # Over what it has seen: a cancellation that came meanwhile, or the end, stays.
-                    beat = with_beat(making.response, self._shared.clock())
-                    await self._keep(making, beat, over=kept.response)
+                    beat = with_beat(current.response, self._shared.clock())
+                    await self._keep(current, beat, over=kept.response)
 
 
 def _continuing(turn: Turn, planned: ChatPlan, earlier: ChainHistory) -> Turn:
@@ -513,22 +502,6 @@ def dropped(planned: ChatPlan) -> list[Header]:
     """Return the headers that name what is left out of the upstream's request."""
     named = {b"x-memory-dropped-tools": planned.dropped, b"x-memory-dropped-items": planned.left_out}
     return [(name, ",".join(types).encode("ascii")) for name, types in named.items() if types]
-
-
-def content_of(headers: Sequence[Header]) -> tuple[str, str]:
-    """Return content type and content encoding, "" where there is none."""
-    told = {name: value.decode("latin-1") for name, value in headers}
-    return told.get(b"content-type", ""), told.get(b"content-encoding", "")
-
-
-async def _in_thread(work: Callable[[], list[Event]]) -> list[Event]:
-    """Return the work's result; if the client leaves during it, wait until it has ended."""
-    running = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        raise
 
 
 async def _drain(opened: UpstreamResponse) -> None:

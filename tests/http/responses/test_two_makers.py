@@ -8,7 +8,8 @@ import pytest
 from proxy.domain.errors import NotFound
 from proxy.http.auth.identity import Caller
 from proxy.http.failopen import FailOpen
-from proxy.http.responses.native_ownership import NativeOwnership, absent
+from proxy.http.responses.native_ownership import NativeOwnership
+from proxy.http.responses.owners import absent
 from proxy.telemetry import Metrics
 from tests.support.backends import Place, place
 
