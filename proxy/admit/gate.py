@@ -74,15 +74,8 @@ LANGUAGES = Languages()
 
 
 async def vector_of(embedder: Embedder | None, content: str) -> bytes | None:
-    """Return the vector of one content, None where the embedder is absent or does not understand it."""
-    if embedder is None:
-        return None
-    understood = embedder.understands(content)
-    LANGUAGES.note((understood,))
-    if not understood:
-        return None
-    (vector,) = await embedder.embed([content])
-    return vector
+    """Return the vector of one content, as `vectors_of` does."""
+    return (await vectors_of(embedder, [content]))[0]
 
 
 async def vectors_of(embedder: Embedder | None, contents: Sequence[str]) -> list[bytes | None]:
@@ -147,7 +140,7 @@ class Gate:
 class Sorted:
     """Candidates to store, those to hold for review with a reason, and counts of the dropped by reason."""
 
-    kept: tuple[Candidate, ...]
+    stored: tuple[Candidate, ...]
     held: tuple[tuple[Candidate, str], ...]
     dropped: Counter[str]
 
@@ -157,7 +150,7 @@ def sort(
 ) -> Sorted:
     """Sort the candidates into stored, held and dropped; `doubtful` ones come with a reason for review. What
     is stored or held is redacted throughout, and expires as its type does."""
-    kept: list[Candidate] = []
+    stored: list[Candidate] = []
     held: list[tuple[Candidate, str]] = []
     dropped: Counter[str] = Counter()
     for candidate, doubt in (*((c, "") for c in candidates), *doubtful):
@@ -167,12 +160,12 @@ def sort(
             continue
         storable = _expiring(without_personal_data(candidate, gate.policy), gate.ttl_days, now)
         if not doubt:
-            kept.append(storable)
+            stored.append(storable)
         elif gate.policy.quarantine:
             held.append((storable, doubt))
         else:
             dropped[doubt] += 1
-    return Sorted(tuple(kept), tuple(held), dropped)
+    return Sorted(tuple(stored), tuple(held), dropped)
 
 
 def _expiring(candidate: Candidate, ttl_days: Mapping[str, float], now: float) -> Candidate:
@@ -209,13 +202,13 @@ async def admit(
     now, seed = basis.now, basis.seed
     sorted_ = await asyncio.to_thread(sort, candidates, doubtful, gate, now)  # ten candidates take some 20 ms
     holds = tuple(hold(c, reason, now=now, seed=seed) for c, reason in sorted_.held)
-    vectors = await vectors_of(gate.embedder, [c.content for c in sorted_.kept])
+    vectors = await vectors_of(gate.embedder, [c.content for c in sorted_.stored])
     known: dict[Pair, Relation] = {}
     for attempt in range(1, _ATTEMPTS + 1):
         stamp = await gate.memories.stamp(scope)
         if stamp.generation != basis.began.generation:
             raise Conflict("something was forgotten since")
-        weighed = await weigh(gate, scope, sorted_.kept, vectors, now)
+        weighed = await weigh(gate, scope, sorted_.stored, vectors, now)
         relations = await relate(gate, weighed, now, known)
         decision = await asyncio.to_thread(
             decide_changes, weighed, relations, scope=scope, now=now, seed=seed

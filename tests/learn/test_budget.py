@@ -1,7 +1,12 @@
-"""The load on the upstream, without any: a clock and calls that are told."""
+"""The budget of our own calls, and background work that lets turns go first. Clocks are set by hand."""
+
+import asyncio
+import time
+from contextlib import suppress
 
 import pytest
 
+from proxy.domain.core import MemoryFilter
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -12,8 +17,18 @@ from proxy.domain.errors import (
 from proxy.domain.limits import HOUR_S, LocalCallQuota, QuotaDecision
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import BATCH, EXPLICIT
-from proxy.learn.budget import NO_LANE, CallBounds, CallOutcome, Load, MeteredCompleter
-from tests.learn.support import ANA, NOON, ScriptedCompleter
+from proxy.learn.budget import (
+    NO_LANE,
+    PATIENCE_S,
+    PAUSE_S,
+    SHARE,
+    CallBounds,
+    CallOutcome,
+    Load,
+    MeteredCompleter,
+    TurnPriority,
+)
+from tests.learn.support import ANA, NOON, House, ScriptedCompleter, facts
 
 
 class Clock:
@@ -33,27 +48,26 @@ def question(role: str = "memory_extraction") -> CompletionRequest:
     return CompletionRequest(role, "s", "u", "m", ANA, "s-1")
 
 
-def test_when_all_are_busy_only_an_explicit_ask_is_served_and_only_one(clock: Clock) -> None:
+def lanes_while_jobs_start(load: Load, jobs: int) -> list[int]:
+    lanes = []
+    for _ in range(jobs):
+        lanes.append(load.lane())
+        load.began(waited_s=0)
+    return lanes
+
+
+# ---------------------------------------------------------------- lanes and the hour
+def test_if_all_slots_are_busy_one_explicit_ask_may_still_run(clock: Clock) -> None:
     load = Load(CallBounds(concurrency=2), clock)
-    assert load.lane() == BATCH
-    load.began(waited_s=0)
-    load.began(waited_s=0)
-    assert load.lane() == EXPLICIT
-    load.began(waited_s=0)
-    assert load.lane() == NO_LANE
+    assert lanes_while_jobs_start(load, 4) == [BATCH, BATCH, EXPLICIT, NO_LANE]
+    load.ended()
     load.ended()
     assert load.lane() == EXPLICIT
 
 
-def test_calls_under_way_count_against_the_hour(clock: Clock) -> None:
+def test_running_calls_count_against_the_hour_and_its_last_calls_are_for_explicit_asks(clock: Clock) -> None:
     load = Load(CallBounds(concurrency=9, calls_per_hour=10, reserve=0.2), clock)
-    for _ in range(8):
-        assert load.lane() == BATCH
-        load.began(waited_s=0)
-    assert load.lane() == EXPLICIT
-    load.began(waited_s=0)
-    load.began(waited_s=0)
-    assert load.lane() == NO_LANE
+    assert lanes_while_jobs_start(load, 11) == [BATCH] * 8 + [EXPLICIT] * 2 + [NO_LANE]
 
 
 async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
@@ -70,7 +84,7 @@ async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
     assert Load(CallBounds(), clock).calls_left() is None
 
 
-async def test_what_one_process_spends_another_no_longer_has(clock: Clock) -> None:
+async def test_processes_share_the_hours_calls(clock: Clock) -> None:
     calls, bounds = LocalCallQuota(), CallBounds(concurrency=9, calls_per_hour=10, reserve=0.2)
     ours, theirs = Load(bounds, clock, calls), Load(bounds, clock, calls)
     await theirs.look()
@@ -87,8 +101,8 @@ async def test_what_one_process_spends_another_no_longer_has(clock: Clock) -> No
     assert ours.lane() == NO_LANE
 
 
-class Watched(LocalCallQuota):
-    """Counts looks, and may be away."""
+class SharedQuota(LocalCallQuota):
+    """Counts looks, and may be unavailable."""
 
     looks, is_away = 0, False
 
@@ -107,8 +121,8 @@ class Watched(LocalCallQuota):
         await super().refund(at)
 
 
-async def test_nobody_asks_all_the_time_how_many_calls_are_left(clock: Clock) -> None:
-    calls = Watched()
+async def test_the_shared_count_is_read_every_few_seconds_only(clock: Clock) -> None:
+    calls = SharedQuota()
     load = Load(CallBounds(calls_per_hour=10), clock, calls)
     for _ in range(100):
         await load.look()
@@ -116,15 +130,17 @@ async def test_nobody_asks_all_the_time_how_many_calls_are_left(clock: Clock) ->
     assert calls.looks == 2
     clock.now -= 1e6  # set back
     await load.look()
+    await Load(CallBounds(), clock, calls).look()  # unlimited
     assert calls.looks == 3
-    await Load(CallBounds(), clock, calls).look()
-    assert calls.looks == 3  # no bound, no question
 
 
-async def test_while_nobody_knows_how_many_calls_are_left_none_is_made(clock: Clock) -> None:
-    calls, made = Watched(), ScriptedCompleter("{}")
+async def test_while_the_store_is_away_no_call_is_made_and_an_unreturned_one_counts(clock: Clock) -> None:
+    calls, made = SharedQuota(), ScriptedCompleter("{}")
     load = Load(CallBounds(calls_per_hour=10), clock, calls)
+    at = await load.spend()
     calls.is_away = True
+    await load.refund(at)
+    assert load.calls_left() == 9
     with pytest.raises(CompletionPostponed) as postponed:
         await MeteredCompleter(made, load).complete(question())
     assert postponed.value.retry_after_s
@@ -132,48 +148,25 @@ async def test_while_nobody_knows_how_many_calls_are_left_none_is_made(clock: Cl
     assert await MeteredCompleter(made, load).complete(question()) == "{}"
 
 
-async def test_a_call_that_cannot_be_given_back_counts(clock: Clock) -> None:
-    calls = Watched()
-    load = Load(CallBounds(calls_per_hour=10), clock, calls)
-    at = await load.spend()
-    calls.is_away = True
-    await load.refund(at)
-    assert load.calls_left() == 9
-
-
-def test_after_a_stop_it_is_one_at_a_time_and_one_more_with_every_answer(clock: Clock) -> None:
+# ---------------------------------------------------------------- concurrency
+def test_after_a_429_one_call_runs_and_one_more_with_every_answer(clock: Clock) -> None:
     load = Load(CallBounds(concurrency=3), clock)
     load.hold(20)
-    clock.now += 19
+    clock.now += 5
+    load.hold(2)  # shortens nothing
+    clock.now += 14
     assert load.lane() == NO_LANE
     clock.now += 1
     assert (load.lane(), load.limit) == (BATCH, 1)
     for limit in (2, 3, 3):
         load.answered(1.0)
         assert load.limit == limit
-
-
-def test_a_later_stop_makes_none_shorter(clock: Clock) -> None:
-    load = Load(CallBounds(), clock)
-    load.hold(20)
-    clock.now += 5
-    load.hold(2)
-    clock.now += 14
-    assert load.lane() == NO_LANE
-    clock.now += 1
-    assert load.lane() == BATCH
-
-
-def test_a_stop_does_not_last_until_an_hour_that_was_wrong(clock: Clock) -> None:
-    load = Load(CallBounds(), clock)
     load.hold(20)
     clock.now -= 86_400  # set back
     assert load.lane() == BATCH
-    load.hold(20)
-    assert load.lane() == NO_LANE
 
 
-def test_an_upstream_that_gets_slower_is_asked_less_again(clock: Clock) -> None:
+def test_concurrency_follows_the_upstreams_pace_up_to_the_peak(clock: Clock) -> None:
     load = Load(CallBounds(concurrency=1, peak=5), clock)
     load.began(waited_s=60)
     for _ in range(6):
@@ -182,69 +175,51 @@ def test_an_upstream_that_gets_slower_is_asked_less_again(clock: Clock) -> None:
     for _ in range(5):
         load.answered(4.0)
     assert load.limit == 1
+    low = Load(CallBounds(concurrency=2, peak=1), clock)
+    low.began(waited_s=60)
+    low.answered(1.0)
+    assert low.limit == 2
 
 
-def test_a_process_without_processor_time_left_asks_for_no_more_and_goes_back(clock: Clock) -> None:
+def test_a_process_without_processor_time_left_reduces_its_calls(clock: Clock) -> None:
     worked = 0.0
     load = Load(CallBounds(concurrency=1, peak=5), clock, worked=lambda: worked)
     load.began(waited_s=60)
 
-    def answered_in_a_second(used_s: float) -> int:
+    def limit_after(used_s: float, seconds: float = 1) -> int:
         nonlocal worked
-        clock.now, worked = clock.now + 1, worked + used_s
+        clock.now, worked = clock.now + seconds, worked + used_s
         load.answered(1.0)
         return load.limit
 
-    assert [answered_in_a_second(0.3) for _ in range(3)] == [2, 3, 4]
-    assert [answered_in_a_second(0.95) for _ in range(4)] == [3, 2, 1, 1]
-    assert answered_in_a_second(0.3) == 2
+    assert [limit_after(0.3) for _ in range(3)] == [2, 3, 4]
+    assert [limit_after(0.95) for _ in range(4)] == [3, 2, 1, 1]
+    assert limit_after(0.9, seconds=-3600) == 2, "a clock that is set back says nothing of the load"
 
 
-def test_a_clock_that_is_put_back_stops_nothing(clock: Clock) -> None:
-    worked = 0.0
-    load = Load(CallBounds(concurrency=1, peak=5), clock, worked=lambda: worked)
-    load.began(waited_s=60)
-    clock.now, worked = clock.now - 3600, 0.9
-    load.answered(1.0)
-    assert load.limit == 2
-
-
-def test_a_peak_below_the_concurrency_means_never_more(clock: Clock) -> None:
-    load = Load(CallBounds(concurrency=2, peak=1), clock)
-    load.began(waited_s=60)
-    load.answered(1.0)
-    assert load.limit == 2
-
-
-async def test_every_call_is_told_with_its_end(clock: Clock) -> None:
-    told: list[CallOutcome] = []
-    completer = ScriptedCompleter(
-        "{}",
-        CompletionFailed("500"),
-        CompletionRefused("400"),
-        CredentialNeeded("401"),
-        CompletionPostponed("429", retry_after_s=1, shared=False),
-    )
-    metered = MeteredCompleter(completer, Load(CallBounds(), clock), told.append)
+# ---------------------------------------------------------------- metered calls
+async def test_every_call_is_reported_with_its_outcome(clock: Clock) -> None:
+    reported: list[CallOutcome] = []
+    postponed = CompletionPostponed("429", retry_after_s=1, shared=False)
+    errors = (CompletionFailed("500"), CompletionRefused("400"), CredentialNeeded("401"), postponed)
+    metered = MeteredCompleter(ScriptedCompleter("{}", *errors), Load(CallBounds(), clock), reported.append)
     await metered.complete(question())
-    for _ in range(4):
+    for _ in errors:
         with pytest.raises(CompletionFailed):
             await metered.complete(question())
-    assert [c.ended for c in told] == ["answered", "failed", "refused", "no_credential", "postponed"]
-    assert {c.role for c in told} == {"memory_extraction"}
+    assert [c.ended for c in reported] == ["answered", "failed", "refused", "no_credential", "postponed"]
+    assert {c.role for c in reported} == {"memory_extraction"}
 
 
-async def test_a_call_that_was_not_made_is_none_of_the_hours(clock: Clock) -> None:
+async def test_a_call_that_was_not_made_is_refunded(clock: Clock) -> None:
     load = Load(CallBounds(calls_per_hour=2), clock)
-    metered = MeteredCompleter(
-        ScriptedCompleter(CompletionPostponed("429", retry_after_s=1, shared=False), "{}", "{}"), load
-    )
+    postponed = CompletionPostponed("429", retry_after_s=1, shared=False)
+    metered = MeteredCompleter(ScriptedCompleter(postponed, "{}", "{}"), load)
     with pytest.raises(CompletionPostponed):
         await metered.complete(question())
     assert load.calls_left() == 2
     await metered.complete(question())
     await metered.complete(question())
-    assert load.calls_left() == 0
     with pytest.raises(CompletionPostponed, match="hour"):
         await metered.complete(question())
 
@@ -253,9 +228,121 @@ async def test_a_429_to_another_role_does_not_hold_the_jobs(clock: Clock) -> Non
     refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
     load = Load(CallBounds(), clock)
     metered = MeteredCompleter(ScriptedCompleter(refusal, refusal), load)
-    with pytest.raises(CompletionPostponed):
-        await metered.complete(question("memory_summary"))
-    assert load.lane() == BATCH
-    with pytest.raises(CompletionPostponed):
-        await metered.complete(question())
-    assert load.lane() == NO_LANE
+    for role, lane in (("memory_summary", BATCH), ("memory_extraction", NO_LANE)):
+        with pytest.raises(CompletionPostponed):
+            await metered.complete(question(role))
+        assert load.lane() == lane
+
+
+# ---------------------------------------------------------------- turns go first
+AT_ONCE_S, NEVER_S = 10 * PAUSE_S, 3600.0
+
+
+async def waits(turns: TurnPriority, seconds: float = 3 * PAUSE_S) -> bool:
+    """True if work still waits after so long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await turns.pause()
+            return False
+    return True
+
+
+async def test_work_waits_for_all_turns_and_for_the_pause_after_them(clock: Clock) -> None:
+    turns = TurnPriority(clock, NEVER_S)
+    assert not await waits(turns, AT_ONCE_S)
+    with turns.turn():
+        with suppress(ZeroDivisionError), turns.turn():
+            raise ZeroDivisionError
+        clock.now += 1
+        assert await waits(turns)
+    assert await waits(turns)  # the next may be about to come
+    clock.now += PAUSE_S
+    assert not await waits(turns, AT_ONCE_S)
+
+
+async def test_patience_ends_and_then_nothing_waits_until_all_is_done(clock: Clock) -> None:
+    turns = TurnPriority(clock, 10.0)
+    with turns.turn():
+        assert await waits(turns)
+        clock.now += 9
+        waiting = asyncio.create_task(turns.pause())
+        await asyncio.sleep(0)
+        turns.nothing_due()  # the queue is empty, since all of it waits here
+        assert await waits(turns)
+        clock.now += 1
+        async with asyncio.timeout(60):
+            await waiting
+        clock.now += 60
+        assert not await waits(turns, AT_ONCE_S)
+        turns.nothing_due()
+        assert await waits(turns)
+    assert CallBounds().patience_s > PATIENCE_S  # or a burst of calls would follow
+
+
+async def test_long_work_gets_a_share_of_the_time_next_to_turns_and_all_of_it_in_a_pause() -> None:
+    turns, began = TurnPriority(), time.monotonic()
+    await turns.give_way(10.0)
+    assert time.monotonic() - began < 1.0
+    with turns.turn():
+        began = time.monotonic()
+        await turns.give_way(0.02)
+        assert SHARE * 0.02 <= time.monotonic() - began < 1.0
+
+
+SEVEN = "User's house has seven rooms"
+
+
+async def test_an_extraction_begins_and_is_stored_only_while_no_turn_is_prepared(house: House) -> None:
+    turns = TurnPriority(patience_s=NEVER_S)
+    house.completer.answers = [facts(SEVEN)] * 3
+    house.completer.go_on.clear()
+    await house.say("Our house by the sea has seven rooms.")
+    with turns.turn():
+        working = asyncio.create_task(house.worker(turns=turns).work_one())
+        await asyncio.sleep(5 * PAUSE_S)
+        assert not house.completer.requests
+    async with asyncio.timeout(60):
+        await house.completer.reached.wait()
+        with turns.turn():
+            house.completer.go_on.set()
+            await asyncio.sleep(5 * PAUSE_S)
+            assert await house.contents() == []
+        assert await working
+    assert await house.contents() == [SEVEN]
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+async def test_waiting_work_stores_nothing_forgotten_and_goes_to_the_next_worker_if_it_is_cancelled(
+    house: House, forgets: bool
+) -> None:
+    turns = TurnPriority(patience_s=NEVER_S)
+    house.completer.answers = [facts(SEVEN)] * 3
+    await house.say("Our house by the sea has seven rooms.")
+    with turns.turn():
+        working = asyncio.create_task(house.worker(turns=turns).work_one())
+        await asyncio.sleep(5 * PAUSE_S)
+        if forgets:
+            await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"), by="test")
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+    while await house.worker().work_one():
+        pass
+    assert await house.contents() == ([] if forgets else [SEVEN])
+
+
+async def test_an_explicit_ask_does_not_wait_and_an_empty_queue_resets_patience(
+    house: House, clock: Clock
+) -> None:
+    turns = TurnPriority(clock, 10.0)
+    house.completer.answers = [facts(SEVEN)]
+    await house.say("Please remember that our house has seven rooms.")
+    with turns.turn():
+        async with asyncio.timeout(60):
+            assert await house.worker(turns=turns).work_one()
+        assert await house.contents() == [SEVEN]
+        assert await waits(turns)
+        clock.now += 10
+        assert not await waits(turns, AT_ONCE_S)
+        assert not await house.worker(turns=turns).work_one()
+        assert await waits(turns)

@@ -20,7 +20,7 @@ WORDS = [word for _, _, text in RECALLED for word in text.split()]
 
 
 def added(text: str, said: datetime, type_: str = "semantic") -> list[str]:
-    """Return what is put in parentheses behind the words of the text, which stay as they are."""
+    """Return the notes in parentheses that were added to the text, whose words stay as they are."""
     dated = anchored(text, type_, said)
     notes = [note for note in re.findall(r" \(([^()]*)\)", dated) if f" ({note})" not in text]
     for note in notes:
@@ -30,7 +30,7 @@ def added(text: str, said: datetime, type_: str = "semantic") -> list[str]:
 
 
 @pytest.mark.parametrize("language", sorted({language for language, _, _ in RECALLED}))
-def test_what_the_languages_say_of_a_day_is_resolved(language: str) -> None:
+def test_relative_dates_of_every_language_are_resolved(language: str) -> None:
     """Said on Thursday 2026-03-05 at 21:00, where it is 6 March in UTC already."""
     said = datetime(2026, 3, 5, 21, tzinfo=ZoneInfo("America/Los_Angeles"))
     special = {"-": [], "?": ["stated 2026-03-05"]}
@@ -54,7 +54,7 @@ def test_what_the_languages_say_of_a_day_is_resolved(language: str) -> None:
         ("用户明天（2月27日）签约。", None),
     ],
 )
-def test_a_date_stands_where_it_reads_well_and_once(content: str, dated: str | None) -> None:
+def test_a_date_is_placed_where_it_reads_well_and_once(content: str, dated: str | None) -> None:
     once = anchored(content, "semantic", THURSDAY)
     assert once == (dated or content)
     assert anchored(once, "semantic", THURSDAY + timedelta(days=400)) == once
@@ -64,18 +64,14 @@ def test_a_habit_has_no_date() -> None:
     assert added("User likes meetings on Thursday", THURSDAY, "preference") == []
 
 
-@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "-12:00", "Europe/Berlin"])
-@pytest.mark.parametrize("at", [-1e30, 0.0, 1e30])
-def test_no_time_is_too_odd(at: float, zone: str) -> None:
-    """In the years 1 and 9999 some days are outside of the calendar: what names them stays as it is."""
-    for _, _, text in RECALLED:
+@pytest.mark.parametrize(
+    ("at", "zone"), [(-1e30, "-12:00"), (0.0, "Europe/Berlin"), (1e30, "Pacific/Kiritimati")]
+)
+def test_no_time_and_no_count_is_too_odd(at: float, zone: str) -> None:
+    """In the years 1 and 9999 some days are outside of the calendar: text that names them stays as it is."""
+    odd = ("in 999 years", "999 years ago", "vor 999 Wochen", "半年后", "in 0 days")
+    for text in (*(text for _, _, text in RECALLED), *odd):
         assert anchored(text, "semantic", local(at, zone))
-
-
-@pytest.mark.parametrize("text", ["in 999 years", "999 years ago", "vor 999 Wochen", "半年后", "in 0 days"])
-def test_far_and_odd_counts_fail_nothing(text: str) -> None:
-    assert anchored(f"User moves {text}", "semantic", local(1e30, "UTC"))
-    assert anchored(f"User moves {text}", "semantic", local(-1e30, "UTC"))
 
 
 @settings(max_examples=200)
@@ -96,75 +92,39 @@ def test_a_long_text_takes_no_seconds() -> None:
     ("content", "meant"),
     [
         ("User flies to Rome next Friday.", "2026-03-06"),
-        ("User sees the vet this Friday", "2026-02-27"),
         ("User met Ana last Friday", "2026-02-20"),
-        ("User has an interview tomorrow", "2026-02-27"),
-        ("User ran a marathon yesterday", "2026-02-25"),
-        ("User moved two weeks ago", "2026-02-12"),
         ("User starts a job in three months", "2026-05"),
         ("User is on leave next week", "week of 2026-03-02"),
-        ("User visited Lisbon last month", "2026-01"),
         ("User will retire next year", "2027"),
-        ("用户下周五去上海", "2026-03-06"),
-        ("用户明天面试", "2026-02-27"),
         ("用户两周后搬家", "2026-03-12"),
-        ("用户三个月前换了工作", "2025-11"),
-        ("用户上周三看了牙医", "2026-02-18"),
         ("ユーザーは来週の金曜日に東京へ行く", "2026-03-06"),
-        ("ユーザーは昨日引っ越した", "2026-02-25"),
-        ("La usuaria viaja el próximo viernes", "2026-02-27"),
         ("La usuaria se mudó hace dos semanas", "2026-02-12"),
-        ("La usuaria empieza mañana", "2026-02-27"),
-        ("Der Nutzer zieht übermorgen um", "2026-02-28"),
-        ("Der Nutzer hat vor drei Wochen gekündigt", "2026-02-05"),
         ("Der Nutzer war letzten Montag in Köln", "2026-02-23"),
-        ("L'utilisateur part vendredi prochain", "2026-02-27"),
         ("L'utilisateur a déménagé il y a deux mois", "2025-12"),
+        ("User has recently taken up climbing", "stated 2026-02-26"),
+        ("Der Nutzer klettert neulich", "stated 2026-02-26"),
     ],
 )
-def test_a_date_that_a_calendar_resolves_stands_behind_its_words(content: str, meant: str) -> None:
+def test_a_date_follows_its_words_and_a_vague_one_gets_the_day_of_the_statement(
+    content: str, meant: str
+) -> None:
     resolved = anchored(content, "semantic", THURSDAY)
     assert f" ({meant})" in resolved
     assert resolved.replace(f" ({meant})", "") == content
+    assert anchored(resolved, "semantic", THURSDAY + timedelta(days=9)) == resolved
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "User has recently taken up climbing.",
-        "用户最近开始攀岩。",
-        "Der Nutzer klettert neulich.",
-        "User moves soon",
-    ],
-)
-def test_a_date_that_stays_vague_gets_the_day_on_which_it_was_stated(content: str) -> None:
-    resolved = anchored(content, "semantic", THURSDAY)
-    assert resolved.replace(" (stated 2026-02-26)", "") == content
-    assert resolved != content
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "User's budget is $10,000",
-        "User runs every morning",
-        "La usuaria corre por la mañana",
-        "User flew to Rome yesterday (2026-02-25).",
-        "User moves tomorrow (stated 2026-01-11)",
+def test_what_is_absolute_or_always_so_stays_as_it_is() -> None:
+    texts = (
+        *("User's budget is $10,000", "User runs every morning", "La usuaria corre por la mañana"),
+        *("User flew to Rome yesterday (2026-02-25).", "User moves tomorrow (stated 2026-01-11)"),
         "用户2026年3月搬家,明天签约",
-    ],
-)
-def test_what_is_absolute_or_always_so_stays_as_it_is(content: str) -> None:
-    assert anchored(content, "semantic", THURSDAY) == content
+    )
+    assert [text for text in texts if anchored(text, "semantic", THURSDAY) != text] == []
 
 
 def test_the_days_of_a_procedure_come_again_and_get_no_date() -> None:
     assert "(" not in anchored("Scope freezes today, release tomorrow", "procedural", THURSDAY)
-
-
-def test_a_resolved_fact_is_not_resolved_again() -> None:
-    once = anchored("User flies tomorrow", "semantic", THURSDAY)
-    assert anchored(once, "semantic", THURSDAY + timedelta(days=9)) == once
 
 
 @pytest.mark.parametrize("last", ["2026-05-05", "5 May 2026", "May 5, 2026"])

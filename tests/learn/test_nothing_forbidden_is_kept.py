@@ -15,7 +15,7 @@ from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Outcome
 from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder
 from proxy.learn.triggers import on_completion
-from tests.learn.safety_corpus import PERSONAL, PLANTED, SECRETS
+from tests.admit.corpus import PERSONAL, PLANTED, SECRETS
 from tests.learn.support import ANA, NOON, House
 
 STRICT = SafetyPolicy(pii={**DEFAULT_PII, "email": "redact"})

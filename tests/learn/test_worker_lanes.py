@@ -1,7 +1,8 @@
-"""Who is served when: lanes, users, and a bounded load, with every second counted by hand."""
+"""The order in which jobs are served: lanes, users, and a bounded load, with a clock set by hand."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,8 @@ ANA = Scope("t", "ana")
 
 
 class Town:
-    """A store full of sessions, a worker, and an upstream that takes as many seconds a call as it is told.
-
-    Time stands still until everybody waits for the upstream.
-    """
+    """A store full of sessions, a worker, and an upstream whose calls take `call_s` seconds. Time passes only
+    while all running jobs wait for the upstream."""
 
     def __init__(self, stores: SqliteStores, bounds: CallBounds) -> None:
         self.now, self.call_s, self.one_at_a_time = NOON, 1.0, False
@@ -51,7 +50,7 @@ class Town:
         )
 
     async def complete(self, request: CompletionRequest) -> str:
-        """Answer after `call_s` seconds of this town; one call after the other where it is such a model."""
+        """Answer after `call_s` seconds; `one_at_a_time`: one call after the other."""
         self.calls.append(request.scope.user)
         if self.refusal is not None:
             raise self.refusal
@@ -78,7 +77,7 @@ class Town:
         self.worker.wake.set()
 
     async def pass_seconds(self, seconds: int) -> None:
-        """Let so many seconds go by."""
+        """Let so many seconds pass."""
         for _ in range(seconds):
             await self._all_wait()
             self.now += 1
@@ -127,120 +126,106 @@ async def crowd(town: Town, jobs: int, *, sessions_of_one_user: bool = False, ex
         await town.say(f"I own boat {n}.", user=user, session=session, explicit=explicit)
 
 
-async def at_work(town: Town) -> asyncio.Task[None]:
-    return asyncio.create_task(town.worker.run())
-
-
-async def leave(working: asyncio.Task[None]) -> None:
+@asynccontextmanager
+async def at_work(town: Town) -> AsyncIterator[None]:
+    """Run the worker."""
+    working = asyncio.create_task(town.worker.run())
+    yield
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
 
 
-async def test_with_a_thousand_jobs_ahead_an_ask_is_stored_in_5_s_and_the_rest_in_60(
+async def test_an_ask_is_stored_in_seconds_with_hundreds_of_jobs_ahead_which_are_done_in_a_minute(
     stores: SqliteStores,
 ) -> None:
     town = Town(stores, CallBounds())
-    await crowd(town, 1000)
+    await crowd(town, 300)
     await town.say("I live in Ghent.", user="ben")
-    working = await at_work(town)
-    await town.pass_seconds(3)
-    await town.say("Remember that I live in Ghent.", user="ana", explicit=True)
-    await town.pass_seconds(2)
-    assert "ana" in town.calls
-    assert [r.lane for r in town.reports if r.lane == 1] == [1]
-    await town.pass_seconds(60 - 5)
-    assert town.calls.index("ben") < len(town.reports)
-    assert len(town.reports) == 1002
-    assert town.most_at_once <= 25
-    await leave(working)
+    async with at_work(town):
+        await town.pass_seconds(3)
+        await town.say("Remember that I live in Ghent.", user="ana", explicit=True)
+        await town.pass_seconds(2)
+        assert [r.lane for r in town.reports if r.lane == 1] == [1]
+        await town.pass_seconds(35)
+        assert len(town.reports) == 302
+        assert town.most_at_once <= 25
 
 
 async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores: SqliteStores) -> None:
     town = Town(stores, CallBounds(concurrency=2))
     town.call_s = 30
     await crowd(town, 5)
-    working = await at_work(town)
-    await town.pass_seconds(1)
-    town.call_s = 1
-    await town.say("Remember that I live in Ghent.", user="ana", explicit=True)
-    await town.pass_seconds(1)
-    assert [r.lane for r in town.reports] == [1]
-    assert town.most_at_once == 3
-    await leave(working)
+    async with at_work(town):
+        await town.pass_seconds(1)
+        town.call_s = 1
+        await town.say("Remember that I live in Ghent.", user="ana", explicit=True)
+        await town.pass_seconds(1)
+        assert [r.lane for r in town.reports] == [1]
+        assert town.most_at_once == 3
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-async def test_one_users_many_sessions_do_not_delay_anybody_else(
-    stores: SqliteStores, explicit: bool
-) -> None:
+async def test_one_users_many_sessions_do_not_delay_the_others(stores: SqliteStores, explicit: bool) -> None:
     town = Town(stores, CallBounds(concurrency=1, peak=1))
-    await crowd(town, 300, sessions_of_one_user=True, explicit=explicit)
-    working = await at_work(town)
-    await town.pass_seconds(2)
-    await town.say("I live in Ghent.", user="ana", explicit=explicit)
-    await town.pass_seconds(1)
-    assert town.calls[-2:].count("ana") == 1
-    assert town.calls.count("flood") <= 4  # one at a time, and turn about
-    await leave(working)
+    await crowd(town, 60, sessions_of_one_user=True, explicit=explicit)
+    async with at_work(town):
+        await town.pass_seconds(2)
+        await town.say("I live in Ghent.", user="ana", explicit=explicit)
+        await town.pass_seconds(1)
+        assert town.calls[-2:].count("ana") == 1
+        assert town.calls.count("flood") <= 4  # users take turns
 
 
-async def test_more_calls_are_let_out_only_while_jobs_wait_and_the_upstream_keeps_its_pace(
+async def test_concurrency_grows_only_while_jobs_wait_and_the_upstream_keeps_its_pace(
     stores: SqliteStores,
 ) -> None:
     town = Town(stores, CallBounds(concurrency=2, peak=8))
     await crowd(town, 60)
-    working = await at_work(town)
-    await town.pass_seconds(5)
-    assert town.most_at_once == 2
-    await town.pass_seconds(6)
-    assert town.most_at_once == 8
-    await town.pass_seconds(8)
-    assert town.load.limit == 2  # nothing waits any more
-    await leave(working)
+    async with at_work(town):
+        await town.pass_seconds(5)
+        assert town.most_at_once == 2
+        await town.pass_seconds(6)
+        assert town.most_at_once == 8
+        await town.pass_seconds(8)
+        assert town.load.limit == 2  # the queue is empty
 
 
-async def test_a_model_that_answers_one_at_a_time_is_not_asked_ever_more_at_once(
-    stores: SqliteStores,
-) -> None:
+async def test_a_model_that_answers_one_at_a_time_gets_no_more_calls_at_once(stores: SqliteStores) -> None:
     town = Town(stores, CallBounds(concurrency=1, peak=16))
     town.one_at_a_time = True
-    await crowd(town, 60)
-    working = await at_work(town)
-    await town.pass_seconds(40)
-    assert town.most_at_once <= 3
-    assert len(town.reports) == 40
-    await leave(working)
+    await crowd(town, 30)
+    async with at_work(town):
+        await town.pass_seconds(25)
+        assert town.most_at_once <= 3
+        assert len(town.reports) == 25
 
 
-async def test_a_429_stops_all_and_one_call_finds_out_when_it_is_over(stores: SqliteStores) -> None:
+async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(stores: SqliteStores) -> None:
     town = Town(stores, CallBounds(concurrency=4))
     await crowd(town, 20)
     town.refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
-    working = await at_work(town)
-    await town.pass_seconds(29)
-    asked = len(town.calls)
-    assert asked <= 4  # those that were under way together
-    town.refusal = None
-    await town.pass_seconds(1)
-    assert len(town.calls) == asked + 1
-    await town.pass_seconds(1)
-    assert town.load.limit == 2
-    await town.pass_seconds(10)
-    assert len(town.calls) == asked + 20
-    assert [r.outcome for r in town.reports] == ["postponed"] * asked + ["extracted"] * 20
-    await leave(working)
+    async with at_work(town):
+        await town.pass_seconds(29)
+        asked = len(town.calls)
+        assert asked <= 4  # those that ran together
+        town.refusal = None
+        await town.pass_seconds(1)
+        assert len(town.calls) == asked + 1
+        await town.pass_seconds(1)
+        assert town.load.limit == 2
+        await town.pass_seconds(10)
+        assert [r.outcome for r in town.reports] == ["postponed"] * asked + ["extracted"] * 20
 
 
 async def test_a_postponed_job_has_used_up_no_attempt(stores: SqliteStores) -> None:
     town = Town(stores, CallBounds())
     await crowd(town, 1)
     town.refusal = CompletionPostponed("429", retry_after_s=1, shared=True)
-    for _ in range(150):  # more than a job may fail
+    for _ in range(10):
         await town.worker.work_one()
         town.now += 10
     assert {r.outcome for r in town.reports} == {"postponed"}
-    town.refusal = None
     job = await stores.jobs.claim(town.now, 60)
     assert job is not None
     assert job.attempts == 1
@@ -252,26 +237,24 @@ async def test_a_users_own_429_does_not_stop_the_others(stores: SqliteStores) ->
     town.refusal = CompletionPostponed("429", retry_after_s=30, shared=False)
     await town.worker.work_one()
     town.refusal = None
-    working = await at_work(town)
-    await town.pass_seconds(1)
-    assert town.calls == ["user-0", "user-1"]
-    assert [r.outcome for r in town.reports] == ["postponed", "extracted"]
-    await leave(working)
+    async with at_work(town):
+        await town.pass_seconds(1)
+        assert town.calls == ["user-0", "user-1"]
+        assert [r.outcome for r in town.reports] == ["postponed", "extracted"]
 
 
-async def test_the_last_of_the_hours_calls_are_kept_for_what_users_ask_for(stores: SqliteStores) -> None:
+async def test_the_last_of_the_hours_calls_are_for_explicit_asks(stores: SqliteStores) -> None:
     town = Town(stores, CallBounds(calls_per_hour=10, reserve=0.2))
     await crowd(town, 20)
-    working = await at_work(town)
-    await town.pass_seconds(30)
-    assert len(town.calls) == 8
-    for n in range(3):
-        await town.say("Remember that I live in Ghent.", user=f"ana-{n}", explicit=True)
-    await town.pass_seconds(5)
-    assert {*town.calls[8:]} == {"ana-0", "ana-1"}  # two at once: either may be the first to call
-    assert town.load.calls_left() == 0
-    await town.pass_seconds(3600 - 36)
-    assert len(town.calls) == 10
-    await town.pass_seconds(8)
-    assert len(town.calls) > 10
-    await leave(working)
+    async with at_work(town):
+        await town.pass_seconds(30)
+        assert len(town.calls) == 8
+        for n in range(3):
+            await town.say("Remember that I live in Ghent.", user=f"ana-{n}", explicit=True)
+        await town.pass_seconds(5)
+        assert {*town.calls[8:]} == {"ana-0", "ana-1"}  # two at once: either may be the first to call
+        assert town.load.calls_left() == 0
+    town.now += 3600 - 36
+    async with at_work(town):
+        await town.pass_seconds(9)
+        assert len(town.calls) > 10

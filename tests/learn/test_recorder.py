@@ -1,7 +1,8 @@
-"""What is read of a message before its answer begins: a short one at once, a long one in a thread."""
+"""Exchanges are committed bounded and redacted, late ones are not lost, and accesses are counted."""
 
 import asyncio
 import threading
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -11,7 +12,7 @@ from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Reading
 from proxy.domain.ports import Trigger
 from proxy.domain.session import EXPLICIT, NewExchange, Outcome, StoredExchange
-from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
+from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, MOST_SCOPES, AccessCounts, ExchangeRecorder
 from proxy.learn.triggers import TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House
@@ -22,7 +23,7 @@ BEN = Scope("t", "ben")
 
 @dataclass
 class Readers:
-    """Stand for the detectors; note in which threads they ran."""
+    """Replace the detectors; record their threads."""
 
     threads: set[int] = field(default_factory=set)
 
@@ -57,7 +58,7 @@ def turn(said: str) -> Turn:
 
 
 @pytest.mark.parametrize(("chars", "in_loop"), [(IN_THREAD_CHARS - 2, True), (IN_THREAD_CHARS + 2, False)])
-async def test_reading_a_long_message_holds_no_other_request_up(
+async def test_redacting_a_long_message_blocks_no_other_request(
     house: House, chars: int, in_loop: bool
 ) -> None:
     readers = Readers()
@@ -68,16 +69,16 @@ async def test_reading_a_long_message_holds_no_other_request_up(
     assert len(readers.threads) >= 1
 
 
-async def test_what_is_written_down_is_bounded(house: House) -> None:
+async def test_stored_texts_are_bounded(house: House) -> None:
     recording = recorder(house, Readers())
     begun = await recording.begin(turn("word " * MAX_CHARS), "k-1")
     await recording.finish(begun, Outcome("word " * MAX_CHARS, True))
-    (kept,) = await house.stores.sessions.recent(ANA, "s-1", 5)
-    assert len(kept.said) <= MAX_CHARS + 10
-    assert len(kept.answer) <= MAX_CHARS + 10
+    (stored,) = await house.stores.sessions.recent(ANA, "s-1", 5)
+    assert len(stored.said) <= MAX_CHARS + 10
+    assert len(stored.answer) <= MAX_CHARS + 10
 
 
-async def test_an_answer_that_is_being_committed_late_is_not_lost_where_that_is_broken_off(
+async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hangs(*_: object) -> bool:
@@ -91,12 +92,12 @@ async def test_an_answer_that_is_being_committed_late_is_not_lost_where_that_is_
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(recording.catch_up(), 0.05)
     await recording.catch_up()
-    (kept,) = await house.stores.sessions.recent(ANA, "s-1", 5)
-    assert kept.answer == "Noted."
+    (stored,) = await house.stores.sessions.recent(ANA, "s-1", 5)
+    assert stored.answer == "Noted."
     assert not recording.late
 
 
-async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_once_it_is_there(
+async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_later(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, may_commit = SqlSessions.begin, asyncio.Event()
@@ -125,7 +126,7 @@ async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_once_it_is
     assert await house.stores.jobs.claim(NOON + 1, 60.0) is not None
 
 
-async def test_responses_that_two_users_have_under_one_id_are_told_apart_by_what_is_stored(
+async def test_responses_of_two_users_with_one_id_belong_to_their_users(
     house: House,
 ) -> None:
     recording = recorder(house, Readers())
@@ -142,7 +143,7 @@ async def test_responses_that_two_users_have_under_one_id_are_told_apart_by_what
         assert exchange.answer.endswith(f"In May, {scope.user}.")
 
 
-async def test_of_a_response_nothing_is_kept_once_it_is_on_disk(
+async def test_a_response_is_known_before_it_is_on_disk_and_forgotten_after(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording, complete = recorder(house, Readers()), house.stores.sessions.complete
@@ -179,7 +180,7 @@ async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_anot
     assert (again != first) is anew
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- rules and asks
 async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_changes(house: House) -> None:
     judge = ScriptedJudge(
         asks=lambda text: RULE if text.startswith("Answer") else ASKS_NOTHING, relation=lambda *_: CHANGED
@@ -191,26 +192,70 @@ async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_chan
     assert anchor.text == "Answer in Dutch."
 
 
-async def test_what_is_asked_for_is_extracted_at_once(house: House) -> None:
-    asks = replace(ASKS_NOTHING, remember=0.6)
-    patient = replace(
-        recorder(house, Readers()),
-        judge=ScriptedJudge(asks=lambda _: asks),
-        trigger=on_completion(TriggerPolicy(batch_size=9)),
-    )
-    begun = await patient.begin(turn("My locker is 4471, keep that in mind."), "k-1")
-    await patient.finish(begun, Outcome("Noted.", True))
-    job = await house.stores.jobs.claim(NOON, 60)
-    assert job is not None
-    assert job.lane == EXPLICIT
-
-
-async def test_a_judge_that_fails_costs_the_ask_and_not_the_exchange(house: House) -> None:
+async def test_an_explicit_ask_is_extracted_at_once_and_a_failing_judge_costs_no_exchange(
+    house: House,
+) -> None:
     class Failing(ScriptedJudge):
         async def read(self, text: str, *, closely: bool = False) -> Reading:
             raise EmbeddingFailed("no")
 
-    recording = replace(recorder(house, Readers()), judge=Failing(), notes=house.stores.notes)
-    begun = await recording.begin(turn("Answer in Welsh."), "k-1")
-    await recording.finish(begun, Outcome("Iawn.", True))
-    assert [e.said for e in await house.stores.sessions.recent(ANA, "s-1", 5)] == ["Answer in Welsh."]
+    patient = replace(recorder(house, Readers()), trigger=on_completion(TriggerPolicy(batch_size=9)))
+    asks = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, remember=0.6))
+    for key, judge in (("k-1", Failing()), ("k-2", asks)):
+        recording = replace(patient, judge=judge, notes=house.stores.notes)
+        assert await house.stores.jobs.claim(NOON, 60) is None
+        begun = await recording.begin(turn(f"My locker is 4471, {key}."), key)
+        await recording.finish(begun, Outcome("Noted.", True))
+    job = await house.stores.jobs.claim(NOON, 60)
+    assert job is not None
+    assert job.lane == EXPLICIT
+    assert len(await house.stores.sessions.recent(ANA, "s-1", 5)) == 2
+
+
+# ---------------------------------------------------------------- access counts
+class Memories:
+    """Records the counts; unavailable as often as it is set to be."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[Scope, list[str], float]] = []
+        self.away, self.during = 0, lambda: None
+
+    async def touch(self, scope: Scope, ids: list[str], at: float) -> None:
+        if self.away:
+            self.away -= 1
+            raise StoreUnavailable("away")
+        self.during()
+        self.counted.append((scope, sorted(ids), at))
+
+
+async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twice() -> None:
+    memories = Memories()
+    counts = AccessCounts(memories, lambda: NOON)  # type: ignore[arg-type]
+    counts.note(ANA, ("a", "b"))
+    counts.note(BEN, ("c",))
+    counts.note(ANA, ("a",))
+    memories.away = 1
+    with pytest.raises(StoreUnavailable):
+        await counts.write()
+    counts.note(BEN, ("b",))
+
+    def once() -> None:
+        memories.during = lambda: None
+        counts.note(ANA, ("d",))
+
+    memories.during = once
+    await counts.write()
+    counted = Counter((scope, id_) for scope, ids, _ in memories.counted for id_ in ids)
+    assert counted == Counter({(ANA, "a"): 2, (ANA, "b"): 1, (ANA, "d"): 1, (BEN, "b"): 1, (BEN, "c"): 1})
+    writes = len(memories.counted)
+    await counts.write()
+    assert len(memories.counted) == writes
+
+
+async def test_a_store_that_stays_away_does_not_fill_the_memory() -> None:
+    memories = Memories()
+    counts = AccessCounts(memories, lambda: NOON)  # type: ignore[arg-type]
+    for number in range(MOST_SCOPES + 5):
+        counts.note(Scope("t", str(number)), ("a",))
+    await counts.write()
+    assert len(memories.counted) == MOST_SCOPES

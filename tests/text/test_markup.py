@@ -1,10 +1,12 @@
-"""The fenced block: what goes in comes out again, and content cannot break the fence."""
+"""The fenced block, which content cannot break, and the thoughts of reasoning models."""
+
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.markup import CLOSE, GAP, NOTICE, OPEN, fence, neutralise, strip_blocks
+from proxy.text.markup import CLOSE, GAP, NOTICE, OPEN, fence, neutralise, strip_blocks, without_thoughts
 
 LINE = "[semantic 2026-01-14 #ab12cd34] User's budget for the trip is 10,000"
 BLOCK = fence([LINE])
@@ -74,3 +76,34 @@ def test_an_echo_that_was_cut_short_goes_to_its_end() -> None:
 def test_a_person_may_mention_the_marker() -> None:
     said = "What does <remembered> mean? It ends with </remembered>."
     assert strip_blocks(said) == said
+
+
+# ---------------------------------------------------------------- thoughts
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '<think>Let me see {"a": 1}</think>Yes.',
+        "<Thinking>hm\n</Thinking>Yes.",
+        "the template began it</think>Yes.",
+        "[THINK]hm[/THINK]Yes.",
+        "◁think▷hm◁/think▷Yes.",
+        "<|begin_of_thought|>hm<|end_of_thought|>Yes.",
+        "<|channel|>analysis<|message|>hm<|end|>Yes.",
+        "\ufeffYes.\u200b",
+        "Yes.<think>and it never stops",
+    ],
+)
+def test_thoughts_are_removed_and_the_answer_stays(answer):
+    assert without_thoughts(answer).strip() == "Yes."
+
+
+def test_an_answer_that_speaks_of_thinking_stays_whole():
+    said = "I think <b>so</b>: analysis of [THINKING] & <thinker>."
+    assert without_thoughts(said) == said
+
+
+@pytest.mark.parametrize("piece", ["<think>", "</think>", "<|channel|>analysis", "[THINK]", "<", "◁think▷"])
+def test_a_hostile_answer_takes_no_long_time(piece):
+    began = time.process_time()
+    without_thoughts(piece * 20_000)
+    assert time.process_time() - began < 2

@@ -1,0 +1,3 @@
+from tests.learn.conftest import embedder, house
+
+__all__ = ["embedder", "house"]

@@ -1,0 +1,314 @@
+"""The decision alone: candidates, the memories near to them and how they relate in, changes out."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.admit.decision import (
+    ARCHIVED_BELOW,
+    Decision,
+    Relations,
+    Weighed,
+    confirmed,
+    decayed,
+    decide_changes,
+    hold,
+    is_inferred,
+    memory_id,
+    pairs_to_judge,
+    verdict,
+)
+from proxy.domain.core import (
+    Candidate,
+    Change,
+    Confirm,
+    Create,
+    Edit,
+    Evidence,
+    Hit,
+    Memory,
+    Scope,
+    Supersede,
+)
+from proxy.domain.judging import Relation
+from tests.learn.support import ANA, NOON, memory
+from tests.support.judge import APART, CHANGED, SAME
+
+APOLLO = replace(ANA, project="apollo")
+
+
+def said(content: str, *, exchange: str = "ex_9", **fields: Any) -> Candidate:
+    values: dict[str, Any] = {"type": "semantic", "content": content, "observed_at": NOON}
+    return Candidate(**{**values, "origin": Evidence("s-1", exchange), **fields})
+
+
+def decide(
+    *candidates: Candidate,
+    known: tuple[Memory, ...] = (),
+    scope: Scope = ANA,
+    relation: Relation | dict[tuple[str, str], Relation] | None = APART,
+) -> Decision:
+    """Decide with one verdict for all pairs, one for each (the others: apart), or without a judge (None)."""
+    weighed = [Weighed(c, None, tuple(Hit(m, 0.9, 1.0) for m in known)) for c in candidates]
+    if relation is None:
+        relations = Relations()
+    else:
+        by_pair = relation if isinstance(relation, dict) else {}
+        other = APART if isinstance(relation, dict) else relation
+        relations = Relations({p: by_pair.get(p, other) for p in pairs_to_judge(weighed, NOON, near=0.0)})
+    return decide_changes(weighed, relations, scope=scope, now=NOON, seed="job")
+
+
+def kinds(decision: Decision) -> list[type[Change]]:
+    return [type(c) for c in decision.changes]
+
+
+# ---------------------------------------------------------------- new, the same, changed
+def test_a_new_fact_is_created_as_of_when_it_was_said() -> None:
+    (change,) = decide(said("User lives in Ghent", observed_at=NOON - 60, tags=("home",))).changes
+    assert isinstance(change, Create)
+    assert (change.memory.valid_from, change.memory.created_at) == (NOON - 60, NOON)
+    assert (change.memory.tags, change.memory.evidence) == (("home",), (Evidence("s-1", "ex_9"),))
+
+
+@pytest.mark.parametrize(("before", "stated", "then"), [(0.9, 1.0, 1.0), (0.6, 0.6, 0.8), (0.6, 0.95, 0.95)])
+def test_the_same_words_confirm_and_raise_the_confidence(before: float, stated: float, then: float) -> None:
+    old = memory("User lives in Ghent.", confidence=before, type="episodic")
+    (change,) = decide(said("user lives in  ghent", confidence=stated), known=(old,)).changes
+    assert change == Confirm(old.id, NOON, pytest.approx(then), (Evidence("s-1", "ex_9"),))
+
+
+def test_without_a_judge_only_equal_texts_are_the_same() -> None:
+    old = memory("User lives in Ghent.")
+    assert kinds(decide(said("User lives in Ghent"), known=(old,), relation=None)) == [Confirm]
+    assert kinds(decide(said("User's home is in Ghent"), known=(old,), relation=None)) == [Create]
+
+
+def test_the_relation_decides_and_not_the_type() -> None:
+    old = memory("User lives in Leeds")
+    moved = said("User moved to Ghent", type="episodic")
+    (change,) = decide(moved, known=(old,), relation=CHANGED).changes
+    assert isinstance(change, Supersede)
+    assert change.old_id == old.id
+    assert kinds(decide(moved, known=(old,), relation=APART)) == [Create]
+    again = said("User's home is in Leeds", type="preference")
+    assert kinds(decide(again, known=(old,), relation=SAME)) == [Confirm]
+
+
+@pytest.mark.parametrize(
+    ("relation", "cosine", "found"),
+    [
+        (Relation(same=0.0, changed=0.6, apart=0.4), 0.6, "apart"),
+        (Relation(same=0.0, changed=0.6, apart=0.4), None, "apart"),
+        (Relation(same=0.0, changed=0.6, apart=0.4), 0.7, "changed"),
+        (Relation(same=0.0, changed=0.4, apart=0.6), 0.99, "apart"),
+        (Relation(same=0.9, changed=0.05, apart=0.05), 0.4, "same"),
+        (Relation(same=0.5, changed=0.4, apart=0.1), 0.4, "changed"),  # the newer text is right in both cases
+    ],
+)
+def test_unsure_facts_are_apart_unless_they_are_close(
+    relation: Relation, cosine: float | None, found: str
+) -> None:
+    assert verdict(relation, cosine) == found
+
+
+def test_a_change_closes_everything_that_it_changes() -> None:
+    one, other = memory("User's dog is called Rex"), memory("Rex is the user's dog")
+    cat, new = memory("User's cat is called Miso"), "User's dog is now called Max"
+    verdicts = {(one.content, new): CHANGED, (other.content, new): CHANGED}
+    closed = decide(said(new), known=(one, cat, other), relation=verdicts).changes
+    assert {(type(c), c.old_id) for c in closed} == {(Supersede, one.id), (Supersede, other.id)}  # type: ignore[union-attr]
+    assert len({c.memory.id for c in closed}) == 1  # type: ignore[union-attr]
+
+
+def test_a_batch_that_says_it_twice_stores_it_once_and_facts_of_one_message_never_close_each_other() -> None:
+    decision = decide(said("User's dog is called Rex"), said("Rex is the user's dog"), relation=SAME)
+    assert (kinds(decision), decision.dropped) == ([Create], {"duplicate": 1})
+    one, two = said("User's office is in Ghent"), said("User's office is in Leeds")
+    assert kinds(decide(one, two, relation=CHANGED)) == [Create, Create]
+    later = replace(two, origin=Evidence("s-1", "ex_10"))
+    assert kinds(decide(one, later, relation=CHANGED)) == [Create, Supersede]
+
+
+# ---------------------------------------------------------------- replacements named by the extraction model
+LOST_JOB = "User is between jobs since May"
+
+
+@pytest.mark.parametrize(
+    ("relation", "ends"),
+    [
+        (Relation(same=0.2, changed=0.25, apart=0.55), Supersede),  # too unsure to act on by itself
+        (Relation(same=0.1, changed=0.2, apart=0.7), Create),
+        (None, Create),  # without a judge it is believed if the texts share a term
+    ],
+)
+def test_a_replacement_is_believed_unless_the_facts_are_apart(
+    relation: Relation | None, ends: type[Change]
+) -> None:
+    old = memory("User works at Tidewell")
+    assert kinds(decide(said(LOST_JOB, replaces=old.id), known=(old,), relation=relation)) == [ends]
+    new = said("User has left Tidewell", replaces=old.id)
+    assert kinds(decide(new, known=(old,), relation=None)) == [Supersede]
+
+
+def test_a_replacement_that_says_less_confirms_and_of_an_unknown_id_creates() -> None:
+    old = memory("User has a dog called Rex, a brown labrador")
+    new = said("User has a dog called Rex", replaces=old.id)
+    assert kinds(decide(new, known=(old,), relation=SAME)) == [Confirm]
+    assert kinds(decide(said(LOST_JOB, replaces="mem_unknown"), relation=CHANGED)) == [Create]
+
+
+def test_a_replacement_also_closes_what_says_the_same_as_it() -> None:
+    old, stored = memory("User works at Tidewell"), memory("User has no job at the moment")
+    verdicts = {(old.content, LOST_JOB): CHANGED, (stored.content, LOST_JOB): SAME}
+    decision = decide(said(LOST_JOB, replaces=old.id), known=(stored, old), relation=verdicts)
+    assert [c.old_id for c in decision.changes if isinstance(c, Supersede)] == [old.id, stored.id]
+
+
+def test_two_replacements_of_one_memory_close_it_once_and_both_are_stored() -> None:
+    old = memory("User has two cats, Miso and Tofu")
+    first, second = "User's cat Miso lives with User's sister now", "User still has the cat Tofu"
+    verdicts = {(old.content, first): CHANGED, (old.content, second): CHANGED}
+    both = (said(first, replaces=old.id), said(second, replaces=old.id))
+    assert kinds(decide(*both, known=(old,), relation=verdicts)) == [Supersede, Create]
+
+
+# ---------------------------------------------------------------- order of statements
+def test_a_session_read_late_adds_to_the_history_and_does_not_undo_a_newer_one() -> None:
+    now = memory("User's manager is Daniel", valid_from=NOON, updated_at=NOON)
+    late = said("User's manager is Priya", observed_at=NOON - 600)
+    for candidate in (late, replace(late, replaces=now.id)):
+        (change,) = decide(candidate, known=(now,), relation=CHANGED).changes
+        assert isinstance(change, Create)
+        assert change.memory.superseded_by == now.id
+        assert (change.memory.valid_from, change.memory.valid_to) == (NOON - 600, NOON)
+
+
+def test_what_was_said_before_and_again_after_a_candidate_outlives_it() -> None:
+    held = memory("User's manager is Daniel", valid_from=NOON - 900, updated_at=NOON)
+    late = said("User's manager is Priya", observed_at=NOON - 600)
+    decision = decide(late, known=(held,), relation=CHANGED)
+    assert (decision.changes, decision.dropped) == ((), {"outdated": 1})
+
+
+def test_the_first_of_two_wordings_stays_whichever_is_read_first() -> None:
+    first, then = "User's dog is called Rex", "Rex is the user's dog"
+    old = memory(first, valid_from=NOON - 60, updated_at=NOON - 60)
+    assert kinds(decide(said(then), known=(old,), relation=SAME)) == [Confirm]
+    late = memory(then, valid_from=NOON, updated_at=NOON)
+    (change,) = decide(said(first, observed_at=NOON - 60), known=(late,), relation=SAME).changes
+    assert isinstance(change, Supersede)
+    new = change.memory
+    assert (new.content, new.valid_from, new.updated_at) == (first, NOON - 60, NOON)
+
+
+def test_the_wording_with_more_detail_stays_whichever_is_read_first() -> None:
+    short, long = "User has a dog called Rex", "User has a dog called Rex, a brown labrador"
+    (change,) = decide(
+        said(long, confidence=0.6), known=(memory(short, confidence=0.6),), relation=SAME
+    ).changes
+    assert isinstance(change, Supersede)
+    assert (change.memory.content, change.memory.confidence) == (long, pytest.approx(0.8))
+    assert kinds(decide(said(short), known=(memory(long),), relation=SAME)) == [Confirm]
+    later = memory(long, valid_from=NOON, updated_at=NOON)
+    assert kinds(decide(said(short, observed_at=NOON - 60), known=(later,), relation=SAME)) == [Confirm]
+
+
+# ---------------------------------------------------------------- inferred and explicit preferences
+def test_an_inference_does_not_overwrite_an_explicit_preference() -> None:
+    outright = memory("User's editor is Zed", type="preference", source="explicit")
+    guess = said("User's editor is Emacs", type="preference")
+    decision = decide(guess, known=(outright,), relation=CHANGED)
+    assert (decision.changes, decision.dropped) == ((), {"explicit_preference": 1})
+    stated = replace(guess, evidence="I work in Emacs", origin=Evidence("s-1", "ex_9", "I work in Emacs"))
+    assert kinds(decide(stated, known=(outright,), relation=CHANGED)) == [Supersede]
+
+
+def test_an_inferred_preference_decays_when_another_is_said_again() -> None:
+    outright = memory("User's editor is Zed", type="preference", source="explicit")
+    guess = memory("User's editor is Emacs", type="preference", confidence=0.6)
+    again = said("User's editor is Zed", type="preference", evidence="Zed, as I said")
+    decision = decide(again, known=(outright, guess), relation=CHANGED)
+    (edit,) = [c for c in decision.changes if isinstance(c, Edit)]
+    assert (edit.memory.id, edit.memory.confidence) == (guess.id, pytest.approx(0.42))
+    assert not edit.memory.archived
+
+
+@pytest.mark.parametrize(
+    ("fields", "inferred"),
+    [
+        ({}, True),
+        ({"span": "I love jazz"}, False),
+        ({"source": "api"}, False),
+        ({"source": "assistant", "span": "I'd go for jazz"}, True),  # the assistant's own words
+    ],
+)
+def test_only_a_models_word_without_the_users_own_is_inferred(fields: dict[str, Any], inferred: bool) -> None:
+    source, span = fields.get("source", "extracted"), fields.get("span", "")
+    candidate = Candidate(type="preference", content="User likes jazz", source=source, evidence=span)
+    stored = memory("User likes jazz", source=source, evidence=(Evidence("s-1", "ex_1", span),))
+    assert is_inferred(candidate) is is_inferred(stored) is inferred
+
+
+@given(st.floats(0.01, 0.98))
+def test_confirmation_raises_confidence_by_bayes_and_contradiction_lowers_it(confidence: float) -> None:
+    against = decayed(memory("User likes jazz", confidence=confidence), NOON).confidence
+    assert against < confidence < confirmed(confidence) <= 1
+    assert confirmed(0.6) == pytest.approx(0.8 * 0.6 / (0.8 * 0.6 + 0.3 * 0.4))
+    assert confirmed(1.0) == 1.0, "what a person entered stays as sure as they said"
+
+
+def test_no_number_of_confirmations_makes_certain_and_repeated_contradiction_archives() -> None:
+    confidence, one, steps = 0.6, memory("User seems to like jazz", confidence=0.6), 0
+    for _ in range(100):
+        confidence = confirmed(confidence)
+    assert confidence < 1
+    while not one.archived:
+        one, steps = decayed(one, NOON), steps + 1
+    assert (steps, one.updated_at) == (6, NOON)
+    assert one.confidence < ARCHIVED_BELOW
+
+
+# ---------------------------------------------------------------- projects
+def test_a_general_fact_and_the_same_one_of_a_project_become_the_general_one() -> None:
+    content = "User's release day is Thursday"
+    (change,) = decide(said(content), known=(memory(content, scope=APOLLO),), scope=ANA).changes
+    assert isinstance(change, Supersede)
+    assert change.memory.scope.project is None
+    assert kinds(decide(said(content), known=(memory(content),), scope=APOLLO)) == [Confirm]
+
+
+def test_a_project_changes_no_fact_of_another_one_or_of_all() -> None:
+    new = said("User's release day is Tuesday")
+    theirs = memory("User's release day is Thursday", scope=replace(ANA, project="borealis"))
+    assert kinds(decide(new, known=(theirs,), scope=ANA, relation=CHANGED)) == [Create]
+    general = memory("User's release day is Thursday")
+    assert kinds(decide(new, known=(general,), scope=APOLLO, relation=CHANGED)) == [Create]
+    python = memory("User wants examples in Python", type="preference")
+    go = said("User wants examples in Go", type="preference", replaces=python.id)
+    assert kinds(decide(go, known=(python,), scope=APOLLO, relation=CHANGED)) == [Create]
+
+
+@pytest.mark.parametrize(("theirs", "ours", "project"), [(ANA, APOLLO, None), (APOLLO, ANA, "apollo")])
+def test_a_named_replacement_is_visible_wherever_the_old_one_was(
+    theirs: Scope, ours: Scope, project: str | None
+) -> None:
+    old = memory("Apollo launches in May", scope=theirs)
+    new = said("Apollo launches in June", replaces=old.id)
+    (change,) = decide(new, known=(old,), scope=ours, relation=CHANGED).changes
+    assert isinstance(change, Supersede)
+    assert change.memory.scope.project == project
+
+
+# ---------------------------------------------------------------- ids
+def test_the_same_statement_has_the_same_id_and_another_exchange_another() -> None:
+    assert memory_id("ex_1", "User lives in Ghent.") == memory_id("ex_1", "user lives in Ghent")
+    assert memory_id("ex_1", "User lives in Ghent") != memory_id("ex_2", "User lives in Ghent")
+    candidate = said("Acme hosts everything", exchange="ex_1")
+    one, again = (hold(candidate, "x", now=NOON, seed=seed) for seed in ("job-1", "job-2"))
+    other = hold(said("Acme hosts everything", exchange="ex_2"), "x", now=NOON, seed="job-1")
+    assert one.id == again.id != other.id
+    assert one.id.startswith("held_")

@@ -1,0 +1,108 @@
+"""Answers of models, however broken, and what models are shown of a conversation."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from proxy.admit import safety
+from proxy.admit.safety import DEFAULT, SafetyPolicy
+from proxy.learn import llm_io, session_notes
+from proxy.learn.grounding import sources
+from proxy.learn.llm_io import MAX_READ, Unreadable, objects, read_facts
+from tests.learn.support import exchange
+
+FACT = '{"type": "semantic", "content": "User lives in Ghent", "confidence": 0.9}'
+CORPUS = Path(__file__).parent / "corpus"
+EXPECTED = json.loads((CORPUS / "expected.json").read_text("utf-8"))
+ANSWERS = {file.stem: file.read_bytes().decode("utf-8") for file in CORPUS.glob("*.txt")}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_whole_facts_of_a_malformed_answer_are_read_and_nothing_else(name: str) -> None:
+    assert ANSWERS.keys() == EXPECTED.keys()
+    if EXPECTED[name] == "unreadable":
+        with pytest.raises(Unreadable):
+            read_facts(ANSWERS[name])
+        return
+    assert [[f.type, f.content] for f in read_facts(ANSWERS[name])] == EXPECTED[name]
+
+
+def test_an_answer_that_is_cut_off_anywhere_yields_no_fact_that_it_does_not_hold() -> None:
+    # Cut off before the end of thoughts that nothing opened, they are not recognised as thoughts.
+    for name in EXPECTED.keys() - {"think-only-closed"}:
+        whole = {tuple(fact) for fact in EXPECTED[name]} if EXPECTED[name] != "unreadable" else set()
+        for end in range(0, len(ANSWERS[name]) if whole else 0, 5):
+            with suppress(Unreadable):
+                found = {(f.type, f.content) for f in read_facts(ANSWERS[name][:end])}
+                assert found <= whole, ANSWERS[name][:end]
+
+
+HOSTILE = (
+    *("[" * 100_000, '{"a":' * 20_000, '{"a":"' + 'x" ' * 33_000, "[ # a\n" * 15_000, '["a", ' * 14_000),
+    *("<think>" * 14_000, "<type>" * 16_000, "type: x\n" * 12_000, "[/*" * 30_000, '["' + '\\"' * 49_000),
+    *("\n" * 20_000, f"[{FACT}," + "{/*}," * 19_000, f'[{FACT}, {{"content": "' + '"' + "\n" * 20_000 + "x"),
+    (f"[{FACT},{{x}}" + "\n" * 3_800 + "y") * 24,
+)
+
+
+@pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_answer_is_read_in_bounded_time(answer: str) -> None:
+    began = time.thread_time()
+    with suppress(Unreadable):
+        read_facts(answer)
+    assert time.thread_time() - began < 5  # some 0.4 s
+
+
+def test_values_are_searched_in_a_bounded_part_of_an_answer(benchmark_ms: Callable[[object], float]) -> None:
+    answer = '["' + '\\n{"' * 25_000
+    assert benchmark_ms(lambda: list(objects(answer))) < 4_000  # 200 times the answer: 8 s
+
+
+def test_unknown_types_and_chapters_are_dropped_and_a_flood_is_bounded() -> None:
+    rumour = '{"type": "rumour", "content": "User may be a spy"}'
+    chapter = json.dumps({"type": "semantic", "content": "a tea " * 1_500})
+    assert [f.content for f in read_facts(f'{{"facts": [{rumour}, {chapter}, {FACT}]}}')] == [
+        "User lives in Ghent"
+    ]
+    assert len(read_facts("[" + ",".join([FACT] * (MAX_READ + 9)) + "]")) == MAX_READ
+
+
+def test_confidence_is_read_in_every_notation() -> None:
+    for given, expected in (
+        *(("0.9", 0.9), ('"0.7"', 0.7), ('"90%"', 0.9), ("85", 0.85), ("1", 1.0), ("-3", 0.0)),
+        *(("8", 0.8), ("10", 1.0), ('"9"', 0.9), ('"9/10"', 0.9), ('"1%"', 0.01), ("100", 1.0)),
+        *(('"high"', 0.9), ('"stated"', 0.95), ("null", 0.8), ("true", 0.8), ("[]", 0.8), ("NaN", 0.8)),
+        *(("1" + "0" * 400, 1.0), ("-1" + "0" * 400, 0.0), ("Infinity", 1.0)),
+    ):
+        (fact,) = read_facts(f'[{{"type": "semantic", "content": "User is old", "confidence": {given}}}]')
+        assert fact.confidence == pytest.approx(expected), given
+
+
+def test_tags_outside_the_list_and_references_to_nothing_are_dropped() -> None:
+    (fact,) = read_facts(f'[{FACT[:-1]}, "tags": ["home", "xyz", 3], "replaces": "null"}}]')
+    assert (fact.tags, fact.replaces) == (("home",), None)
+
+
+# ---------------------------------------------------------------- what models are shown
+def test_each_text_of_a_job_is_cleaned_once_per_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned: list[str] = []
+    without_planted = safety.without_planted
+
+    def counted(text: str) -> str:
+        cleaned.append(text)
+        return without_planted(text)
+
+    monkeypatch.setattr(safety, "without_planted", counted)
+    said = [exchange("I keep bees in Ulm.", "How many hives?"), exchange("Nine hives of them.", "Nine!")]
+    llm_io.conversation(said, DEFAULT)
+    sources(said, DEFAULT)
+    session_notes.state_request(None, said, DEFAULT)
+    assert len(cleaned) == len(set(cleaned)) == 4
+    address = exchange("My address is anna@example.org.")
+    for policy, shown in (("allow", True), ("redact", False), ("allow", True)):
+        text = llm_io.user_text(address, SafetyPolicy(pii={**DEFAULT.pii, "email": policy}))
+        assert ("anna@" in text) is shown

@@ -1,0 +1,230 @@
+"""When pending exchanges become a job: what a message asks for, batches, silence, and a new topic."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.judging import Reading
+from proxy.domain.ports import Embedder
+from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
+from proxy.learn.triggers import (
+    NOTHING,
+    TOOLS_S,
+    TopicDrift,
+    TopicSample,
+    TriggerPolicy,
+    intent_of,
+    noting_undue,
+    on_completion,
+    on_end,
+    on_sweep,
+    shifts,
+)
+from proxy.learn.worker import Worker, WorkerConfig
+from tests.learn.support import ANA, NOON, House
+from tests.support.judge import ASKS_NOTHING, SMALL_TALK, ScriptedJudge
+
+
+# ---------------------------------------------------------------- what a message asks for
+@pytest.mark.parametrize(
+    ("asks", "is_rule"), [({"rule": 0.8}, True), ({"remember": 0.6, "rule": 0.2}, False)]
+)
+async def test_a_rule_and_an_ask_to_remember_are_explicit(asks: dict[str, float], is_rule: bool) -> None:
+    judge = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, **asks))
+    intent = await intent_of(judge, "Remember my cat.")
+    assert (intent.is_rule, intent.is_explicit) == (is_rule, True)
+
+
+async def test_small_talk_and_questions_state_nothing_personal() -> None:
+    assert (await intent_of(ScriptedJudge(), "I moved to Ghent.")).personal
+    assert not (await intent_of(ScriptedJudge(), "Where do I live?")).personal
+    assert not (await intent_of(ScriptedJudge(needs=lambda _: SMALL_TALK), "Hi there!")).personal
+
+
+async def test_without_a_judge_nothing_is_asked_for_and_statements_may_be_personal() -> None:
+    class Failing(ScriptedJudge):
+        async def read(self, text: str, *, closely: bool = False) -> Reading:
+            raise EmbeddingFailed("no")
+
+    for judge in (None, Failing()):
+        intent = await intent_of(judge, "Remember my cat.")
+        assert (intent.asks, intent.personal) == (NOTHING, True)
+
+
+# ---------------------------------------------------------------- triggers
+POLICY = TriggerPolicy(batch_size=5, idle_seconds=600, personal_idle_seconds=15)
+STATE = SessionState(
+    scope=ANA, session_id="s", last_at=NOON, last_seq=9, pending=1,
+    explicit=False, personal=False, at_work=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "lane"),
+    [
+        ({}, None),
+        ({"explicit": True}, EXPLICIT),
+        ({"explicit": True, "at_work": True}, EXPLICIT),
+        ({"pending": 4, "personal": True}, None),
+        ({"pending": 5}, ORDINARY),
+        ({"pending": 5, "at_work": True}, None),  # tools are at work
+        ({"pending": 10, "at_work": True}, ORDINARY),
+    ],
+)
+def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(
+    changes: dict[str, bool], lane: int | None
+) -> None:
+    due = NewJob("s", upto=9, lane=lane) if lane else None
+    state = replace(STATE, **changes)  # type: ignore[arg-type]
+    assert on_completion(POLICY)(state) == due
+    if due:
+        assert on_sweep(POLICY, NOON)(state) == due, "a sweep finds what a crash left"
+
+
+@pytest.mark.parametrize(
+    ("changes", "after_s", "lane"),
+    [
+        ({"personal": True}, 14, None),
+        ({"personal": True}, 15, ORDINARY),
+        ({}, 599, None),
+        ({}, 600, BATCH),
+        ({"personal": True, "at_work": True}, TOOLS_S - 1, None),
+        ({"personal": True, "at_work": True}, TOOLS_S, ORDINARY),
+        ({"pending": 5, "at_work": True}, TOOLS_S, ORDINARY),
+        ({"at_work": True}, TOOLS_S, None),
+        ({"at_work": True}, 600, BATCH),
+        ({"pending": 0}, 9999, None),
+    ],
+)
+def test_an_idle_session_is_due_sooner_if_it_is_personal_and_waits_for_tools(
+    changes: dict[str, bool], after_s: float, lane: int | None
+) -> None:
+    state = replace(STATE, **changes)  # type: ignore[arg-type]
+    assert on_sweep(POLICY, NOON + after_s)(state) == (NewJob("s", upto=9, lane=lane) if lane else None)
+
+
+def test_the_end_of_a_session_takes_everything_pending() -> None:
+    assert on_end(replace(STATE, at_work=True)) == NewJob("s", upto=9, lane=ORDINARY)
+    assert on_end(replace(STATE, pending=0)) is None
+
+
+# ---------------------------------------------------------------- topic drift
+TRIP = (
+    ("I'm planning a trip to Lisbon in May, hotels near the river please.", "Try the hotels in Belém."),
+    ("Which of the Lisbon hotels has rooms with a view of the river?", "The Altis Belém hotel has."),
+    ("And what do hotel rooms cost in Lisbon in May, with breakfast?", "About 180 euros a night."),
+)
+CODE = "My Postgres query over the orders table got slow since the index was dropped by a migration."
+
+
+def samples(*directions: float, words: Sequence[str] = ("a", "b", "c", "d", "e")) -> list[TopicSample]:
+    """Return exchanges whose vectors point in these directions, in degrees."""
+    found = []
+    for n, degrees in enumerate(directions):
+        vector = np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], np.float32)
+        own = frozenset(f"{w}{n}" for w in words)
+        found.append(TopicSample(own, own, vector, (vector,)))
+    return found
+
+
+def test_a_topic_changes_where_words_and_vectors_leave_what_the_session_makes_expect() -> None:
+    assert shifts(samples(0, 20, 10, 120, 130)) == [3]
+    assert shifts(samples(20, 10, 95)) == [2]
+    assert shifts(samples(20, 160, 95)) == [], "usual for a session that wanders"
+    assert shifts(samples(0, 150)) == [], "one exchange is no topic"
+    assert shifts(samples(0, 10, 150, 20)) == [2]
+    assert shifts([*samples(0, 10), *samples(150, words=("thanks",))]) == []
+    near = samples(0, 10, 100)
+    known = replace(near[2], own=near[0].own)
+    assert (shifts(near), shifts([near[0], near[1], known])) == ([2], []), "words of the topic"
+    mute = TopicSample(frozenset("abcde"), frozenset("abcde"), None, ())
+    assert shifts([mute, mute, mute]) == shifts([mute, mute, *samples(100)]) == []
+
+
+class Watched:
+    """The embedder; counts its calls."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder, self.model = embedder, embedder.model
+        self.calls, self.readable = 0, True
+        self.error: EmbeddingFailed | None = None
+
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.calls += 1
+        if self.error:
+            raise self.error
+        return await self._embedder.embed(texts)
+
+    def begin(self, text: str) -> None: ...
+
+    def understands(self, text: str) -> bool:
+        return self.readable and self._embedder.understands(text)
+
+
+@pytest.fixture
+def patient(house: House) -> House:
+    """A house in which only the end of a topic makes anything due."""
+    house.policy = TriggerPolicy(batch_size=50, idle_seconds=9999, personal_idle_seconds=9999)
+    return house
+
+
+def worker(house: House, embedder: Embedder) -> Worker:
+    tools = replace(house.worker()._tools, drift=TopicDrift(house.stores.sessions, embedder))
+    return Worker(tools, WorkerConfig(policy=house.policy), clock=lambda: house.now)
+
+
+async def test_exchanges_before_a_new_topic_are_due_and_the_new_one_is_not(
+    patient: House, embedder: Embedder
+) -> None:
+    for text, answer in TRIP:
+        await patient.say(text, answer)
+    watched = Watched(embedder)
+    ours = worker(patient, watched)
+    assert await ours.sweep() == 0
+    calls = watched.calls
+    assert await ours.sweep() == 0
+    assert watched.calls == calls, "a session is measured once per exchange"
+    await patient.say(CODE, "Create the index again, concurrently.")
+    assert await ours.sweep() == 1
+    job = await patient.stores.jobs.claim(patient.now, 60)
+    assert job is not None
+    assert job.lane == ORDINARY
+    batch = await patient.stores.jobs.batch(job, limit=20, context=0)
+    assert [e.said for e in batch.pending] == [text for text, _ in TRIP]
+
+
+async def test_a_broken_model_and_a_language_that_it_does_not_know_cost_nothing(
+    patient: House, embedder: Embedder
+) -> None:
+    watched = Watched(embedder)
+    ours = worker(patient, watched)
+    await patient.say(*TRIP[0])
+    await ours.sweep()
+    assert watched.calls == 0, "one exchange is not measured"
+    for text, answer in (*TRIP[1:], (CODE, "Yes.")):
+        await patient.say(text, answer)
+    unread = Watched(embedder)
+    unread.readable = False
+    assert await worker(patient, unread).sweep() == 0
+    watched.error = EmbeddingFailed("no")
+    assert await ours.sweep() == 0
+    watched.error = None
+    assert await ours.sweep() == 1
+
+
+async def test_a_session_that_no_longer_waits_takes_no_memory(patient: House, embedder: Embedder) -> None:
+    drift, waiting = TopicDrift(patient.stores.sessions, embedder), list[SessionState]()
+    for text, answer in TRIP[:2]:
+        await patient.say(text, answer)
+    await patient.stores.sessions.sweep(patient.now, noting_undue(lambda state: None, waiting))
+    await drift.left_behind(waiting)
+    await drift.left_behind([])  # another replica swept
+    assert len(drift._measured_at) == len(waiting) == 1
+    await drift.left_behind([replace(waiting[0], session_id="s-2", pending=1)])
+    assert not drift._measured_at
