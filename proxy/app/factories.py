@@ -213,4 +213,4 @@ def _keys(identity: IdentitySettings, network: Network) -> "TokenKeys":
     assert url is not None
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise ConfigError(f"identity.jwt_jwks_url must be an http(s) URL, not {url[:60]!r}")
-    return PublicKeys.of(partial(fetch, url, network=network), identity.jwt_algorithms)
+    return PublicKeys(partial(fetch, url, network=network), identity.jwt_algorithms)
