@@ -11,9 +11,8 @@ from proxy.app.maintenance import vitals
 from proxy.app.parts import Parts
 from proxy.domain.core import Prepared, Turn
 from proxy.domain.limits import Rate
-from proxy.http.asgi import ASGIApp
+from proxy.http.asgi import ASGIApp, Decoded
 from proxy.http.auth.identity import caller_of
-from proxy.http.decoding import Decoded
 from proxy.http.exchange import RecentResponses
 from proxy.http.failopen import RecallLimiter
 from proxy.http.forwarding import Forwarding, Relayed
