@@ -30,7 +30,7 @@ from proxy.domain.errors import ConfigError
 from proxy.domain.operating_system import raise_file_limit
 from proxy.domain.ports import Clock
 from proxy.http.asgi import ASGIScope, Receive, Send, send_json
-from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections
+from proxy.http.connections import CONNECTIONS, ClientLimits, Connections
 from proxy.http.router import Application, give_request_id, with_request_id
 
 # What the process is built around: its socket, its neighbours, its stores, what it records spans with.
@@ -314,7 +314,7 @@ class ReloadableApp:
     def _connections(self) -> Connections:
         """Return the register of client connections, which the protocol finds in the lifespan's state."""
         server = self._settings.server
-        limits = ConnectionLimits.of(
+        limits = ClientLimits.of(
             server.head_timeout_seconds,
             server.body_timeout_seconds,
             server.max_connections,

@@ -31,8 +31,7 @@ from proxy.config import IdentitySettings, Settings, load, misspelt_variables
 from proxy.domain.endpoint import endpoint
 from proxy.domain.errors import ConfigError
 from proxy.domain.operating_system import enable_keep_alive, limit_arenas
-from proxy.http.connections import RawTargetProtocol
-from proxy.http.websocket import WebSocketProtocol
+from proxy.http.connections import RawTargetProtocol, WebSocketProtocol
 
 BACKLOG = 4096
 STARTING_S = 30.0  # that a worker may take to

@@ -1,4 +1,4 @@
-"""Client connections: limits on their number and on waiting time, and uvicorn's HTTP protocol adjusted.
+"""Client connections: their limits, and the protocols that uvicorn runs on them.
 
 A connection that waits for its client (nothing sent yet, half a head, a stalled body, idle between requests)
 costs a file descriptor. Two rules prevent such connections from locking out others:
@@ -8,7 +8,7 @@ costs a file descriptor. Two rules prevent such connections from locking out oth
 - Room: if a new connection finds no room, the one that has waited longest is closed, of the peer (address)
   with the most of them. Only if all are busy with requests is the new one refused.
 
-`RawTargetProtocol` is uvicorn's protocol with these differences:
+`RawTargetProtocol` is uvicorn's HTTP protocol with these differences:
 
 - The request target is available as it came over the wire: ASGI's path and query lose bytes (a `?` with
   nothing behind it).
@@ -17,29 +17,39 @@ costs a file descriptor. Two rules prevent such connections from locking out oth
 - Trailers are dropped: the parser reports them like headers, after authentication has read the headers.
 - A head without end is refused before it fills the memory.
 - A client of HTTP/1.0 gets no chunks and no 100 Continue; the connection closes after the answer.
-- Each connection registers with the `Connections` of the process, found in the lifespan's state.
+
+`WebSocketProtocol` takes a connection over from uvicorn (`ws=`). The request passes the ASGI application like
+any other, as scope type `http` with the tunnel in `scope["tunnel"]`. An application that sends status 101
+gets the tunnel; any other status is an ordinary answer, after which the connection closes.
 """
 
 import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
+from urllib.parse import unquote
 
+import httptools
 import orjson
+from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
 
 from proxy import telemetry
 from proxy.domain.errors import error_body
+from proxy.http.asgi import ASGIScope, Header, Message
 
 _SWEEP_S = 1.0
 _SPARE_FILES = 64  # the store, the log, listening sockets
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ClientLimits:
     """0: no limit."""
 
     head_s: float = 20.0
@@ -50,7 +60,7 @@ class ConnectionLimits:
     @classmethod
     def of(
         cls, head_s: float, body_s: float, most: int, most_of_peer: int, files: int | None
-    ) -> "ConnectionLimits":
+    ) -> "ClientLimits":
         """Return the limits. 0 for `most`: half of the `files` that the process may open, since each may need
         another connection to the upstream. 0 for `most_of_peer`: half of that."""
         if most == 0 and files is not None:
@@ -59,10 +69,10 @@ class ConnectionLimits:
 
 
 class Waiting(Protocol):
-    """A connection, as its protocol shows it."""
+    """A connection in the register."""
 
-    def is_late(self, now: float, limits: ConnectionLimits) -> str:
-        """Return what the client took too long for, "" if it has time left."""
+    def is_late(self, now: float, limits: ClientLimits) -> str:
+        """Return what the client was too slow for, "" if it has time left."""
         ...
 
     def end(self, reason: str) -> None:
@@ -79,7 +89,7 @@ class _Peer:
 class Connections:
     """The connections of one process. Belongs to one event loop."""
 
-    def __init__(self, limits: ConnectionLimits, ended: Callable[[str], None] = lambda reason: None) -> None:
+    def __init__(self, limits: ClientLimits, ended: Callable[[str], None] = lambda reason: None) -> None:
         """`ended` is called with the reason for each connection that is refused or closed here."""
         self.limits, self._ended = limits, ended
         self._peers: dict[str, _Peer] = {}
@@ -91,8 +101,8 @@ class Connections:
         return len(self._of)
 
     def admit(self, connection: Waiting, address: str) -> bool:
-        """Take in a connection, which waits for its client; False if there is no room for it. Connections
-        without an address (a Unix socket) are of no peer."""
+        """Register a connection, which waits for its client; False if there is no room. Connections without
+        an address (a Unix socket) belong to no peer."""
         if not self._has_room(address):
             self._note("refused")
             return False
@@ -105,19 +115,19 @@ class Connections:
         return True
 
     def busy(self, connection: Waiting) -> None:
-        """Its request is complete: the client waits now."""
+        """Its request is complete: now the client waits."""
         if (address := self._of.get(connection)) is not None:
             self._peers[address].waiting.pop(connection, None)
 
     def heard(self, connection: Waiting) -> None:
-        """It waits for its client, and has just heard from it or answered it."""
+        """It waits for its client, which was just heard or answered."""
         if (address := self._of.get(connection)) is not None:
             waiting = self._peers[address].waiting
             waiting[connection] = None
             waiting.move_to_end(connection)
 
     def release(self, connection: Waiting) -> None:
-        """It is closed, or somebody else's."""
+        """It is closed, or taken over by another protocol."""
         if (address := self._of.pop(connection, None)) is None:
             return
         peer = self._peers[address]
@@ -165,7 +175,7 @@ class Connections:
         self._sweeping = loop.call_later(_SWEEP_S, self._sweep) if self._of else None
 
 
-# ---------------------------------------------------------------- uvicorn's protocol
+# ---------------------------------------------------------------- HTTP
 MAX_HEAD_BYTES = 128 * 1024  # request line and headers; a credential may have 16 kB
 
 _OFFER = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
@@ -183,33 +193,33 @@ class Phase(Enum):
     IDLE = auto()  # another request
 
 
-def answer_of(status: bytes, message: str, code: str) -> bytes:
-    """Return a whole answer in OpenAI's shape, for a request that no application sees."""
+def raw_answer(status: bytes, message: str, code: str) -> bytes:
+    """Return a whole answer in OpenAI's shape, for a request that reaches no application."""
     body = orjson.dumps(error_body(message, "invalid_request_error", None, code))
     head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
     return head % (status, len(body)) + body
 
 
-_TOO_LONG = answer_of(
+_TOO_LONG = raw_answer(
     b"431 Request Header Fields Too Large",
     f"Request line and headers are longer than {MAX_HEAD_BYTES} bytes.",
     "headers_too_large",
 )
 _ENDED = {
-    "head_timeout": answer_of(
+    "head_timeout": raw_answer(
         b"408 Request Timeout", "The request's head took too long (server.head_timeout_seconds).", "timeout"
     ),
-    "body_timeout": answer_of(
+    "body_timeout": raw_answer(
         b"408 Request Timeout", "The request's body stopped coming (server.body_timeout_seconds).", "timeout"
     ),
-    "displaced": answer_of(
+    "displaced": raw_answer(
         b"503 Service Unavailable", "Too many connections (server.max_connections).", "too_many_connections"
     ),
 }
 
 
 class OldCycle(RequestResponseCycle):
-    """The answer to a client of HTTP/1.0: without chunks; where the length is not known, it ends with the
+    """The answer to a client of HTTP/1.0: without chunks; if its length is not known, it ends with the
     connection, which is closed after any answer."""
 
     _until_close = False
@@ -237,7 +247,7 @@ class RawTargetProtocol(HttpToolsProtocol):
 
     # ------------------------------------------------------------ the connection
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection in, or refuse it where there is no room."""
+        """Register the connection, or refuse it if there is no room."""
         super().connection_made(transport)
         self._since = self.loop.time()
         connections: Connections | None = self.app_state.get(CONNECTIONS)
@@ -249,17 +259,17 @@ class RawTargetProtocol(HttpToolsProtocol):
             self._answer_and_close(_ENDED["displaced"])
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Make room."""
+        """Free its place."""
         self._release()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        """Leave the connection to another protocol."""
+        """Hand the connection over to WebSocketProtocol."""
         self._release()
         super().handle_websocket_upgrade()
 
-    def is_late(self, now: float, limits: ConnectionLimits) -> str:
-        """As Waiting says. A body that the application does not read yet is not the client's fault."""
+    def is_late(self, now: float, limits: ClientLimits) -> str:
+        """See Waiting. A body that the application does not read yet is not the client's fault."""
         if self.flow.read_paused:
             self._since = now
         waited_s = now - self._since
@@ -271,7 +281,7 @@ class RawTargetProtocol(HttpToolsProtocol):
         return ""
 
     def end(self, reason: str) -> None:
-        """As Waiting says."""
+        """See Waiting."""
         begun = self._phase in (Phase.HEAD, Phase.BODY)
         answered = self._phase is Phase.BODY and self.cycle.response_started
         if begun and not answered and not self.pipeline:
@@ -280,7 +290,7 @@ class RawTargetProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _answer_and_close(self, answer: bytes) -> None:
-        if self._phase is Phase.BODY:  # the application hears that its client has left
+        if self._phase is Phase.BODY:  # tell the application that its client has left
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.write(answer)
@@ -298,12 +308,12 @@ class RawTargetProtocol(HttpToolsProtocol):
 
     # ------------------------------------------------------------ requests
     def data_received(self, data: bytes) -> None:
-        """Parse what came, without the upgrade that a request's head may offer."""
+        """Parse what came, without the upgrade offers of a request's head."""
         if self._phase in (Phase.NEW, Phase.IDLE):
             self._enter(Phase.HEAD)
         elif self._phase is Phase.BODY:
             self._enter(Phase.BODY)
-        if not self._in_body:  # in a body, the same words are its own: one byte less, and framing is lost
+        if not self._in_body:  # never in a body: one byte less, and framing is lost
             head, end, rest = data.partition(_END_OF_HEAD)
             if (offers := _OFFER.findall(head)) and not self._opens_a_tunnel(head, offers):
                 data = _OFFER.sub(b"", head) + end + rest
@@ -315,12 +325,12 @@ class RawTargetProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def _opens_a_tunnel(self, head: bytes, offers: list[bytes]) -> bool:
-        """True for what uvicorn hands over to the protocol of WebSockets (websocket.py)."""
+        """True for what uvicorn hands over to WebSocketProtocol."""
         asks = len(offers) == 1 and offers[0].partition(b":")[2].strip().lower() == b"websocket"
         return asks and head.startswith(b"GET ") and self.ws_protocol_class is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header; a trailer is none."""
+        """Take a header, but no trailer."""
         if not self._in_body:
             super().on_header(name, value)
 
@@ -348,6 +358,199 @@ class RawTargetProtocol(HttpToolsProtocol):
             self._enter(Phase.HEAD if self._head_bytes else Phase.IDLE)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP in OpenAI's shape."""
-        self.transport.write(answer_of(b"400 Bad Request", msg, "invalid_http"))
+        """Refuse what is not HTTP in OpenAI's shape."""
+        self.transport.write(raw_answer(b"400 Bad Request", msg, "invalid_http"))
         self.transport.close()
+
+
+# ---------------------------------------------------------------- WebSockets
+_BUFFER_BYTES = 128 * 1024  # from the client, before reading pauses
+_CLOSE_WITHIN_S = 10.0  # for a client that does not read what is left
+_KEY_PROTOCOL = b"openai-insecure-api-key."  # how browsers send a key: they set no header on a WebSocket
+_SWITCHING_PROTOCOLS = 101
+
+
+class WebSocketProtocol(asyncio.Protocol):
+    """A connection on which a WebSocket was requested; also the tunnel: `read`, `write`."""
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        self._app, self._state, self._app_state = config.loaded_app, server_state, app_state
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._connections: Connections | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._url, self._headers = b"", list[Header]()
+        self._buffer = bytearray()
+        self._paused, self._ended, self._body_sent = False, False, False
+        self._news = asyncio.Event()  # something to read, or the end
+        self._left = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # ------------------------------------------------------------ the connection
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection from the HTTP protocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections = self._app_state.get(CONNECTIONS)
+        if self._connections is not None:  # which has just let it go, and so has room
+            peer = get_remote_addr(self._transport)
+            self._connections.admit(self, peer[0] if peer else "")
+            self._connections.busy(self)
+        self._state.connections.add(self)  # type: ignore[arg-type] # uvicorn names its own classes
+
+    def data_received(self, data: bytes) -> None:
+        """Take the complete request head first, then the tunnel's bytes."""
+        if self._task is None:
+            self._begin(data)
+            return
+        self._buffer += data
+        self._news.set()
+        if len(self._buffer) > _BUFFER_BYTES and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what it has sent is still passed on."""
+        self._ended = True
+        self._news.set()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has left."""
+        self._ended = True
+        if self._connections is not None:
+            self._connections.release(self)
+        self._state.connections.discard(self)
+        for event in (self._news, self._left, self._writable):
+            event.set()
+
+    def pause_writing(self) -> None:
+        """The client's buffer is full."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._writable.set()
+
+    def shutdown(self) -> None:
+        """Called by uvicorn as it stops: a tunnel has until `server.shutdown_seconds`, as a stream has."""
+
+    def is_late(self, now: float, limits: ClientLimits) -> str:
+        """See Waiting: a tunnel has limits of its own."""
+        return ""
+
+    def end(self, reason: str) -> None:
+        """See Waiting."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ------------------------------------------------------------ the tunnel
+    async def read(self) -> bytes:
+        """Return what the client has sent since the last call, b"" at its end."""
+        while not self._buffer:
+            if self._ended:
+                return b""
+            self._news.clear()
+            await self._news.wait()
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send to the client, as fast as it reads. After it has left, data are dropped."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.write(data)
+        await self._writable.wait()
+
+    # ------------------------------------------------------------ ASGI
+    async def receive(self) -> Message:
+        """Return an empty body, then the client's disconnect."""
+        if not self._body_sent:
+            self._body_sent = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        """Write the answer's head, or a piece of its body, which ends with the connection."""
+        if message["type"] == "http.response.body":
+            if body := message.get("body", b""):
+                await self.write(body)
+            return
+        status = message["status"]
+        lines = [b"HTTP/1.1 %d " % status]
+        lines += [name + b": " + value for name, value in message.get("headers", ())]
+        lines += (
+            [b"connection: Upgrade", b"upgrade: websocket"]
+            if status == _SWITCHING_PROTOCOLS
+            else [b"connection: close"]
+        )
+        await self.write(b"\r\n".join((*lines, b"", b"")))
+
+    # ------------------------------------------------------------ inside
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
+
+    def _begin(self, head: bytes) -> None:
+        with suppress(httptools.HttpParserUpgrade):  # it ends with the head
+            self._parser.feed_data(head)
+        self._task = self._loop.create_task(self._serve())
+        self._state.tasks.add(self._task)
+        self._task.add_done_callback(self._state.tasks.discard)
+
+    async def _serve(self) -> None:
+        try:
+            await self._app(self._scope(), self.receive, self.send)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if (transport := self._transport) is not None:
+            transport.close()
+            self._loop.call_later(_CLOSE_WITHIN_S, transport.abort)
+
+    def _scope(self) -> ASGIScope:
+        assert self._transport is not None
+        parsed = httptools.parse_url(self._url)
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": get_local_addr(self._transport),
+            "client": get_remote_addr(self._transport),
+            "scheme": "https" if is_ssl(self._transport) else "http",
+            "method": "GET",
+            "root_path": "",
+            "path": unquote(parsed.path.decode("ascii")),
+            "raw_path": parsed.path,
+            "query_string": parsed.query or b"",
+            "headers": _with_credential(self._headers),
+            "state": self._app_state.copy(),
+            "raw_target": self._url,
+            "tunnel": self,
+        }
+
+
+def _with_credential(headers: list[Header]) -> list[Header]:
+    """Return the headers with a key that came as a subprotocol moved to Authorization, so that authentication
+    finds it, and no key of ours reaches the upstream."""
+    if any(name == b"authorization" for name, _ in headers):
+        return headers
+    found, others = b"", list[Header]()
+    for name, value in headers:
+        if name == b"sec-websocket-protocol" and _KEY_PROTOCOL in value:
+            offered = [token.strip() for token in value.split(b",")]
+            found = next((t for t in offered if t.startswith(_KEY_PROTOCOL)), b"") or found
+            value = b", ".join(token for token in offered if not token.startswith(_KEY_PROTOCOL))
+        if value or name != b"sec-websocket-protocol":
+            others.append((name, value))
+    key = found.removeprefix(_KEY_PROTOCOL)
+    return [*others, (b"authorization", b"Bearer " + key)] if key else others

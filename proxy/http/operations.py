@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy import __version__, telemetry
-from proxy.build import COMMIT
+from proxy import COMMIT, __version__, telemetry
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreError
 from proxy.domain.ports import Clock

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.operating_system import MOST_FILES, raise_file_limit
-from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections, RawTargetProtocol
+from proxy.http.connections import CONNECTIONS, ClientLimits, Connections, RawTargetProtocol
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
 from tests.support.serving import RawClient, ask, connected, serving
@@ -23,7 +23,7 @@ POST = b"POST /v1/x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n"
 class Echo:
     """An ASGI app that answers with the body that it got, once `go` is set, and notes clients that left."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         self.limits, self.ended = limits, list[str]()
         self.go, self.left, self.reached = asyncio.Event(), 0, 0
         self.go.set()
@@ -52,7 +52,7 @@ class Echo:
 
 @contextlib.asynccontextmanager
 async def limited(**limits: Any) -> AsyncIterator[tuple[Echo, str]]:
-    app = Echo(ConnectionLimits(**limits))
+    app = Echo(ClientLimits(**limits))
     async with asyncio.timeout(60), serving(app, http=RawTargetProtocol, lifespan="on") as origin:
         yield app, origin
 
@@ -142,13 +142,13 @@ async def test_connections_that_wait_for_their_client_make_room(sent: bytes) -> 
 
 
 async def test_the_peer_that_has_most_makes_room() -> None:
-    connections, closed = Connections(ConnectionLimits(most=3)), list[str]()
+    connections, closed = Connections(ClientLimits(most=3)), list[str]()
 
     class One:
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def is_late(self, now: float, limits: ConnectionLimits) -> str:
+        def is_late(self, now: float, limits: ClientLimits) -> str:
             return ""
 
         def end(self, reason: str) -> None:
@@ -179,7 +179,7 @@ async def test_a_connection_is_refused_only_if_all_are_busy() -> None:
 
 def test_limits_leave_room_for_the_upstream() -> None:
     def of(most: int, of_peer: int, files: int | None) -> tuple[int, int]:
-        limits = ConnectionLimits.of(1, 1, most, of_peer, files)
+        limits = ClientLimits.of(1, 1, most, of_peer, files)
         return limits.most, limits.most_of_peer
 
     assert of(0, 0, 1024) == (480, 240)

@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Request, Response
 
-from proxy.http.websocket import WebSocketProtocol
+from proxy.http.connections import WebSocketProtocol
 from tests.e2e.conftest import House, Houses, house, models_dir
 from tests.support.upstream import Exchange, ScriptedUpstream
 
