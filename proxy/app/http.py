@@ -203,7 +203,7 @@ async def _forgotten(parts: Parts, turn: Turn, ids: Sequence[str] | None) -> tup
     if not tools.forgets:
         return ()
     if ids is None:
-        ids = await memories_to_forget(turn, tools.searcher, tools.profiles)
+        ids = await memories_to_forget(turn, tools.searcher)
     return await forget_memories(turn, ids, tools.searcher)
 
 

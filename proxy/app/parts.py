@@ -38,11 +38,11 @@ from proxy.recall import rewrite
 from proxy.recall.documents import Shelf
 from proxy.recall.history import mark
 from proxy.recall.pack import Budget
-from proxy.recall.prepare import Tools, prepare
+from proxy.recall.prepare import RecallTools, prepare
 from proxy.recall.query import readable
 from proxy.recall.rank import Ranking, Reranking
 from proxy.recall.rewrite import QueryRewriter, SearchPlanner
-from proxy.recall.search import Profiles, Searcher
+from proxy.recall.search import Searcher
 from proxy.recall.triage import Restraint
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter
@@ -97,7 +97,7 @@ class Parts:
     learning: Learning
     written: WritePath
     judge: OnnxJudge | None  # None: the level "without judge"
-    tools: Tools
+    tools: RecallTools
     metrics: telemetry.Metrics
     fail_open: FailOpen
     zones: Zones
@@ -218,7 +218,7 @@ def _tools(
     metrics: telemetry.Metrics,
     clock: Clock,
     judge: OnnxJudge | None,
-) -> Tools:
+) -> RecallTools:
     """Return what the read path works with, without the models that word and plan queries."""
     searcher = Searcher(
         stores.memories,
@@ -229,9 +229,8 @@ def _tools(
         least_cosine=settings.memory.default_similarity_threshold,
         shares_space=judge is not None and judge.shares_space,
     )
-    return Tools(
+    return RecallTools(
         searcher=searcher,
-        profiles=Profiles(stores.memories, embedder, judge, clock),
         sessions=stores.sessions,
         notes=stores.notes,
         budget=Budget(tokens, settings.memory.budget_tokens, settings.memory.profile_tokens),
@@ -260,7 +259,9 @@ def say_unavailable(stores: Stores, error: StoreUnavailable) -> None:
     telemetry.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
 
 
-async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:
+async def _warm_up(
+    tokens: Tokens, tools: RecallTools, recorder: ExchangeRecorder, fail_open: FailOpen
+) -> None:
     """Do once before the first request what is slow the first time: libraries, models, tables and word lists
     are loaded when they are first used, some 0.2 s that no request's deadline has."""
     table = asyncio.wrap_future(tokens.start())
@@ -351,8 +352,8 @@ async def _completer(
 
 
 async def with_query_models(
-    tools: Tools, settings: Settings, completer: Completer, safety: SafetyPolicy, stack: AsyncExitStack
-) -> Tools:
+    tools: RecallTools, settings: Settings, completer: Completer, safety: SafetyPolicy, stack: AsyncExitStack
+) -> RecallTools:
     """Return the tools with the models of external_models that word and plan queries, and the reranker of
     retrieval.rerank; `stack` closes it."""
     deadline_s = settings.memory.deadline_ms / 1000
@@ -365,7 +366,7 @@ async def with_query_models(
         planned = SearchPlanner(completer, deadline_s=deadline_s, redact=redact)
     reranking = await _reranking(settings, deadline_s, stack)
     searcher = replace(tools.searcher, reranking=reranking)
-    return replace(tools, searcher=searcher, wording=worded, planner=planned)
+    return replace(tools, searcher=searcher, rewriter=worded, planner=planned)
 
 
 async def _reranking(settings: Settings, deadline_s: float, stack: AsyncExitStack) -> Reranking | None:

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from proxy import telemetry
 from proxy.domain.core import (
     DEFAULT_TIMEZONE,
     Level,
@@ -34,11 +33,17 @@ from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
 from proxy.recall.pack import Budget, inject, unseen
 from proxy.recall.query import query_of
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
-from proxy.recall.search import EncodedQuery, Profiles, Searcher, SearchRequest, SearchResult, offered
+from proxy.recall.search import EncodedQuery, Searcher, SearchRequest, SearchResult, offered
 from proxy.recall.triage import Restraint, Verdict, begins, triage
-from proxy.telemetry import ThrottledLog
+from proxy.telemetry import ThrottledLog, log
 
 LINES = 3  # turns of the session that a request without history is reminded of
+HISTORY_MESSAGES = 3  # earlier messages of the user that a model which rewrites or plans queries is shown
+FORGET_ASKED = 0.5  # the operating point of the calibrated head
+FORGET_COVERED = 0.6  # above the operating point: forgetting too much cannot be undone
+FORGET_CANDIDATES = 12  # memories, the nearest and those of the profile
+FORGET_AT_MOST = 5  # memories that one message can forget
+FORGOTTEN_BY = "conversation"  # in receipts
 
 T = TypeVar("T")
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -49,34 +54,32 @@ def _untimed(name: str) -> AbstractContextManager[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class RecallTools:
     """What the stages work with; each stage is passed its own part."""
 
     searcher: Searcher
-    profiles: Profiles
     sessions: SessionStore
     notes: NoteStore
     shelf: Shelf  # the users' documents
     budget: Budget
     clock: Clock
-    patience_s: float = 1.0  # for the profile, if nothing is searched for
-    history_messages: int = 3  # the user's messages that a model which words or plans queries is shown
+    patience_s: float = 1.0  # wait for the profile if nothing is searched
     restraint: Restraint = field(default_factory=Restraint)
-    wording: QueryRewriter | None = None  # a model that says vague questions in full
-    planner: SearchPlanner | None = None  # a model that plans the search
-    forgets: bool = True  # what a message asks to forget
+    rewriter: QueryRewriter | None = None
+    planner: SearchPlanner | None = None
+    forgets: bool = True  # memories that a message asks to forget
     stage: Stage = _untimed  # context manager entered around each stage (timing)
-    seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs what a stage did without
+    seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs failures of notes and history
 
     @property
     def waits(self) -> bool:
         """True if a turn may have to wait for a model that runs elsewhere."""
-        return self.wording is not None or self.planner is not None
+        return self.rewriter is not None or self.planner is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Recalled:
-    """The memories and passages to show, and if there are none, why."""
+    """The memories and passages to show, or why there are none."""
 
     ranked: Sequence[Ranked] = ()
     profile: Sequence[Memory] = ()
@@ -89,22 +92,20 @@ class _Recalled:
 
     def without(self, hidden: Sequence[str]) -> "_Recalled":
         """Return the same without the memories that the message asks to forget."""
-        if not hidden:
-            return self
         ranked = [one for one in self.ranked if one.memory.id not in hidden]
         reason = Reason.FORGOTTEN if self.ranked and not ranked else self.reason
         profile = [memory for memory in self.profile if memory.id not in hidden]
         return replace(self, ranked=ranked, profile=profile, reason=reason)
 
 
-async def prepare(turn: Turn, tools: Tools) -> Prepared:
+async def prepare(turn: Turn, tools: RecallTools) -> Prepared:
     """Return the block of session notes, relevant memories and the profile for the turn, within the token
     budgets, or why there is none. If only notes can be read, the level is SESSION.
 
     Raises StoreUnavailable.
     """
-    if (held := await tools.restraint.holds_back(turn, tools.sessions)) is not None:
-        recalled, notes = _Recalled(status=Status.SKIPPED, reason=held), await _noted(turn, tools)
+    if (reason := await tools.restraint.holds_back(turn, tools.sessions)) is not None:
+        recalled, notes = _Recalled(status=Status.SKIPPED, reason=reason), await _noted(turn, tools)
     elif turn.named or turn.left_out:
         with _begun(_noted(turn, tools)) as noting:
             recalled = await _recall(turn, tools)
@@ -141,150 +142,127 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     return Prepared(status=recalled.status, reason=reason, level=recalled.level, to_forget=to_forget)
 
 
-async def _to_forget(turn: Turn, tools: Tools, asks: Asks | None) -> tuple[str, ...] | None:
-    """Return the memories that the message asks to forget, None if it was not read. A turn that may store
-    nothing changes nothing."""
-    if not (tools.forgets and turn.options.write):
-        return ()
-    if asks is None:
-        return None
-    return (
-        await memories_to_forget(turn, tools.searcher, tools.profiles) if asks.forget >= FORGET_ASKED else ()
-    )
-
-
 def _injected(ids: Sequence[str], recalled: _Recalled) -> Reason | None:
-    """Return the reason beside the status "injected": None where something was recalled for the message."""
+    """Return the reason of the status "injected": None if something was recalled for the message."""
     if not ids:
         return Reason.SESSION
-    standing = {memory.id for memory in recalled.profile}
-    return Reason.PROFILE if standing.issuperset(ids) else None
+    return Reason.PROFILE if {memory.id for memory in recalled.profile}.issuperset(ids) else None
 
 
-async def _recall(turn: Turn, tools: Tools) -> _Recalled:
+async def _recall(turn: Turn, tools: RecallTools) -> _Recalled:
     """Return what memory has for the turn. Store errors are returned, not raised, so that session notes can
     still be injected."""
     searcher, query = tools.searcher, query_of(turn.query)
     if not turn.tool_forced:
         searcher.begin(query)
     try:
-        with _begun(searcher.memories.snapshot(turn.scope, tools.profiles.sorter)) as taking:
+        with _begun(searcher.snapshot(turn.scope)) as taking:
             with tools.stage("decide"):
                 verdict = await triage(turn, query, searcher.judge, lambda: _before(turn, tools))
-            recalled = await _after(turn, verdict, tools, taking)
+            recalled = await _after_triage(turn, verdict, tools, taking)
             return replace(recalled, asks=verdict.reading.asks if verdict.reading else None)
     except StoreError as error:
         return _Recalled(level=Level.SESSION, error=error)
 
 
-async def _after(turn: Turn, verdict: Verdict, tools: Tools, taking: Awaitable[Snapshot | None]) -> _Recalled:
-    """Return what is recalled after triage."""
+async def _after_triage(
+    turn: Turn, verdict: Verdict, tools: RecallTools, taking: Awaitable[Snapshot | None]
+) -> _Recalled:
     if verdict.search:
         return await _searched(turn, verdict, tools, taking)
     passages = await look_up(turn, tools.shelf, verdict, None)
     if verdict.reason is Reason.TOOL_FORCED:
         return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
-    return await _skipped(turn, verdict.reason, verdict, tools, taking, passages)
+    return replace(await _skipped(turn, verdict.reason, verdict, tools, taking), passages=passages)
 
 
 async def _skipped(
     turn: Turn,
     reason: Reason | None,
     verdict: Verdict,
-    tools: Tools,
+    tools: RecallTools,
     taking: Awaitable[Snapshot | None],
-    passages: Sequence[RankedPassage] = (),
 ) -> _Recalled:
     """Return the profile alone. A message that needs no memory does not wait long for a store."""
+    skipped = _Recalled(status=Status.SKIPPED, reason=reason)
     try:
         async with asyncio.timeout(tools.patience_s):
-            held = await tools.profiles.of(turn.scope, await taking, turn.options)
+            profile = await tools.searcher.profile(turn.scope, await taking, turn.options)
     except (StoreError, TimeoutError):
-        return _Recalled((), (), passages, Status.SKIPPED, reason, Level.SESSION)
-    profile = offered(held, traits=verdict.may_be_life and begins(turn))
-    return _Recalled((), _fresh(turn, profile), passages, Status.SKIPPED, reason)
+        return replace(skipped, level=Level.SESSION)
+    memories = offered(profile, traits=verdict.may_be_life and begins(turn))
+    return replace(skipped, profile=_not_visible(turn, memories))
 
 
 async def _searched(
-    turn: Turn, verdict: Verdict, tools: Tools, taking: Awaitable[Snapshot | None]
+    turn: Turn, verdict: Verdict, tools: RecallTools, taking: Awaitable[Snapshot | None]
 ) -> _Recalled:
     """Return what a search finds, and the profile."""
     searcher, asked = tools.searcher, turn.options
     with tools.stage("query"):
-        encoded, types = await _asked(turn, verdict, tools)
+        encoded, types = await _encoded(turn, verdict, tools)
     if tools.waits:  # while a model elsewhere was asked, another process may have forgotten something
-        taking = searcher.memories.snapshot(turn.scope, tools.profiles.sorter)
+        taking = searcher.snapshot(turn.scope)
     if encoded is None:
         return await _skipped(turn, Reason.PLAN, verdict, tools, taking)
     with tools.stage("search"):
         snapshot = await taking
-        held = await tools.profiles.of(turn.scope, snapshot, asked)
-        profile = offered(held, traits=True)
+        profile = offered(await searcher.profile(turn.scope, snapshot, asked), traits=True)
         wanted = SearchRequest(turn.scope, types, asked.limit, asked.threshold, turn.at)
 
         async def find(wanted: SearchRequest) -> SearchResult:
-            return await searcher.find(encoded, wanted, snapshot=snapshot, besides=profile)
+            return await searcher.find(encoded, wanted, snapshot=snapshot, also_judge=profile)
 
-        found, passages = await _with_passages(find(wanted), turn, verdict, encoded, tools)
-        if not found.ranked and types != asked.types:  # a plan narrowed the kinds to none that helps
+        with _begun(look_up(turn, tools.shelf, verdict, encoded)) as looking:
+            found, passages = await find(wanted), await looking
+        if not found.ranked and types != asked.types:  # a plan narrowed the types to none that helps
             found = await find(replace(wanted, types=asked.types))
     if found.empty and not profile and not await _has_memories(turn.scope, tools):
         return _Recalled(passages=passages, reason=Reason.NO_MEMORIES, level=found.level)
     ranked = [r for r in found.ranked if r.memory.id not in turn.shown]
     fresh = unseen(ranked, turn.messages, memory=lambda one: one.memory)
-    shown = {r.memory.id for r in found.ranked}
-    rest = _fresh(turn, [memory for memory in profile if memory.id not in shown])
+    ids = {r.memory.id for r in found.ranked}
+    rest = _not_visible(turn, [memory for memory in profile if memory.id not in ids])
     reason = Reason.ALREADY_VISIBLE if found.ranked and not fresh else found.reason
     return _Recalled(fresh, rest, passages, reason=reason, level=found.level)
 
 
-async def _with_passages(
-    finding: Awaitable[SearchResult], turn: Turn, verdict: Verdict, encoded: EncodedQuery, tools: Tools
-) -> tuple[SearchResult, Sequence[RankedPassage]]:
-    """Search memories and documents at the same time."""
-    with _begun(look_up(turn, tools.shelf, verdict, encoded)) as looking:
-        return await finding, await looking
-
-
-async def _asked(
-    turn: Turn, verdict: Verdict, tools: Tools
+async def _encoded(
+    turn: Turn, verdict: Verdict, tools: RecallTools
 ) -> tuple[EncodedQuery | None, tuple[str, ...] | None]:
-    """Return the query as the models read it, and the types to search. No query: a model's plan sees nothing
-    to look for, and the judge is not sure that there is."""
+    """Return the query as the models read it, and the types to search. No query: a model's plan cancels the
+    search, and triage is not sure that memory is needed."""
     query, types = verdict.query, turn.options.types
     if not tools.waits:
         return await tools.searcher.encode(query, verdict.reading), types
-    history = await _earlier(turn, tools, tools.history_messages)
+    history = await _earlier(turn, tools, HISTORY_MESSAGES)
     spent_s = tools.clock() - turn.at
-    worded, plan = query, NO_PLAN
-    if tools.wording is not None and tools.planner is not None:
-        worded, plan = await asyncio.gather(
-            tools.wording.improve(turn, query, history, spent_s=spent_s),
-            tools.planner.plan(turn, history, spent_s=spent_s),
-        )
-    elif tools.wording is not None:
-        worded = await tools.wording.improve(turn, query, history, spent_s=spent_s)
-    elif tools.planner is not None:
-        plan = await tools.planner.plan(turn, history, spent_s=spent_s)
+    rewriter, planner = tools.rewriter, tools.planner
+    async with asyncio.TaskGroup() as models:
+        rewriting = rewriter and models.create_task(rewriter.improve(turn, query, history, spent_s=spent_s))
+        planning = planner and models.create_task(planner.plan(turn, history, spent_s=spent_s))
+    rewritten = rewriting.result() if rewriting else query
+    plan = planning.result() if planning else NO_PLAN
     if not plan.search and not verdict.is_sure:
         return None, types
     searcher, reading = tools.searcher, verdict.reading
-    if worded.text != query.text:
-        reading = await searcher.read(worded.text)
-    return await searcher.encode(planned(worded, plan), reading), narrowed(types, plan)
+    if rewritten.text != query.text:
+        reading = await searcher.read(rewritten.text)
+    return await searcher.encode(planned(rewritten, plan), reading), narrowed(types, plan)
 
 
-def _fresh(turn: Turn, memories: Sequence[Memory]) -> list[Memory]:
+def _not_visible(turn: Turn, memories: Sequence[Memory]) -> list[Memory]:
     """Return the memories that the conversation does not show yet."""
     return unseen([m for m in memories if m.id not in turn.shown], turn.messages, memory=lambda one: one)
 
 
 # ---------------------------------------------------------------- the conversation
-async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
+async def _noted(turn: Turn, tools: RecallTools) -> SessionNotes:
     """Return the notes of the turn's session.
 
-    A session that the client did not name is a guess: another conversation may begin with the same words. It
-    gives back only the anchors of messages that this request held and that the session's state replaced.
+    A session that the client did not name is a guess, since another conversation may begin with the same
+    words. It returns only the anchors of messages that this request held and that the session's state
+    replaced.
     """
     if not turn.named and not turn.left_out:
         return NO_NOTES
@@ -292,45 +270,38 @@ async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
         with tools.stage("notes"):
             lines = LINES if turn.standalone else 0
             notes = await tools.notes.notes(turn.scope, turn.session_id, lines=lines)
-            return notes if turn.named else _of_messages(notes, turn.left_out)
     except StoreError:
         tools.seldom.warning("memory.notes_unavailable")
         return NO_NOTES
-
-
-def _of_messages(notes: SessionNotes, messages: Sequence[Message]) -> SessionNotes:
-    """Return the anchors that the user set in the messages."""
-    said = [m.words for m in messages if m.role == "user"]
+    if turn.named:
+        return notes
+    said = [m.words for m in turn.left_out if m.role == "user"]
     anchors = (a for a in notes.anchors if any(a.text.removesuffix("…") in words for words in said))
     return SessionNotes(anchors=tuple(anchors))
 
 
-async def _before(turn: Turn, tools: Tools) -> str:
+async def _before(turn: Turn, tools: RecallTools) -> str:
     """Return the user's message before this one, "" if there is none."""
     earlier = await _earlier(turn, tools, 1)
     return earlier[-1] if earlier else ""
 
 
-async def _earlier(turn: Turn, tools: Tools, most: int) -> Sequence[str]:
+async def _earlier(turn: Turn, tools: RecallTools, most: int) -> Sequence[str]:
     """Return the user's messages before this one, oldest first: the request's, else the session's."""
-    if most < 1:
-        return ()
     said = [m.words for m in turn.messages if m.role == "user" and m.words.strip()][:-1]
     if said:
         return said[-most:]
     try:
         recent = await tools.sessions.recent(turn.scope, turn.session_id, most)
-    except StoreError:
-        # The question alone is a worse query than with its topic, and a better one than none.
+    except StoreError:  # a query without its topic is better than none
         tools.seldom.warning("memory.history_unavailable")
         return ()
     return [exchange.said for exchange in recent if exchange.said]
 
 
-async def _has_memories(scope: Scope, tools: Tools) -> bool:
+async def _has_memories(scope: Scope, tools: RecallTools) -> bool:
     where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=tools.clock())
-    page = await tools.searcher.memories.list(where, limit=1, total=False)
-    return bool(page.items)
+    return bool((await tools.searcher.memories.list(where, limit=1, total=False)).items)
 
 
 @contextmanager
@@ -340,21 +311,75 @@ def _begun(read: Awaitable[T]) -> Iterator["asyncio.Future[T]"]:
     try:
         yield future
     finally:
-        future.cancel()  # of one that has failed, too: then asyncio does not warn of an exception never read
+        future.cancel()  # also one that failed: asyncio then does not warn that its exception was never read
+
+
+# ---------------------------------------------------------------- forgetting on request
+async def _to_forget(turn: Turn, tools: RecallTools, asks: Asks | None) -> tuple[str, ...] | None:
+    """Return the memories that the message asks to forget, None if it was not read. A turn that may store
+    nothing changes nothing."""
+    if not (tools.forgets and turn.options.write):
+        return ()
+    if asks is None:
+        return None
+    return await memories_to_forget(turn, tools.searcher) if asks.forget >= FORGET_ASKED else ()
+
+
+async def memories_to_forget(turn: Turn, searcher: Searcher) -> tuple[str, ...]:
+    """Return the ids of the memories that the turn's last message asks to forget, the surest first; none
+    without a judge. They are hidden from the answer and then erased.
+
+    A wrong judgement must not cost much: a memory has to reach a high score, and only a few are returned.
+
+    Raises StoreUnavailable."""
+    query, judge = query_of(turn.query), searcher.judge
+    if judge is None or not query.text or not turn.said.strip():  # a step of a tool loop asks nothing new
+        return ()
+    reading = await searcher.read(query.text)
+    if reading is None or reading.asks.forget < FORGET_ASKED:
+        return ()
+    snapshot = await searcher.snapshot(turn.scope)
+    encoded = await searcher.encode(query, reading)
+    wanted = SearchRequest(turn.scope, None, FORGET_CANDIDATES, None, turn.at)
+    near = await searcher.candidates(encoded, wanted, snapshot)
+    found = {c.hit.memory.id: c.hit.memory.content for c in near[:FORGET_CANDIDATES]}
+    profile = await searcher.profile(turn.scope, snapshot, replace(turn.options, types=None))
+    found |= {memory.id: memory.content for memory, _ in profile[:FORGET_CANDIDATES]}
+    try:
+        covered = await judge.covers(query.text, [*found.values()])
+    except EmbeddingFailed:
+        return ()
+    sure = [(share, id_) for id_, share in zip(found, covered, strict=True) if share >= FORGET_COVERED]
+    return tuple(id_ for _, id_ in sorted(sure, reverse=True)[:FORGET_AT_MOST])
+
+
+async def forget_memories(turn: Turn, ids: Sequence[str], searcher: Searcher) -> tuple[str, ...]:
+    """Erase the memories of the turn's user as DELETE /v1/memory/{id} does, each with a receipt, durable on
+    return; return the ids of those that existed.
+
+    Raises StoreUnavailable."""
+    erased = []
+    for id_ in ids:
+        where = MemoryFilter(tenant=turn.scope.tenant, user=turn.scope.user, now=searcher.clock())
+        if (await searcher.memories.forget(where, id_, by=FORGOTTEN_BY)).memories:
+            erased.append(id_)
+    if erased:
+        log.info("memory.forgotten", by=FORGOTTEN_BY, count=len(erased))
+    return tuple(erased)
 
 
 # ---------------------------------------------------------------- the memory API
 async def search(
     scope: Scope,
     text: str,
-    tools: Tools,
+    tools: RecallTools,
     *,
     types: tuple[str, ...] | None = None,
     limit: int,
     threshold: float | None = None,
 ) -> Sequence[Ranked]:
-    """Return what is near to the text, in the order of the read path: no triage, nothing left out because it
-    does not help, no budget. `unshown` says whether a conversation would be shown any.
+    """Return what is near to the text, in the order of the read path, without triage, relevance and budget.
+    `unshown` says whether a conversation would be shown any.
 
     Raises StoreUnavailable.
     """
@@ -367,7 +392,7 @@ async def search(
 async def unshown(
     scope: Scope,
     text: str,
-    tools: Tools,
+    tools: RecallTools,
     *,
     types: tuple[str, ...] | None = None,
     limit: int,
@@ -375,7 +400,7 @@ async def unshown(
     timezone: str = DEFAULT_TIMEZONE,
 ) -> Reason | None:
     """Return why a conversation that begins with the text would be shown no memory for it, None if it would
-    be. No model elsewhere is asked, and the budget is not looked at.
+    be. External models are not called, and the budget is not checked.
 
     Raises StoreUnavailable.
     """
@@ -389,55 +414,7 @@ async def unshown(
         at=tools.clock(),
         timezone=timezone,
     )
-    recalled = await _recall(turn, replace(tools, wording=None, planner=None, stage=_untimed))
+    recalled = await _recall(turn, replace(tools, rewriter=None, planner=None, stage=_untimed))
     if recalled.error is not None:
         raise recalled.error
     return None if recalled.ranked else recalled.reason
-
-
-# ---------------------------------------------------------------- forgetting on request
-FORGET_ASKED = 0.5  # the operating point of the calibrated head
-FORGET_COVERED = 0.6  # above the operating point: forgetting too much cannot be undone
-FORGET_CANDIDATES = 12  # memories, the nearest and those of the profile
-FORGET_AT_MOST = 5  # that are forgotten at once
-FORGOTTEN_BY = "conversation"  # in receipts
-
-
-async def memories_to_forget(turn: Turn, searcher: Searcher, profiles: Profiles) -> tuple[str, ...]:
-    """Return the ids of the memories that the turn's last message asks to forget, the surest first. Without a
-    judge none.
-
-    Raises StoreUnavailable."""
-    query, judge = query_of(turn.query), searcher.judge
-    if judge is None or not query.text or not turn.said.strip():  # a step of a tool loop asks nothing new
-        return ()
-    reading = await searcher.read(query.text)
-    if reading is None or reading.asks.forget < FORGET_ASKED:
-        return ()
-    snapshot = await searcher.memories.snapshot(turn.scope, profiles.sorter)
-    encoded = await searcher.encode(query, reading)
-    wanted = SearchRequest(turn.scope, None, FORGET_CANDIDATES, None, turn.at)
-    near = await searcher.candidates(encoded, wanted, snapshot)
-    found = {c.hit.memory.id: c.hit.memory.content for c in near[:FORGET_CANDIDATES]}
-    held = await profiles.of(turn.scope, snapshot, replace(turn.options, types=None))
-    found |= {memory.id: memory.content for memory, _ in held[:FORGET_CANDIDATES]}
-    try:
-        covered = await judge.covers(query.text, [*found.values()])
-    except EmbeddingFailed:
-        return ()
-    sure = [(share, id_) for id_, share in zip(found, covered, strict=True) if share >= FORGET_COVERED]
-    return tuple(id_ for _, id_ in sorted(sure, reverse=True)[:FORGET_AT_MOST])
-
-
-async def forget_memories(turn: Turn, ids: Sequence[str], searcher: Searcher) -> tuple[str, ...]:
-    """Erase the memories of the turn's user, durable on return; return the ids of those that were there.
-
-    Raises StoreUnavailable."""
-    erased = []
-    for id_ in ids:
-        where = MemoryFilter(tenant=turn.scope.tenant, user=turn.scope.user, now=searcher.clock())
-        if (await searcher.memories.forget(where, id_, by=FORGOTTEN_BY)).memories:
-            erased.append(id_)
-    if erased:
-        telemetry.log.info("memory.forgotten", by=FORGOTTEN_BY, count=len(erased))
-    return tuple(erased)

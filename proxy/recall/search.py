@@ -3,13 +3,14 @@
 An embedder that is missing, fails, or does not know the language costs its half of the search, never the
 whole. Store errors are raised: without a store there is no memory.
 
-The profile is what holds in every conversation. A rule says how to answer (language, tone, form of address)
-and is always offered. A trait (diet, health, accessibility) is offered where the message may concern the
-user's life. The judge tells them apart by the memory's vector. The store sorts a user's memories when they
-change, so that a request pays nothing for it; a store without vectors at hand lists the user's preferences.
+The profile is what applies to every conversation. A rule says how to answer (language, tone, form of
+address) and is always offered. A trait (diet, health, accessibility) is offered if the message may concern
+the user's life. The judge tells them apart by the memory's vector. The store classifies a user's memories
+when they change, so that a request pays nothing for it; without vectors in memory, the user's preferences
+are classified here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -46,12 +47,19 @@ from proxy.recall.rank import (
 from proxy.telemetry import ThrottledLog
 
 LIST_LENGTH = 16  # of each of the two lists, at least
+PROFILE_HOLDS = 0.5  # the operating point of the calibrated head
+_LISTED_PREFERENCES = 100  # from a store without vectors in memory
+_LISTED_TTL_S = 600.0
+_LISTED_USERS = 1024
+
+ProfileMemories = Sequence[tuple[Memory, ProfileKind]]
+"""The user's memories that apply to every conversation, the latest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuery:
-    """A query as the models read it. `vector`: None where nothing can be searched by meaning. `reading`: for
-    the relevance head; None without a judge."""
+    """A query as the models read it. `vector`: None if it cannot be searched by meaning. `reading`: for the
+    relevance head; None without a judge."""
 
     query: Query
     vector: bytes | None
@@ -61,20 +69,20 @@ class EncodedQuery:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """Which memories to look for: one message inside one scope."""
+    """A search for one message inside one scope."""
 
     scope: Scope
     types: tuple[str, ...] | None
     limit: int
     threshold: float | None  # None: the relevance head decides
     began: float  # when memory's work for the request began, Unix seconds
-    least_help: float = HELPS  # of what the judge has read; 0: everything, in its order
+    least_help: float = HELPS  # what the judge must give; 0: everything, in its order
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The memories that help with the message, best first, and if there are none, why. `empty`: nothing was
-    near at all, the user may have no memories."""
+    """The memories that help with the message, best first, or why there are none. `empty`: nothing was near,
+    the user may have no memories."""
 
     ranked: Sequence[Ranked]
     reason: Reason | None = None
@@ -83,18 +91,38 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileSorter:
+    """Classifies memories by their vectors: a ports.SortProfile."""
+
+    judge: Judge
+
+    def __call__(self, vectors: Sequence[bytes]) -> list[ProfileKind]:
+        """Return for each vector whether it is a rule, a trait or neither. If the judge fails, none is."""
+        try:
+            scores = self.judge.profile(vectors)
+        except EmbeddingFailed:
+            return [""] * len(vectors)
+        return [
+            "rule" if s.rule >= PROFILE_HOLDS else "trait" if s.trait >= PROFILE_HOLDS else "" for s in scores
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Searcher:
-    """Searches the memories."""
+    """Searches the memories, and reads the profile."""
 
     memories: MemoryStore
     embedder: Embedder | None
     clock: Clock
     judge: Judge | None = None
     ranking: Ranking = field(default_factory=Ranking)
-    least_cosine: float | None = None  # the server's similarity threshold, if it sets one
+    least_cosine: float | None = None  # the server's similarity threshold, if set
     shares_space: bool = False  # the judge's vectors are the embedding model's: one pass serves both
-    reranking: Reranking | None = None  # a model that reads question and memory together
-    seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs what a search did without
+    reranking: Reranking | None = None
+    seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs failures of the embedder
+    _listed: TTLCache[bytes, ProfileMemories] = field(
+        default_factory=lambda: TTLCache(_LISTED_USERS, ttl_s=_LISTED_TTL_S)
+    )
 
     def begin(self, query: Query) -> None:
         """Start to read the query. A hint: it never fails."""
@@ -104,8 +132,7 @@ class Searcher:
             self.embedder.begin(query.text)
 
     async def encode(self, query: Query, reading: Reading | None) -> EncodedQuery:
-        """Return the query with its vector and what the judge read of its text. `reading`: of the text as the
-        user wrote it; a text that a model wrote is read anew."""
+        """Return the query with its vector. `reading`: what the judge read of its text."""
         level = Level.UNJUDGED if reading is None else Level.FULL
         if not self.ranking.dense:
             return EncodedQuery(query, None, reading, level)
@@ -136,9 +163,10 @@ class Searcher:
         wanted: SearchRequest,
         *,
         snapshot: Snapshot | None = None,
-        besides: Sequence[Memory] = (),
+        also_judge: Sequence[Memory] = (),
     ) -> SearchResult:
-        """Return what helps with the query. `besides`: memories that are judged though no list found them.
+        """Return what helps with the query. `also_judge`: memories to judge even if they are not among the
+        best candidates.
 
         Raises StoreUnavailable."""
         level, candidates = encoded.level, self._depth(wanted)
@@ -146,12 +174,11 @@ class Searcher:
             return SearchResult((), Reason.BELOW_THRESHOLD, level)
         ranked = await self.candidates(encoded, wanted, snapshot)
         chosen = ranked[:candidates]
-        if besides:
-            kept_ids = {c.hit.memory.id for c in chosen} | {m.id for m in besides}
-            chosen += [c for c in ranked[len(chosen) :] if c.hit.memory.id in kept_ids]
-        threshold = self._threshold(wanted)
+        if also_judge:
+            ids = {c.hit.memory.id for c in chosen} | {m.id for m in also_judge}
+            chosen += [c for c in ranked[len(chosen) :] if c.hit.memory.id in ids]
         readings = partial(self.memories.readings, wanted.scope)
-        judged = await relevant(encoded.reading, chosen, self.judge, threshold, readings)
+        judged = await relevant(encoded.reading, chosen, self.judge, self._threshold(wanted), readings)
         if not judged.judged and level is Level.FULL and wanted.threshold is None:
             level = Level.UNJUDGED
         found = judged.ranked
@@ -180,6 +207,50 @@ class Searcher:
             hits = await self.memories.search(wanted.scope, search)
         return fused(hits, self.ranking, project=wanted.scope.project, now=now)
 
+    def snapshot(self, scope: Scope) -> Awaitable[Snapshot | None]:
+        """Begin to read the scope's memories (see MemoryStore.snapshot)."""
+        return self.memories.snapshot(scope, self._sorter)
+
+    async def profile(
+        self, scope: Scope, snapshot: Snapshot | None, options: MemoryOptions
+    ) -> ProfileMemories:
+        """Return the profile that the request may see. Raises StoreUnavailable."""
+        if self._sorter is None:
+            return ()
+        profile = snapshot.profile if snapshot is not None else await self._listed_profile(scope)
+        now, types = self.clock(), None if options.types is None else with_children(options.types)
+        return [
+            (memory, kind)
+            for memory, kind in profile
+            if memory.is_current(now)
+            and (types is None or memory.type in types)
+            and memory.scope.project in (None, scope.project or memory.scope.project)
+            and not is_doubted(memory)
+        ]
+
+    @property
+    def _sorter(self) -> ProfileSorter | None:
+        return None if self.judge is None else ProfileSorter(self.judge)
+
+    async def _listed_profile(self, scope: Scope) -> ProfileMemories:
+        """Return the profile from the latest preferences, if the store has no vectors in memory."""
+        if self.embedder is None or self._sorter is None:
+            return ()
+        stamp = await self.memories.stamp(scope)
+        key = blake2b(repr((scope.tenant, scope.user, stamp)).encode("utf-8", "surrogatepass")).digest()
+        if (known := self._listed.get(key)) is not None:
+            return known
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, type="preference", now=self.clock())
+        listed = (await self.memories.list(where, limit=_LISTED_PREFERENCES, total=False)).items
+        try:
+            vectors = await self.embedder.embed([m.content for m in listed]) if listed else []
+        except EmbeddingFailed:
+            return ()
+        kinds = self._sorter(vectors)
+        profile: ProfileMemories = [(m, kind) for m, kind in zip(listed, kinds, strict=True) if kind]
+        self._listed.put(key, profile)
+        return profile
+
     def _looked_up(self, query: Query) -> tuple[str, ...]:
         return (*query.terms, *query.extra)[:MAX_TERMS] if self.ranking.lexical else ()
 
@@ -200,8 +271,8 @@ class Searcher:
 
 
 def pooled(question: bytes, imagined: bytes, *, least: float) -> bytes:
-    """Return the unit vector between both, or the question's where their cosine is below `least`: an imagined
-    answer that has nothing to do with the question must not lead the search away."""
+    """Return the unit vector between both, or the question's if their cosine is below `least`: an unrelated
+    imagined answer must not mislead the search."""
     first, second = np.frombuffer(question, np.float32), np.frombuffer(imagined, np.float32)
     if float(first @ second) < least:
         return question
@@ -209,78 +280,7 @@ def pooled(question: bytes, imagined: bytes, *, least: float) -> bytes:
     return (mean / np.linalg.norm(mean)).astype(np.float32).tobytes()
 
 
-# ---------------------------------------------------------------- profile
-PROFILE_HOLDS = 0.5  # the operating point of the calibrated head
-_LISTED_PREFERENCES = 100  # preferences of a store without vectors
-_LISTED_TTL_S = 600.0
-_LISTED_USERS = 1024
-
-ProfileMemories = Sequence[tuple[Memory, ProfileKind]]
-"""The user's memories that hold in every conversation, the latest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileSorter:
-    """Sorts memories by their vectors: passed to a store as ports.SortProfile."""
-
-    judge: Judge
-
-    def __call__(self, vectors: Sequence[bytes]) -> list[ProfileKind]:
-        """Return for each vector whether it is a rule, a trait or neither. A judge that fails finds none."""
-        try:
-            scores = self.judge.profile(vectors)
-        except EmbeddingFailed:
-            return [""] * len(vectors)
-        return [
-            "rule" if s.rule >= PROFILE_HOLDS else "trait" if s.trait >= PROFILE_HOLDS else "" for s in scores
-        ]
-
-
-class Profiles:
-    """Reads the profile of a scope."""
-
-    def __init__(
-        self, memories: MemoryStore, embedder: Embedder | None, judge: Judge | None, clock: Clock
-    ) -> None:
-        self._memories, self._embedder, self._clock = memories, embedder, clock
-        self.sorter = ProfileSorter(judge) if judge is not None else None
-        self._listed = TTLCache[bytes, ProfileMemories](_LISTED_USERS, ttl_s=_LISTED_TTL_S, clock=clock)
-
-    async def of(self, scope: Scope, snapshot: Snapshot | None, options: MemoryOptions) -> ProfileMemories:
-        """Return what the request may see of it. Raises StoreUnavailable."""
-        if self.sorter is None:
-            return ()
-        held = snapshot.profile if snapshot is not None else await self._list(scope, self.sorter)
-        now, types = self._clock(), None if options.types is None else with_children(options.types)
-        return [
-            (memory, kind)
-            for memory, kind in held
-            if memory.is_current(now)
-            and (types is None or memory.type in types)
-            and memory.scope.project in (None, scope.project or memory.scope.project)
-            and not is_doubted(memory)
-        ]
-
-    async def _list(self, scope: Scope, sorter: ProfileSorter) -> ProfileMemories:
-        """Return the profile of a store that has no vectors at hand: of the latest preferences."""
-        if self._embedder is None:
-            return ()
-        stamp = await self._memories.stamp(scope)
-        key = blake2b(repr((scope.tenant, scope.user, stamp)).encode("utf-8", "surrogatepass")).digest()
-        if (known := self._listed.get(key)) is not None:
-            return known
-        where = MemoryFilter(tenant=scope.tenant, user=scope.user, type="preference", now=self._clock())
-        listed = (await self._memories.list(where, limit=_LISTED_PREFERENCES, total=False)).items
-        try:
-            kinds = sorter(await self._embedder.embed([m.content for m in listed]) if listed else [])
-        except EmbeddingFailed:
-            return ()
-        held: ProfileMemories = [(m, kind) for m, kind in zip(listed, kinds, strict=True) if kind]
-        self._listed.put(key, held)
-        return held
-
-
-def offered(held: ProfileMemories, *, traits: bool) -> list[Memory]:
+def offered(profile: ProfileMemories, *, traits: bool) -> list[Memory]:
     """Return the memories to offer: rules, then traits if they are wanted, each the latest first."""
-    rules = [memory for memory, kind in held if kind == "rule"]
-    return rules + [memory for memory, kind in held if traits and kind == "trait"]
+    rules = [memory for memory, kind in profile if kind == "rule"]
+    return rules + [memory for memory, kind in profile if traits and kind == "trait"]

@@ -19,7 +19,7 @@ from proxy.domain.core import Level, Prepared, Scope, Turn
 from proxy.domain.errors import StoreUnavailable
 from proxy.http import failopen
 from proxy.learn.budget import PAUSE_S
-from proxy.recall.prepare import Tools, prepare
+from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sql.documents import SqlPassages
 from tests.models.heads import write_heads
 from tests.storage.recording import recorded
@@ -127,7 +127,7 @@ async def test_the_worker_gives_way_to_a_turn_that_is_prepared(
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def held(turn: Turn, tools: Tools) -> Prepared:
+    async def held(turn: Turn, tools: RecallTools) -> Prepared:
         begun.set()
         await go_on.wait()
         return await prepare(turn, tools)

@@ -9,7 +9,7 @@ import pytest
 from proxy.admit.safety import SafetyPolicy
 from proxy.app.parts import with_query_models
 from proxy.config import load
-from proxy.recall.prepare import Tools
+from proxy.recall.prepare import RecallTools
 from tests.recall.conftest import Shelf
 from tests.recall.conftest import tools_with as tools_over
 
@@ -21,7 +21,7 @@ class Nobody:
         raise AssertionError(request.role)
 
 
-async def tools_with(tmp_path: Path, **sections: Any) -> Tools:
+async def tools_with(tmp_path: Path, **sections: Any) -> RecallTools:
     settings = load(None, {}, {"storage": {"data_dir": tmp_path}, **sections})
     async with AsyncExitStack() as stack:
         return await with_query_models(tools_over(Shelf(), None), settings, Nobody(), SafetyPolicy(), stack)
@@ -33,14 +33,14 @@ def row(role: str) -> dict[str, str]:
 
 async def test_by_default_there_are_none(tmp_path: Path) -> None:
     made = await tools_with(tmp_path)
-    assert (made.wording, made.planner, made.searcher.reranking) == (None, None, None)
+    assert (made.rewriter, made.planner, made.searcher.reranking) == (None, None, None)
     assert not made.waits
 
 
-@pytest.mark.parametrize(("role", "name"), [("memory_rewrite", "wording"), ("memory_plan", "planner")])
+@pytest.mark.parametrize(("role", "name"), [("memory_rewrite", "rewriter"), ("memory_plan", "planner")])
 async def test_a_role_makes_the_model_that_it_names(tmp_path: Path, role: str, name: str) -> None:
     made = await tools_with(tmp_path, external_models=[row(role)])
-    assert [n for n in ("wording", "planner") if getattr(made, n) is not None] == [name]
+    assert [n for n in ("rewriter", "planner") if getattr(made, n) is not None] == [name]
     assert made.waits
 
 

@@ -23,8 +23,8 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import NO_NOTES, Exchange, SessionNotes
 from proxy.recall import documents
 from proxy.recall.pack import Budget
-from proxy.recall.prepare import Tools
-from proxy.recall.search import Profiles, Searcher
+from proxy.recall.prepare import RecallTools
+from proxy.recall.search import Searcher
 from tests.support.judge import ScriptedJudge
 
 NOW = 1_780_000_000.0
@@ -182,18 +182,17 @@ def judge() -> ScriptedJudge:
 
 
 @pytest.fixture
-def tools(judge: ScriptedJudge) -> Tools:
+def tools(judge: ScriptedJudge) -> RecallTools:
     return tools_with(Shelf(), judge)
 
 
 def tools_with(
     memories: object, judge: ScriptedJudge | None, *, embedder: Scripted | None = None, **searcher: object
-) -> Tools:
+) -> RecallTools:
     """Return tools over these memories. `embedder`: one that understands Latin script by default."""
     embedder = embedder or Scripted()
-    return Tools(
+    return RecallTools(
         searcher=Searcher(memories, embedder, lambda: NOW, judge, **searcher),
-        profiles=Profiles(memories, embedder, judge, lambda: NOW),
         sessions=Past(),
         notes=NoNotes(),
         shelf=no_documents(),

@@ -10,7 +10,7 @@ from proxy.domain.core import Hit, Level, MemoryOptions, Message, Status
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Needs
 from proxy.domain.session import Anchor, SessionNotes
-from proxy.recall.prepare import LINES, Tools, prepare, search, unshown
+from proxy.recall.prepare import LINES, RecallTools, prepare, search, unshown
 from proxy.recall.rank import Ranking
 from proxy.recall.rewrite import QueryRewriter
 from proxy.recall.triage import Restraint
@@ -23,7 +23,7 @@ BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."),
 ASKED = "What can we spend on the hotel?"
 
 
-def holding(*hits: Hit, judge: ScriptedJudge | None = None, **searcher) -> Tools:
+def holding(*hits: Hit, judge: ScriptedJudge | None = None, **searcher) -> RecallTools:
     return tools_with(Shelf(list(hits)), judge or ScriptedJudge(), **searcher)
 
 
@@ -368,7 +368,7 @@ IN_FULL = "How much is the hotel of our Portugal trip?"
 
 async def test_a_vague_question_is_searched_as_a_model_says_it_in_full(judge, tools):
     model = Model(f'{{"question": "{IN_FULL}"}}')
-    wording = replace(tools, wording=QueryRewriter(model, deadline_s=5))
+    wording = replace(tools, rewriter=QueryRewriter(model, deadline_s=5))
     await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), wording)
     assert tools.searcher.embedder.embedded == [IN_FULL]
     assert judge.read_texts[-1] == IN_FULL
@@ -378,13 +378,13 @@ async def test_no_model_is_asked_if_nothing_is_searched_or_nothing_was_said_befo
     model = Model("What about our Portugal trip?")
     talk = holding(judge=ScriptedJudge(needs=lambda _: SMALL_TALK))
     for which, asked in ((talk, turn("hi there")), (tools, turn("How much?")), (talk, turn("A.", "B", "ok"))):
-        await prepare(asked, replace(which, wording=QueryRewriter(model, deadline_s=5)))
+        await prepare(asked, replace(which, rewriter=QueryRewriter(model, deadline_s=5)))
     assert model.asked == 0
 
 
 async def test_a_model_gets_no_more_time_than_the_request_has_left(judge, tools):
     model = Model(f'{{"question": "{IN_FULL}"}}')
-    late = replace(tools, wording=QueryRewriter(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
+    late = replace(tools, rewriter=QueryRewriter(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
     await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), late)
     assert model.asked == 0
     assert "We plan our Portugal trip." in judge.read_texts[-1]

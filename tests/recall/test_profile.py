@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain.core import Create, MemoryFilter, MemoryOptions, Scope, Stamp, Status
 from proxy.domain.judging import Needs, ProfileScores
-from proxy.recall.prepare import Tools, prepare
+from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sqlite import SqliteStores
 from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
 from tests.support.judge import SMALL_TALK, ScriptedJudge
@@ -49,7 +49,7 @@ async def stores(tmp_path):
     await opened.close()
 
 
-def tools_over(stores, **scripted) -> Tools:
+def tools_over(stores, **scripted) -> RecallTools:
     judge = Counting(
         standing=KINDS.__getitem__, **{"help": lambda _, content: "Skoda" in content, **scripted}
     )

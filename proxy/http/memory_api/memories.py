@@ -34,8 +34,7 @@ from proxy.http.memory_api.response_schemas import (
 from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
 from proxy.recall import documents as document_search
-from proxy.recall.prepare import Tools as RecallTools
-from proxy.recall.prepare import search, unshown
+from proxy.recall.prepare import RecallTools, search, unshown
 from proxy.wire.extensions import past
 
 _ALL, _ONE = "/v1/memory", "/v1/memory/{memory_id}"

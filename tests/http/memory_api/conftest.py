@@ -33,8 +33,8 @@ from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
 from proxy.recall.documents import Shelf
 from proxy.recall.pack import Budget
-from proxy.recall.prepare import Tools as RecallTools
-from proxy.recall.search import Profiles, Searcher
+from proxy.recall.prepare import RecallTools
+from proxy.recall.search import Searcher
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.upstream.completer import Credentials
 from proxy.wire.extensions import take_header_extensions
@@ -117,7 +117,6 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
     shelf = Shelf(stores.passages, stores.memories, embedder)
     recall = RecallTools(
         searcher=Searcher(stores.memories, embedder, time.time),
-        profiles=Profiles(stores.memories, embedder, None, time.time),
         sessions=stores.sessions,
         notes=stores.notes,
         shelf=shelf,
