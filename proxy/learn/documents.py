@@ -1,8 +1,8 @@
 """Ingest knowledge documents: make the text safe, split it into passages, embed them, store them.
 
-A text is split along its headings (Markdown's ATX and underlined ones; plain text has none) into whole
-paragraphs, lists, tables and code blocks, as long as these are short enough to be found and shown as one. The
-passages' tiles cover the document without a gap: joined, they are its text.
+A text is split along its headings (plain text has none) into whole paragraphs, lists, tables and
+code blocks, as long as these are short enough to be found and shown as one. The passages' tiles cover the
+document without a gap: joined, they are its text.
 
 A short document is embedded before the request is answered. The passages of a long one can be found by
 their words at once, and get their vectors in batches from the background loop that calls this module. What
@@ -11,10 +11,16 @@ a crash leaves undone is found again from the stored rows.
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from proxy.admit.gate import vectors_of
 from proxy.admit.safety import DEFAULT, SafetyPolicy, cleaned, find, is_planted
@@ -45,58 +51,57 @@ PASSAGES_A_SECTION = 8  # a longer section is searched as several
 HEADING_CHARS = 120
 _LONGEST_TITLE = 1_000  # with its markup
 
-# Blanks are matched from the first one only, or a line of blanks would take quadratic time.
-_ATX = re.compile(
-    r" {0,3}(#{1,6})(?:[ \t]++(.*?))?(?:(?<![ \t])[ \t]++#++)?(?:(?<![ \t])[ \t]++|(?<=[ \t]))?$"
-)
-_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
-# May follow a list marker. Backticks after backticks are code within a line.
-_FENCE = re.compile(r" {0,3}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,4})*+(?:`{3,}+(?!.*`)|~{3,}+)")
-_FENCE_END = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)\s*+$")
-# Lines that an underline does not make a heading: of a list, a quotation, a table, code.
-_NO_TITLE = re.compile(r" {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)][ \t])")
 _UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _CLAUSE = re.compile(r"[^;；]*+[;；]\s*+|[^;；]+")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 NO_BRACKETS = str.maketrans("[]", "()")  # of headings: they are cited in brackets
-# Code, escaped characters and underscores within words are no markup.
-_MARKUP = re.compile(
-    r"(?<!`)(`++)(?P<code>.+?)(?<!`)\1(?!`)|\\(?P<escaped>[!-/:-@\[-`{-~])|<[^<>]{1,60}>|~~+"
-    r"|[*`]+(?=\S)|(?<=\S)[*`]+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)"
-)
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")  # as Markdown counts lines
+# Blocks only: the inline markup of headings is parsed apart.
+_BLOCKS = MarkdownIt("commonmark").enable("table").disable(["inline", "reference"])
+_INLINE = MarkdownIt("commonmark").enable("strikethrough")
 
 
 @dataclass(slots=True)
 class _Section:
-    """Lines under one heading. The first `above` are the heading, and previous headings without text."""
+    """Lines under one heading; `headings` have their markup. The first `above` lines are the heading, and
+    previous headings without text."""
 
     headings: tuple[str, ...]
     lines: list[str] = field(default_factory=list)
     above: int = 0
+    start: int = 0  # number of the first line of text
+
+    @property
+    def text(self) -> list[str]:
+        return self.lines[self.above :]
 
     @property
     def has_text(self) -> bool:
-        return any(line.strip() for line in self.lines[self.above :])
+        return any(line.strip() for line in self.text)
 
 
-def split(text: str, format: DocumentFormat) -> tuple[Passage, ...]:
-    """Return the document's passages in order, none without text. `text` may have any line ends."""
-    lines = text.splitlines(keepends=True)
-    sections = _by_headings(lines) if format == "markdown" else [_Section((), lines)]
+def split(text: str, format: DocumentFormat, most: int = sys.maxsize) -> tuple[Passage, ...]:
+    """Return the document's passages in order, none without text. `text` may have any line ends. If there are
+    more than `most`, the rest may be missing."""
+    lines = _LINE.findall(text)
+    front = _front_matter(lines) if format == "markdown" else 0
+    tokens = _BLOCKS.parse("".join(lines[front:]))
+    code = {front + n for one in tokens if one.type == "fence" and one.map for n in range(*one.map)}
+    sections = _by_headings(lines, front, tokens) if format == "markdown" else [_Section((), lines)]
     passages: list[Passage] = []
     start, number, tail = 0, -1, ""
     for section in _joined(sections):
         head = "".join(section.lines[: section.above])
         if not section.has_text:
-            tail = head + "".join(section.lines[section.above :])  # the last section
+            tail = head + "".join(section.text)  # the last section
             break
-        for place, tile in enumerate(_tiles(section.lines[section.above :])):
+        if len(passages) > most:
+            break
+        headings = tuple(filter(None, map(_plain, section.headings)))
+        for place, tile in enumerate(_tiles(section.text, section.start, code)):
             number += place % PASSAGES_A_SECTION == 0
             lead = 0 if place else len(head)
             tile = tile if place else head + tile
-            passages.append(
-                Passage(headings=section.headings, section=number, tile=tile, start=start, lead=lead)
-            )
+            passages.append(Passage(headings=headings, section=number, tile=tile, start=start, lead=lead))
             start += len(tile)
     if passages and tail:  # headings after the last text
         passages[-1] = replace(passages[-1], tile=passages[-1].tile + tail)
@@ -104,27 +109,33 @@ def split(text: str, format: DocumentFormat) -> tuple[Passage, ...]:
 
 
 # ---------------------------------------------------------------- sections
-def _by_headings(lines: Sequence[str]) -> list[_Section]:
+def _by_headings(lines: Sequence[str], front: int, tokens: Sequence[Token]) -> list[_Section]:
     """Return the sections in order; the first has no heading, and is empty if the text begins with one."""
     path: list[tuple[int, str]] = []
-    sections = [_Section(())]
-    at, fence = _front_matter(lines), ""
-    sections[0].lines += lines[:at]
-    while at < len(lines):
-        found = None if fence else _heading(lines, at)
-        if found is None:
-            fence = _fence_after(lines[at], fence)
-            sections[-1].lines.append(lines[at])
-            at += 1
+    sections, at = [_Section(())], 0
+    for one, title in pairwise(tokens):
+        if not _is_heading(one, title) or one.map is None:
             continue
-        level, title, taken = found
-        path = [(other, name) for other, name in path if other < level]
-        if title:
-            path.append((level, title))
-        section = _Section(tuple(name for _, name in path), list(lines[at : at + taken]), taken)
-        sections.append(section)
-        at += taken
+        first, end = front + one.map[0], front + one.map[1]
+        sections[-1].lines += lines[at:first]
+        level = int(one.tag[1])
+        path = [*((other, above) for other, above in path if other < level), (level, title.content)]
+        sections.append(_Section(tuple(name for _, name in path), list(lines[first:end]), end - first, end))
+        at = end
+    sections[-1].lines += lines[at:]
     return sections
+
+
+def _is_heading(token: Token, title: Token) -> bool:
+    """Whether a heading of the document begins here. Not one in a list or a quotation, nor a rule below a
+    paragraph of several lines."""
+    is_rule = token.markup in ("=", "-") and "\n" in title.content
+    return (
+        token.type == "heading_open"
+        and token.level == 0
+        and not is_rule
+        and len(title.content) <= _LONGEST_TITLE
+    )
 
 
 def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
@@ -134,26 +145,10 @@ def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
         if not section.has_text:
             above += section.lines
             continue
-        yield _Section(section.headings, [*above, *section.lines], len(above) + section.above)
+        yield _Section(section.headings, [*above, *section.lines], len(above) + section.above, section.start)
         above = []
     if above:
         yield _Section((), above, len(above))
-
-
-def _heading(lines: Sequence[str], at: int) -> tuple[int, str, int] | None:
-    """Return a heading's level, words and number of lines, None if none begins at this line."""
-    line = lines[at].rstrip("\r\n")
-    if len(line) > _LONGEST_TITLE:
-        return None
-    if match := _ATX.match(line):
-        return len(match[1]), _plain(match[2] or ""), 1
-    after = lines[at + 1].rstrip("\r\n") if at + 1 < len(lines) else ""
-    if not _UNDERLINE.match(after) or not line.strip() or _NO_TITLE.match(line):
-        return None
-    # Below a paragraph of several lines it is mostly a rule.
-    if at and lines[at - 1].strip() and not _ATX.match(lines[at - 1].rstrip("\r\n")):
-        return None
-    return 1 if "=" in after else 2, _plain(line), 2
 
 
 def _front_matter(lines: Sequence[str]) -> int:
@@ -163,30 +158,24 @@ def _front_matter(lines: Sequence[str]) -> int:
     return next((n + 1 for n, line in enumerate(lines) if n and line.rstrip() in ("---", "...")), 0)
 
 
-def _fence_after(line: str, fence: str) -> str:
-    """Return the fence of the code block that is open after the line, with what precedes it; "" for none."""
-    if not fence:
-        match = _FENCE.match(line)
-        return match[0] if match else ""
-    mark = fence.split()[-1]
-    match = _FENCE_END.match(line)
-    if match is None or len(match[1]) > len(fence) - len(mark) + 3:
-        return fence
-    return "" if match[2].startswith(mark) else fence
-
-
+@lru_cache(maxsize=4_096)
 def _plain(title: str) -> str:
     """Return a heading's words without markup, on one line, fit for a citation."""
-    words = _MARKUP.sub(lambda m: m["code"] or m["escaped"] or "", _LINK.sub(r"\1", title))
+    (inline,) = _INLINE.parseInline(title)
+    words = "".join(
+        " " if one.type.endswith("break") else one.content
+        for one in inline.children or ()
+        if one.type != "html_inline"
+    )
     return " ".join(words.translate(NO_BRACKETS).split())[:HEADING_CHARS].strip()
 
 
 # ---------------------------------------------------------------- passages
-def _tiles(lines: Sequence[str]) -> list[str]:
-    """Return the lines as tiles of whole blocks; together they are the lines."""
+def _tiles(lines: Sequence[str], start: int, code: Container[int]) -> list[str]:
+    """Return the lines, which begin at `start`, as tiles of whole blocks; together they are the lines."""
     tiles: list[str] = []
     room = 0
-    for block in _blocks(lines):
+    for block in _blocks(lines, start, code):
         size = _size(block)
         if tiles and (size <= room or not block.strip() or not tiles[-1].strip()):
             tiles[-1] += block
@@ -199,15 +188,14 @@ def _tiles(lines: Sequence[str]) -> list[str]:
     return tiles
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[str]:
+def _blocks(lines: Sequence[str], start: int, code: Container[int]) -> Iterator[str]:
     """Yield paragraphs, each with the blank lines after it, and whole code blocks; long ones in parts."""
-    block, fence, blank = "", "", False
-    for line in lines:
-        if blank and line.strip() and not fence:
+    block, is_after_blank = "", False
+    for number, line in enumerate(lines, start):
+        if is_after_blank and line.strip() and not (number in code and number - 1 in code):
             yield from _parts(block)
             block = ""
-        fence = _fence_after(line, fence)
-        blank = not line.strip()
+        is_after_blank = not line.strip()
         block += line
     if block:
         yield from _parts(block)
@@ -302,13 +290,12 @@ class DocumentIngester:
         if "\0" in content:
             raise InvalidRequest("`content` must not hold NUL characters.", param="content")
         text = content.removeprefix("\ufeff")  # a byte order mark would hide the first heading
-        passages = split(cleaned(text, self.policy), format)
+        passages = split(cleaned(text, self.policy), format, self.limits.passages)
         if not any(any(c.isalnum() for c in p.text) for p in passages):
             raise InvalidRequest("`content` says nothing.", param="content")
         if len(passages) > self.limits.passages:
             raise TooLarge(
-                f"A document may have {self.limits.passages} passages, this one has {len(passages)}:"
-                " post it in parts.",
+                f"A document may have {self.limits.passages} passages, this one has more: post it in parts.",
                 param="content",
             )
         passages = _safe_headings(passages, self.policy)

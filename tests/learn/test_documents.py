@@ -293,7 +293,6 @@ def test_code_ends_where_markdown_ends_it(code):
         ("a ##", "a"),
         ("a #b", "a #b"),
         ("a # #", "a #"),
-        (" ##", "##"),
         ("a#", "a#"),
         ("max_output_tokens, _new_ in __v2__", "max_output_tokens, new in v2"),
         ("`__init__` of `Vec<T>` and ``a`b``", "__init__ of Vec<T> and a`b"),
