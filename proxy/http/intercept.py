@@ -29,7 +29,7 @@ from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Learning
 from proxy.upstream.relay import Downstream, Ending
 from proxy.wire.dialect import Answer
-from proxy.wire.history import kept, turns_of, without
+from proxy.wire.history import remaining, turns_of, without
 
 FORGET_S = 1.0  # an answer begins after so long, even if the memories to forget are not erased yet
 
@@ -89,7 +89,7 @@ class Recaller:
         old = [turns[place] for place in places]
         if without(body, history, old, state, form.placement) is body:
             return None
-        messages = kept(turn.messages, old)
+        messages = remaining(turn.messages, old)
         dropped = tuple(m for t in old for m in turn.messages[t.start : t.end])
         shortened = Shortened(old, state, len(turn.messages) - len(messages))
         return replace(turn, messages=messages, left_out=dropped), shortened

@@ -1,3 +1,1 @@
-"""Everything that is sent to the model: clients' requests, whose answers are relayed, and our own LLM
-calls.
-"""
+"""Everything that is sent to the model: clients' requests, whose answers are relayed, and our own calls."""

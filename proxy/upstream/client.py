@@ -23,7 +23,7 @@ from proxy.upstream.network import Network, UpstreamRoute, open_connection, refu
 
 PREFIX = b"/v1"
 _PROXY_WANTS_CREDENTIALS = 407
-_HAS_CONTENT = ("POST", "PUT", "PATCH")  # methods whose empty body is said to be empty
+_HAS_CONTENT = ("POST", "PUT", "PATCH")  # methods that announce an empty body
 
 
 class Upstream:
@@ -69,7 +69,7 @@ class Upstream:
     ) -> UpstreamResponse:
         """Send a request and return the answer, its status and headers there, its body still to come.
 
-        `target` is the request target as received, from /v1 on: what is behind /v1 reaches the upstream to
+        `target` is the request target as received, from /v1 on: what follows /v1 reaches the upstream to
         the byte, and so do the headers. `body` may be an iterator, of `content_length` bytes or chunked. A
         request that provably never reached the upstream is sent once more; nothing else is. `upgrade`: the
         headers that ask for another protocol. Raises UpstreamError.

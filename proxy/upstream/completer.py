@@ -58,7 +58,7 @@ class Credentials:
     """The last credential of each user, for our own calls on the user's behalf. In memory only.
 
     The headers are those that the upstream sees: a key or token of the proxy is never among them, the
-    upstream key that it stands for may be.
+    upstream key that it maps to may be.
     """
 
     def __init__(self, limit: int = 10_000) -> None:
@@ -339,9 +339,9 @@ def _text(answer: _Answer) -> str:
 
 def _content(answer: _Answer) -> Any:
     """Return what the message holds. Some servers stream, or compress, whatever they are asked for; some put
-    the JSON into a tool call, or behind the thoughts."""
-    told = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
-    kind, coding = told.get(b"content-type", ""), told.get(b"content-encoding", "")
+    the JSON into a tool call, or after the thoughts."""
+    headers = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
+    kind, coding = headers.get(b"content-type", ""), headers.get(b"content-encoding", "")
     read, values = values_of([answer.body], kind, coding)
     if read.streamed and values:
         said = CHAT.answer([answer.body], kind, coding).text

@@ -262,7 +262,7 @@ class ConnectionLimits:
     """How much of everything."""
 
     connections: int = 0  # at once; 0: no limit
-    keepalive_s: float = 15.0  # how long an idle connection is kept
+    keepalive_s: float = 15.0  # of an idle connection
     header_bytes: int = 65536  # of one line
     headers: int = 512
     buffer_bytes: int = 65536  # held of one answer; twice that stops reading from the upstream
@@ -295,7 +295,7 @@ class UpstreamResponse:
         self.headers: Headers = []
         self._limits, self._release = limits, release
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-        # As other clients do: bare line feeds, control characters in values, a space behind a chunk's size.
+        # As other clients do: bare line feeds, control characters in values, a space after a chunk's size.
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )

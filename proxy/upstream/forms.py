@@ -252,7 +252,7 @@ class RequestTraits:
     """What of a request may be changed, and how."""
 
     memory: bool = False  # it holds memory, or a shorter history
-    movable: bool = False  # memory may stand elsewhere: the setting is `auto`
+    movable: bool = False  # memory may be placed elsewhere: the setting is `auto`
     same_shape: str = ""  # the placement that adds no message; "": there is none
     written: frozenset[str] = frozenset()  # fields that the client wrote and that go on as they are
     optional: frozenset[str] = frozenset()  # fields of a translated request that may be left out
@@ -296,7 +296,7 @@ def next_attempt(last: Attempt, request: RequestTraits, refusal: Refusal) -> Att
 
 
 def _stricter(form: Form, request: RequestTraits, refusal: Refusal) -> Form | None:
-    """Return the form with fewer kinds of messages, for a template; None where there is nothing to change."""
+    """Return the form with fewer kinds of messages, for a template; None if there is nothing to change."""
     joins = request.neighbours and not form.joined
     if request.system and form.system and ("system" in refusal.text or not joins):
         return replace(form, system=False)

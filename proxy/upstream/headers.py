@@ -6,7 +6,7 @@ from collections.abc import Iterable
 Headers = list[tuple[bytes, bytes]]
 
 CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
-"""The headers in which a request's credential may stand: the one list of them."""
+"""The headers that may hold a request's credential: the one list of them."""
 
 # RFC 9110, section 7.6.1, and what RFC 2616, section 13.5.1, had beyond it. Trailers are not relayed.
 _HOP_BY_HOP = frozenset(
@@ -22,7 +22,7 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-# Host and the framing are written anew for the upstream; 100-continue is the server's affair.
+# Host and the framing are rewritten for the upstream; the server handles 100-continue.
 _REQUEST_DROPS = _HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _OURS = b"x-memory-"
 REQUEST_ID = b"x-request-id"
@@ -39,15 +39,15 @@ def request_headers(headers: Iterable[tuple[bytes, bytes]], *, identity: bool = 
     drops = _REQUEST_DROPS | (_named_in_connection(headers) - CREDENTIALS)
     if identity:
         drops |= {b"accept-encoding"}
-    kept = [(name, value) for name, value in headers if name not in drops and not name.startswith(_OURS)]
+    passed = [(name, value) for name, value in headers if name not in drops and not name.startswith(_OURS)]
     if identity:
-        kept.append((b"accept-encoding", b"identity"))
-    return kept
+        passed.append((b"accept-encoding", b"identity"))
+    return passed
 
 
 def response_headers(headers: Iterable[tuple[bytes, bytes]], status: int) -> Headers:
     """Return the upstream's headers as the client may see them: order, duplicates, encoding and length
-    stay; hop-by-hop goes. A length on 204 and 304 speaks of a body that is not there, and goes too."""
+    stay, hop-by-hop headers do not. A length on 204 and 304 describes a body that is not there: dropped."""
     lowered = [(name.lower(), value) for name, value in headers]
     drops = _HOP_BY_HOP | _named_in_connection(lowered)
     if status in (204, 304):

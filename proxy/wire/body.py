@@ -30,7 +30,7 @@ Body = dict[str, Any]
 _DIGITS = bytes(ord("0") if chr(byte).isdecimal() else ord(".") for byte in range(128)) + b"." * 128
 _MOST_LEVELS = 1024  # that orjson reads
 _LONG_NUMBER = b"0" * 19
-# Many such runs stand inside strings, ids for example: a number has JSON's punctuation on both sides.
+# Many such runs are inside strings, ids for example: a number has JSON's punctuation on both sides.
 _BARE_NUMBER = re.compile(rb"[\[:,\s]-?[0-9]{19,}\s*[,\]}]")
 
 
@@ -294,7 +294,7 @@ def loads(raw: bytes) -> Any:
         try:
             return orjson.loads(raw)
         except orjson.JSONDecodeError:
-            pass  # malformed, or only beyond orjson: the standard library tells which
+            pass  # malformed, or only beyond orjson: the standard library finds out which
     return json.loads(raw.decode("utf-8-sig"), parse_float=_float, parse_constant=NonFinite)
 
 
@@ -370,5 +370,5 @@ def required(holder: Mapping[str, Any], name: str, shape: Shape, *, within: str)
 
 
 def shown(text: str) -> str:
-    """Return as much of a client's text as may stand in an error message or a header: short, plain ASCII."""
+    """Return a client's text as error messages and headers may hold it: short, plain ASCII."""
     return "".join(char if char.isascii() and char.isprintable() else "?" for char in text[:64])

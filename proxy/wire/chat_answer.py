@@ -50,8 +50,6 @@ _CUT_SHORT = {
 _FAILED = frozenset(
     ("error", "abort", "network_error", "insufficient_system_resource", "malformed_function_call")
 )
-BROKE_OFF = "The upstream's answer broke off."
-NO_ANSWER = "The upstream gave no answer."
 
 
 class PieceKind(StrEnum):
@@ -168,15 +166,11 @@ class ChatReader:
             return []
         if (quick := self._plain_text(value)) is not None:
             return [quick]
-        choices = value.get("choices")
-        choice = _first_choice(choices)
-        if "error" in value or not choices:
-            self._note_problem(value)
+        choice = _first_choice(value.get("choices"))
         self._note(value)
-        if self.problem is not None or choice is None:
-            return []
-        if choice.get("error"):
+        if self.problem is None and choice is not None and choice.get("error"):
             self.problem = problem_of({"error": choice["error"]})
+        if self.problem is not None or choice is None:
             return []
         pieces = self._choice(choice)
         reason = choice.get("finish_reason")
@@ -184,11 +178,10 @@ class ChatReader:
             self._heard = True
             self._finish_reason = reason.lower() or self._finish_reason
             self._unfinished = not reason
-        return self._counted(pieces)
-
-    def fail(self, message: str) -> None:
-        """Note why nothing more can be read."""
-        self.problem = self.problem or Problem(message)
+        self._left -= sum(map(_cost, pieces))
+        if self._left < 0:
+            self.problem = Problem(f"The upstream's answer is longer than {self._limit_bytes / 2**20:g} MB.")
+        return pieces
 
     def expect_thoughts(self) -> None:
         """Take the beginning of a streamed text for thoughts, up to their end: the model's template begins
@@ -203,24 +196,22 @@ class ChatReader:
     def flush(self) -> list[Piece]:
         """Return what was held back: the answer is over."""
         is_whole = self._finish_reason not in _CUT_SHORT and not self.calls.found
-        return list(self._told(self._content.end(answers=is_whole), ()))
+        return list(self._split(self._content.end(answers=is_whole), ()))
 
     # ------------------------------------------------------------ what comes out
     def ending(self, *, done: bool, cut: bool) -> Ending:
         """Return how the answer ended. `done`: it said so itself, by `[DONE]` or by being a whole document;
-        `cut`: the connection broke off, or the bytes end inside an event.
-
-        An end without a word is believed where the text is whole: some servers send neither.
+        `cut`: the connection broke off, or the bytes end inside an event. Some servers send neither `[DONE]`
+        nor a finish reason: their answer is taken for whole.
         """
         if self.problem is not None:
             return Ending("failed", problem=self.problem)
         reason, calls = self._finish_reason, self.calls.named
         if not self._heard or (reason is None and not done and not cut and not self._said and not calls):
-            return Ending("failed", problem=self._suspected or Problem(NO_ANSWER))
-        if reason is None and (cut or any(not call.is_whole for call in calls)):
-            return _failed(BROKE_OFF)
-        if reason is None and self._unfinished and not done:
-            return _failed(BROKE_OFF)
+            return Ending("failed", problem=self._suspected or Problem("The upstream gave no answer."))
+        broken = cut or any(not call.is_whole for call in calls) or (self._unfinished and not done)
+        if reason is None and broken:
+            return _failed("The upstream's answer broke off.")
         if reason in _FAILED:
             return _failed("The upstream ended its answer with an error.")
         if reason in _CUT_SHORT:
@@ -251,16 +242,15 @@ class ChatReader:
         self._left -= _PIECE_BYTES + len(text)
         return TextPiece(PieceKind.TEXT, text)
 
-    def _note_problem(self, value: Json) -> None:
-        """Note an error. What only looks like one counts where no answer comes."""
-        found = problem_of(value)
-        if value.get("error") or "error" in (value.get("object"), value.get("type")):
-            self.problem = found
-        else:
-            self._suspected = found or self._suspected
-
     def _note(self, value: Json) -> None:
-        """Store the object's fields other than its choices; the last value counts."""
+        """Store the object's fields other than its choices, the last value of each, and an error. What only
+        looks like one counts if no answer comes."""
+        if "error" in value or not value.get("choices"):
+            found = problem_of(value)
+            if value.get("error") or "error" in (value.get("object"), value.get("type")):
+                self.problem = found
+            else:
+                self._suspected = found or self._suspected
         usage, model, tier = value.get("usage"), value.get("model"), value.get("service_tier")
         if isinstance(usage, dict):
             self.usage = usage
@@ -276,22 +266,22 @@ class ChatReader:
         delta, message, text = choice.get("delta"), choice.get("message"), choice.get("text")
         pieces: list[Piece] = []
         if isinstance(delta, dict):
-            self._heard = True
             pieces += self._message(delta, entries, whole=False)
         if isinstance(message, dict):
-            self._heard = True
             pieces += self._message(message, entries, whole=True)
         if text and isinstance(text, str) and not pieces:  # of the older completions API
-            self._heard = True
             pieces += self._message({"content": text}, entries, whole=False)
+        self._heard = self._heard or bool(pieces) or isinstance(delta, dict) or isinstance(message, dict)
         return pieces
 
     def _message(self, said: Json, logprobs: tuple[Any, ...], *, whole: bool) -> Iterator[Piece]:
         yield from self._thoughts(said, whole=whole)
-        extra = _signed(said.get("extra_content"))
+        extra = _signed(said)
         content = said.get("content")
         if content:
-            yield from self._content_of(content, logprobs, thinks=_is_thought(said), whole=whole)
+            yield from self._content_of(
+                content, logprobs, thinks=_google(said).get("thought") is True, whole=whole
+            )
         if (annotations := said.get("annotations")) and isinstance(annotations, list):
             yield Cited(tuple(annotations))
         if extra is not None:
@@ -303,8 +293,10 @@ class ChatReader:
         if transcript := self._new("audio", heard, whole=whole):
             self._spoken = "audio"
             yield self._noted(TextPiece(PieceKind.TEXT, transcript))
-        if (fragments := said.get("tool_calls")) or said.get("function_call"):
-            yield from self._calls(fragments or _old_call(said["function_call"]), whole=whole)
+        if fragments := said.get("tool_calls"):
+            yield from self._calls(fragments, whole=whole)
+        elif isinstance(old := said.get("function_call"), dict):  # the forerunner of tool calls
+            yield from self._calls([{"index": 0, "function": old}], whole=whole)
 
     def _thoughts(self, said: Json, *, whole: bool) -> Iterator[Piece]:
         # Servers that changed the name send both for a while: the same words.
@@ -341,10 +333,10 @@ class ChatReader:
             if thinks:
                 yield self._noted(TextPiece(PieceKind.THOUGHT, new))
             else:
-                yield from self._told(self._content.feed(new), logprobs)
+                yield from self._split(self._content.feed(new), logprobs)
                 logprobs = ()
 
-    def _told(self, split: Iterable[tuple[bool, str]], logprobs: tuple[Any, ...]) -> Iterator[Piece]:
+    def _split(self, split: Iterable[tuple[bool, str]], logprobs: tuple[Any, ...]) -> Iterator[Piece]:
         """Yield content as thoughts and text. Log probabilities go with the next text."""
         self._logprobs += logprobs
         for is_thought, text in split:
@@ -399,12 +391,6 @@ class ChatReader:
                 call.arguments.append(arguments)
             yield CallPiece(call, arguments)
 
-    def _counted(self, pieces: list[Piece]) -> list[Piece]:
-        self._left -= sum(map(_cost, pieces))
-        if self._left < 0:
-            self.fail(f"The upstream's answer is longer than {self._limit_bytes / 2**20:g} MB.")
-        return pieces
-
 
 class _CallLog:
     """Which call each fragment belongs to.
@@ -444,7 +430,7 @@ class _CallLog:
             call.id = given
             self._by_id.setdefault(given, []).append(call)
         call.name = call.name or name
-        call.extra_content = _signed(fragment.get("extra_content")) or call.extra_content
+        call.extra_content = _signed(fragment) or call.extra_content
         self._last = call
         return call
 
@@ -513,22 +499,16 @@ def _detail_text(detail: Json) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _is_thought(said: Json) -> bool:
-    """True if Gemini marks the content as a thought."""
+def _google(said: Mapping[str, Any]) -> Json:
+    """Return what Gemini adds to a message or a call."""
     extra = said.get("extra_content")
     google = extra.get("google") if isinstance(extra, dict) else None
-    return isinstance(google, dict) and google.get("thought") is True
+    return google if isinstance(google, dict) else {}
 
 
-def _signed(extra: Any) -> Json | None:
-    """Return an `extra_content` that holds a thought signature."""
-    google = extra.get("google") if isinstance(extra, dict) else None
-    return extra if isinstance(google, dict) and google.get("thought_signature") else None
-
-
-def _old_call(call: Any) -> list[Json]:
-    """Return the forerunner of tool calls as one."""
-    return [{"index": 0, "function": call}] if isinstance(call, dict) else []
+def _signed(said: Mapping[str, Any]) -> Json | None:
+    """Return the `extra_content` if it holds a thought signature."""
+    return said["extra_content"] if _google(said).get("thought_signature") else None
 
 
 def _index(fragment: Mapping[str, Any]) -> int | str | None:

@@ -15,7 +15,7 @@ from proxy.wire.authorship import may_be_clients, split
 SYSTEM_ROLES = ("system", "developer")
 # Content parts that people or models wrote, and where their text is. Images, audio and files give none.
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-# Parts in which nobody says anything. Audio is none of them: a user may have spoken it.
+# Parts without words. Audio is none of them: a user may have spoken it.
 _SILENT_PARTS = frozenset(
     ("image", "image_url", "input_image", "computer_screenshot", "file", "input_file", "video", "video_url")
 )
@@ -82,11 +82,11 @@ def message(role: str, text: str) -> Message:
 
 
 def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> list[str | None]:
-    """Return whose each entry is, as `role_of` says, but for two kinds of user messages that are a tool's:
+    """Return the role of each entry, as `role_of` says, but for two kinds of user messages that are a tool's:
 
-    - one without a word, behind what a tool returned: most models take no image in a tool's output, so that
-      agents send screenshots in this way;
-    - one that the client wrote as a whole, behind a user's message: the output of tools that the model calls
+    - one without a word, after a tool's output: most models take no image in a tool's output, so agents send
+      screenshots in this way;
+    - one that the client wrote as a whole, after a user's message: the output of tools that the model calls
       in its text, a reminder, environment details.
     """
     found: list[str | None] = []
@@ -114,7 +114,7 @@ def _is_clients(content: object) -> bool:
 
 
 def _is_wordless(content: object) -> bool:
-    """True if nobody said anything in the content. Where a part is of an unknown kind, somebody may have."""
+    """True if the content has no words. A part of an unknown kind may have some."""
     parts = content if isinstance(content, list) else [content]
     return all(map(_is_silent, parts)) and not text_of(content).strip()
 

@@ -41,7 +41,7 @@ class Answer:
     whole: bool = False  # it came to its end: the model's, or a length limit's
     response_id: str | None = None  # of the Responses API only
     usage: tuple[int, int] | None = None  # tokens read and written, if the upstream says so
-    calls: bool = False  # tools that the client has to use: the answer goes on with what they return
+    calls: bool = False  # tools that the client has to run: the answer continues with their outputs
     unread: str = field(default="", compare=False)  # why the answer could not be read; no word of it
 
 

@@ -1,7 +1,7 @@
 """Our own fields of a request: `memory_config`, `memory_context` and the X-Memory-* headers.
 
-They are checked strictly, since the upstream never sees them and nobody else could tell the client:
-every refusal names the field in `param`. What is not ours in a body is not judged here.
+They are checked strictly, since the upstream never sees them and cannot report an error: every refusal names
+the field in `param`. Other fields of a body are not checked here.
 """
 
 import difflib
@@ -138,7 +138,7 @@ def is_usable_id(value: str) -> bool:
     """True for a text that stays one line in a log and one key in a store.
 
     U+FFFD is what decoders put in place of bytes that they cannot read, of a `%FF` in a query for example:
-    two different ids would become one, so an id that holds it is nobody's.
+    two different ids would become one, so an id that holds it is refused.
     """
     if not value.strip() or len(value) > MAX_ID_CHARS or _UNREADABLE in value:
         return False
@@ -182,8 +182,8 @@ _IDS = ("user_id", "project_id", "session_id")
 
 def _filled(ids: dict[str, Any]) -> dict[str, Any]:
     """Return the ids without placeholders; `unfilled` is set where the user is one."""
-    kept = {name: v for name, v in ids.items() if name not in _IDS or not is_placeholder(v)}
-    return kept if "user_id" in kept or "user_id" not in ids else {**kept, "unfilled": True}
+    filled = {name: v for name, v in ids.items() if name not in _IDS or not is_placeholder(v)}
+    return filled if "user_id" in filled or "user_id" not in ids else {**filled, "unfilled": True}
 
 
 # ---------------------------------------------------------------- the body's fields
@@ -315,5 +315,5 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return as much of a client's text as may stand in an answer: short, and always valid UTF-8."""
+    """Return a client's text as an error message may hold it: short, and always valid UTF-8."""
     return text[:64].encode("utf-8", "replace").decode()

@@ -113,7 +113,7 @@ def without(
     return body if placed is shorter else placed
 
 
-def kept(messages: Sequence[Message], removed: Iterable[HistoryTurn]) -> tuple[Message, ...]:
+def remaining(messages: Sequence[Message], removed: Iterable[HistoryTurn]) -> tuple[Message, ...]:
     """Return the conversation as the model is shown it: system messages and the turns that stay."""
     left = list(messages)
     for turn in sorted(removed, key=lambda turn: turn.start, reverse=True):
@@ -171,8 +171,8 @@ def _ids(read: Sequence[Entry]) -> Iterator[str]:
 # ---------------------------------------------------------------- what both APIs share
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _UNKNOWN, _STAYS = Entry("unknown"), Entry("stays")
-_SHOWN = Entry("unknown", "tool")  # an image, in a message of the user's, behind what a tool returned
-_WRITTEN = Entry("thinks", "tool")  # text of the client's in a user message, behind what the user said
+_SHOWN = Entry("unknown", "tool")  # an image, in a user message after a tool's output
+_WRITTEN = Entry("thinks", "tool")  # text of the client's, in a user message after the user's own
 _SAID = {
     role: {is_text: Entry(part, role, plain=is_text) for is_text in (True, False)}
     for role, part in (("user", "asks"), ("assistant", "answers"))
@@ -256,7 +256,7 @@ _OUTPUTS = {
 }
 _READ = {
     "reasoning": Entry("thinks"),
-    # The upstream runs these itself, and they hold their own results. Others do too, but leave behind what
+    # The upstream runs these itself, and they hold their own results. Others do too, but create what
     # later turns use: an image, a container, tools that were looked up.
     "web_search_call": Entry("answers", "assistant"),
     "file_search_call": Entry("answers", "assistant"),

@@ -107,7 +107,7 @@ def folded(name: str) -> str:
 
 # ---------------------------------------------------------------- marks
 _SIGNS = re.compile(r"[<>\[{`~]")  # a mark begins with one; a set alone is searched for fastest
-# Quotation marks and ruled lines are searched for only where there are any.
+# Quotation marks and ruled lines are searched for only if there are any.
 _MORE_SIGNS = re.compile(r"[<>\[{`~]|\"\"\"|'''|[:：][ \t]*\n")
 _MARKS = re.compile(
     r"<!--"

@@ -33,7 +33,7 @@ from proxy.recall.history import (
     state_block,
 )
 from proxy.text.markup import strip_blocks
-from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, kept, turns_of, without
+from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, remaining, turns_of, without
 
 SESSION = "s-1"
 STATE = {"topic": "Hawaii in May", "decisions": ["Maui first"], "open_points": ["which hotel?"]}
@@ -408,7 +408,7 @@ def test_memory_sees_of_the_rest_what_the_model_sees(made: Talk, rules: Compress
     turns = turns_of(made.body, made.history, messages)
     gone = replaceable_turns(turns, messages, SESSION, state_block(STATE), made.marks, rules)
     assume(gone)
-    left = kept(messages, [turns[i] for i in gone])
+    left = remaining(messages, [turns[i] for i in gone])
     assert left == made.history.dialect.messages(compress(made, rules))
     assert left[-1] == Message("user", "and now?")
 

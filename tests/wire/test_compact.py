@@ -17,7 +17,7 @@ from proxy.wire.history import (
     RESPONSES_HISTORY,
     HistoryFormat,
     HistoryTurn,
-    kept,
+    remaining,
     turns_of,
     without,
 )
@@ -308,7 +308,7 @@ def test_what_is_left_is_what_was_there_in_its_order(
         assert shorter[history.field][:at] == body[history.field][:at]
     if shorter is not body:
         read = history.dialect.messages
-        assert list(map(told_by, read(shorter))) == list(map(told_by, kept(read(body), gone)))
+        assert list(map(told_by, read(shorter))) == list(map(told_by, remaining(read(body), gone)))
 
 
 def told_by(message: Message) -> Message:

@@ -30,7 +30,7 @@ from proxy.wire.answers import (
 )
 from proxy.wire.body import LARGE_BYTES, dump, dump_large
 from proxy.wire.codings import TooLong, Undecodable, Unpacker
-from proxy.wire.translation import Translation, encode, encode_large
+from proxy.wire.translation.response import Translation, encode, encode_large
 
 Event = dict[str, Any]
 

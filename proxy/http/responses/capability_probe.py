@@ -25,7 +25,7 @@ from proxy.wire import body as json_body
 from proxy.wire.body import Body, loads
 from proxy.wire.dialect import Answer
 from proxy.wire.history import HistoryFormat
-from proxy.wire.translation import referenced_ids, response_of
+from proxy.wire.translation.items import referenced_ids, response_of
 
 REPROBE_S = 600.0  # how long "no" is believed: upstreams get upgraded
 

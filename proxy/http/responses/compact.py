@@ -30,13 +30,8 @@ from proxy.upstream.relay import Downstream, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits, parse_bounded
 from proxy.wire.extensions import take_extensions
-from proxy.wire.translation import (
-    ChatPlan,
-    conversation_of,
-    previous_of,
-    translation_of,
-)
-from proxy.wire.translation.response import compacted_response
+from proxy.wire.translation.request import ChatPlan, conversation_of, previous_of
+from proxy.wire.translation.response import compacted_response, translation_of
 
 IN_THREAD_CHARS = 32 * 1024
 TOKENS_OF_A_MESSAGE = 4  # its role and its borders

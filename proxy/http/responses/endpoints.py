@@ -26,8 +26,9 @@ from proxy.upstream.relay import Downstream
 from proxy.wire import body as json_body
 from proxy.wire.body import BodyLimits, parse_bounded
 from proxy.wire.extensions import checked_id, take_extensions
-from proxy.wire.translation import as_items, encode
+from proxy.wire.translation.items import as_items
 from proxy.wire.translation.request import check_conversation_id, check_metadata
+from proxy.wire.translation.response import encode
 
 Identify = Callable[[ASGIScope], Caller]
 

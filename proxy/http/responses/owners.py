@@ -36,7 +36,7 @@ from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.failopen import FailOpen
 from proxy.upstream.headers import CREDENTIALS
 from proxy.wire.body import dump, loads
-from proxy.wire.translation import PACKED, Seals
+from proxy.wire.translation.items import PACKED, Seals
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -15,7 +15,8 @@ from proxy.http.failopen import FailOpen
 from proxy.http.responses.background import UNDER_WAY, shown
 from proxy.http.responses.owners import Owner, absent, new_id, shelf
 from proxy.wire.body import dump, loads
-from proxy.wire.translation import items_of, response_of
+from proxy.wire.translation.items import response_of
+from proxy.wire.translation.response import items_of
 
 Item = dict[str, Any]
 

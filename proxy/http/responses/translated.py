@@ -43,24 +43,21 @@ from proxy.wire.answers import LIMIT_BYTES
 from proxy.wire.body import Body, dump_large
 from proxy.wire.dialect import CHAT, RESPONSES, Answer
 from proxy.wire.history import CHAT_HISTORY, HistoryFormat
-from proxy.wire.translation import (
+from proxy.wire.translation.items import referenced_ids, response_of
+from proxy.wire.translation.request import (
     LIMITS,
     ChatPlan,
-    Translation,
     adapted,
     conversation_of,
     has_neighbours,
     has_system,
     has_tool_media,
-    items_of,
     optional_fields,
     plan,
     previous_of,
-    referenced_ids,
-    response_of,
-    translation_of,
     with_thoughts,
 )
+from proxy.wire.translation.response import Translation, items_of, translation_of
 
 UNPROVEN_START_S = 3.0  # as `start_s`, for a request with memory in a form that the model may refuse
 DRAIN_S = 0.5  # for what follows [DONE], so that the connection can be used again

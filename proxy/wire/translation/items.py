@@ -240,7 +240,7 @@ class Seals(Protocol):
 
 
 class Packed:
-    """Packed, not secret: for where there is no key. The client knows what is in it: it has sent it."""
+    """Packed, not secret: used if there is no key. The client knows what is in it: it has sent it."""
 
     _MARK = "mp3."  # distinguishes ours from what another server sealed
     _OLD = "mp1."  # thoughts, from before signatures were stored with them

@@ -1,6 +1,6 @@
 """Convert input items to chat messages.
 
-The Responses API has a flat list in which calls, outputs and messages stand apart; a chat conversation
+The Responses API has a flat list of calls, outputs and messages; a chat conversation
 has assistant messages that hold their calls, each directly followed by the calls' outputs. So the items
 are gathered into turns of the assistant first: text, thoughts and parallel calls belong together until
 an output or another's message comes. An output goes to the first call of its id that has none yet:

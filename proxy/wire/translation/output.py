@@ -325,7 +325,7 @@ def citations(annotations: Iterable[Any]) -> list[Item]:
 
 
 def usage_of(value: Any) -> Item | None:
-    """Return a chat completion's usage as a response's; None where there is none."""
+    """Return a chat completion's usage as a response's; None for none."""
     if not isinstance(value, dict):
         return None
     given, made = _count(value, "prompt_tokens"), _count(value, "completion_tokens")

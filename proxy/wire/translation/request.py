@@ -117,8 +117,8 @@ def check_conversation_id(given: str, param: str) -> None:
 
 
 def conversation_of(body: Body) -> str | None:
-    """Return the id of the conversation that the request belongs to. Raises InvalidRequest, also where it
-    continues a response besides."""
+    """Return the id of the conversation that the request belongs to. Raises InvalidRequest, also if it
+    continues a response at the same time."""
     given = body.get("conversation")
     if given is None:
         return None
@@ -199,7 +199,7 @@ _NEW_LIMIT = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])(?![a-z0-9])")
 
 
 def _chat_parameters(body: Body) -> Body:
-    """Return the chat body's fields beside messages and tools. Raises InvalidRequest."""
+    """Return the chat body's fields other than messages and tools. Raises InvalidRequest."""
     if body.get("prompt") is not None:
         raise unsupported("prompt", "a prompt template")
     chat = {name: value for name, value in body.items() if name not in _NOT_FORWARDED}
@@ -370,7 +370,7 @@ def adapted(
 ) -> Body:
     """Return the request in this form; `chat` itself, which is never changed, where that is its form.
 
-    `tool_media` False: images and files that tools returned are in a user message behind their outputs;
+    `tool_media` False: images and files that tools returned are in a user message after their outputs;
     `joined`: messages of the user in a row are one message, those of the assistant, too; `system` False: what
     the system says is said by the user; `streams_only`: the answer is asked for as a stream."""
     dropped = optional_fields(chat).intersection(omit)
@@ -414,10 +414,10 @@ def with_thoughts(chat: Body, thoughts: Sequence[str], which: str) -> Body:
     of the tool loop under way, as `chat` has it; `all`; `none`."""
     if which == "loop":
         return chat
-    behind, messages = iter(thoughts), list[Message]()
+    remaining, messages = iter(thoughts), list[Message]()
     for message in chat["messages"]:
         if message["role"] == "assistant":
-            thought = next(behind, "")
+            thought = next(remaining, "")
             message = {name: value for name, value in message.items() if name != "reasoning_content"}
             if which == "all":  # servers that want it on each take a space, and some no empty text
                 message["reasoning_content"] = thought or " "
@@ -454,8 +454,8 @@ def _both(one: str | list[Message], other: str | list[Message]) -> str | list[Me
 
 
 def _media_behind(messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield the messages with what tools showed behind each run of their outputs: nothing may stand between
-    the outputs of calls that were made together."""
+    """Yield the messages with what tools showed after each run of their outputs: nothing may separate the
+    outputs of calls that were made together."""
     shown: list[Message] = []
     for message in messages:
         if message["role"] != "tool" and shown:

@@ -96,7 +96,7 @@ class Translation:
     # ------------------------------------------------------------ what comes out
     @property
     def response(self) -> Body:
-        """The response object as it stands; final after the terminal event, and then always the same."""
+        """The current response object; after the terminal event it is final."""
         return self._final if self._final is not None else self._shown()
 
     @property

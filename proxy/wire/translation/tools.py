@@ -147,7 +147,7 @@ def _flat_names(keys: Sequence[ToolName]) -> dict[ToolName, str]:
 
 # ---------------------------------------------------------------- what can be called
 def _callable(tools: Iterable[Item]) -> Iterator[tuple[ToolName, Item]]:
-    """Yield the tools that a function can stand for, those of namespaces one by one."""
+    """Yield the tools that a function can represent, those of namespaces one by one."""
     for tool in tools:
         if tool["type"] == "namespace":
             for t in tool.get("tools") or ():
@@ -194,7 +194,7 @@ def _flat(tool: Any, param: str) -> Item:
 
 
 def _flat_choice(choice: Any) -> Any:
-    """Return `tool_choice` in the flat shape; None where there is none."""
+    """Return `tool_choice` in the flat shape; None for none."""
     if choice is None or isinstance(choice, str):
         if choice is not None and choice not in _MODES:
             raise refused("tool_choice", f"'{shown(choice)}' is not one of {', '.join(_MODES)}")
@@ -282,7 +282,7 @@ def _function(key: ToolName, tool: Item, name: str) -> Body:
 
 
 def _custom(tool: Item) -> Body:
-    """Return a function of one string for a tool that takes free text, its grammar told in words."""
+    """Return a function of one string for a tool that takes free text, its grammar described in words."""
     form, says = dict_in(tool, "format"), [tool.get("description") or ""]
     if form.get("type") == "grammar":
         said = dict_in(form, "grammar") or form

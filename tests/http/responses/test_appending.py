@@ -13,7 +13,7 @@ from proxy.http.failopen import FailOpen
 from proxy.http.responses.owners import Owner
 from proxy.http.responses.response_store import APPEND_TRIES, ResponseStore
 from proxy.telemetry import Metrics
-from proxy.wire.translation import as_items
+from proxy.wire.translation.items import as_items
 from tests.support.backends import Place, place
 
 __all__ = ["place"]

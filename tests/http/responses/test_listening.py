@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from proxy.http.exchange import read_answer
 from proxy.http.responses.answer_output import COMMENT, TERMINAL, AnswerParser, KeepAlive
 from proxy.wire.dialect import CHAT
-from proxy.wire.translation import Translation, plan
+from proxy.wire.translation.request import plan
+from proxy.wire.translation.response import Translation
 from tests.support.upstream import completion, completion_events, split
 
 STREAM = b": keep-alive\n\n" + b"".join(completion_events("Grüße", " aus", " 東京"))

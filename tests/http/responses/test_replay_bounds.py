@@ -14,7 +14,7 @@ from proxy.http.responses.owners import Owner
 from proxy.http.responses.response_store import NewResponse, ResponseStore
 from proxy.telemetry import Metrics
 from proxy.wire.body import dump
-from proxy.wire.translation import as_items
+from proxy.wire.translation.items import as_items
 from tests.support.backends import Place, place
 
 __all__ = ["place"]

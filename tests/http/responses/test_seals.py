@@ -10,7 +10,7 @@ from proxy.http.auth.identity import Caller
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.owners import Owner, Sealed, SealKey, owner_of
 from proxy.telemetry import Metrics
-from proxy.wire.translation import PACKED
+from proxy.wire.translation.items import PACKED
 from tests.support.backends import Place, place
 
 __all__ = ["place"]

@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 from openai.types.responses import Response, ResponseStreamEvent
 
-from proxy.wire.translation import Translation, encode, plan
+from proxy.wire.translation.request import plan
+from proxy.wire.translation.response import Translation, encode
 
 Json = dict[str, Any]
 # Told by their type, as the SDK does it; pydantic alone would try all sixty.

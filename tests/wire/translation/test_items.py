@@ -8,7 +8,8 @@ from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.wire.translation import ChatPlan, as_items, plan, referenced_ids, response_of
+from proxy.wire.translation.items import as_items, referenced_ids, response_of
+from proxy.wire.translation.request import ChatPlan, plan
 
 Json = dict[str, Any]
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)

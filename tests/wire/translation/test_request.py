@@ -10,7 +10,8 @@ from openai.types.responses import Response
 
 from proxy.domain.errors import InvalidRequest
 from proxy.wire.dialect import CHAT
-from proxy.wire.translation import ChatPlan, Translation, conversation_of, plan
+from proxy.wire.translation.request import ChatPlan, conversation_of, plan
+from proxy.wire.translation.response import Translation
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 CHAT_FUNCTION = {"type": "function", "function": {"name": "f", "parameters": FUNCTION["parameters"]}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from proxy.wire.translation import encode
+from proxy.wire.translation.response import encode
 from tests.support.upstream import Exchange, ScriptedUpstream
 from tests.wire.translation.support import call, delta, final, streamed
 

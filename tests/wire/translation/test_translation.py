@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from proxy.wire.translation import encode, items_of, plan
+from proxy.wire.translation.request import plan
+from proxy.wire.translation.response import encode, items_of
 from tests.wire.translation.support import call, check, delta, final, kinds, streamed, translation
 
 USAGE = {
