@@ -67,7 +67,7 @@ def is_inferred(one: Memory | Candidate) -> bool:
 
 # ---------------------------------------------------------------- the decision
 # Measured on held-out users by scripts/dev/measure_relations.py. Superseding a fact that still holds is the
-# costly error, so unsure pairs are apart, above all those whose vectors are not close.
+# costly error, so unsure pairs are apart, especially those whose vectors are not close.
 RELATED = 0.7  # 1 - apart, from which a fact restates or changes another
 RELATED_IF_CLOSE, CLOSE = 0.5, 0.7  # the same from this cosine on
 SAME_SHARE = 0.8  # of that: below it the newer text supersedes, which loses nothing if it says the same
@@ -390,7 +390,7 @@ def _reach(old: Memory, new: Memory) -> Scope:
 
 
 def _reaches(old: Memory, new: Memory) -> bool:
-    """True if one of two memories that say the same may stand for both: in one project, or if one is general
+    """True if one of two memories that say the same may replace both: in one project, or if one is general
     and the texts are equal."""
     if old.scope.project == new.scope.project:
         return True

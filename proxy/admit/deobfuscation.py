@@ -21,12 +21,12 @@ _ESCAPE = re.compile(
     r"%[2-7][0-9A-Fa-f]|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\[\"']|&(?:quot|apos|amp|#\d{2,3});"
 )
 _ENTITIES = {"&quot;": '"', "&apos;": "'", "&amp;": "&"}
-# What may stand inside a key that was pasted with its markup, and not be of it: emphasis, code, spoilers,
-# escapes, tags. What it parts must be long, with digits, to be looked at without.
+# Markup inside a pasted key: emphasis, code, spoilers, escapes, tags. Only long tokens with digits are
+# searched without it.
 _MARK = r"(?:\*{1,3}|`{1,3}|~~|\|\||\\(?=[-_.])|</?[A-Za-z][^<>\n]{0,60}>)"
 _KEY_SIGN = r"[\w+/=.-]"
 _MARKED = re.compile(rf"(?<!{_KEY_SIGN}){_KEY_SIGN}{{2,}}+(?:{_MARK}{{1,4}}{_KEY_SIGN}++)++")
-# Where a long token without meaning goes on in the next line.
+# A line break inside a long random token.
 _WRAP = r"[ \t]{0,2}\\?\n[ \t>|]{0,12}"
 _OPAQUE = r"(?=[^\s\d]{0,40}\d)"
 _WRAPPED = re.compile(
@@ -42,12 +42,12 @@ _QUOTES = dict(zip("‘’‚“”„′″", "'''\"\"\"'\"", strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A text as it is searched, and where its characters stand in the original."""
+class TextView:
+    """A text as it is searched, and the places of its characters in the original."""
 
     text: str
     places: Sequence[int] | None = None  # None: the same places
-    ends: Sequence[int] | None = None  # behind each character, where one stands for several
+    ends: Sequence[int] | None = None  # after each character, if one replaces several
 
     def lowered(self) -> str:
         """Return the text in lower case, character by character: a capital İ would become two."""
@@ -63,9 +63,9 @@ class View:
         return self.places[start], self.ends[end - 1] if self.ends else self.places[end - 1] + 1
 
 
-def views(text: str) -> Iterator[View]:
-    """Yield the text as it reads; again with spaced-out characters drawn together, with escapes
-    (%40, \\u0040, &quot;) resolved, and with keys that markup or line ends part made whole, if it has any."""
+def views(text: str) -> Iterator[TextView]:
+    """Yield the text as it reads; if it has any, also with spaced-out characters joined, with escapes
+    (%40, \\u0040, &quot;) resolved, and with keys that are split by markup or line ends joined."""
     view = _readable(text)
     yield view
     if _SPACED.search(view.text):
@@ -81,16 +81,16 @@ def readable(text: str) -> str:
     return _readable(text).text
 
 
-def _readable(text: str) -> View:
+def _readable(text: str) -> TextView:
     if text.isascii():
-        return View(text)
-    view = _without(text, INVISIBLE) if INVISIBLE.search(text) else View(text)
+        return TextView(text)
+    view = _without(text, INVISIBLE) if INVISIBLE.search(text) else TextView(text)
     plain, forms = view.text, _plain_letters()
     for char in set(plain) & forms.keys():  # one search a character: far quicker than str.translate
         plain = plain.replace(char, forms[char])
     if _LIKE_LATIN.search(plain) and _LATIN.search(plain):
         plain = re.sub(r"[^\W\d_]+", _in_one_alphabet, plain)
-    return View(plain, view.places)
+    return TextView(plain, view.places)
 
 
 def _in_one_alphabet(word: re.Match[str]) -> str:
@@ -98,12 +98,12 @@ def _in_one_alphabet(word: re.Match[str]) -> str:
     return text.translate(_LOOKALIKES) if _LATIN.search(text) and _LIKE_LATIN.search(text) else text
 
 
-def _without(text: str, unwanted: re.Pattern[str]) -> View:
-    kept = [place for place, char in enumerate(text) if not unwanted.match(char)]
-    return View("".join(text[place] for place in kept), kept)
+def _without(text: str, unwanted: re.Pattern[str]) -> TextView:
+    places = [place for place, char in enumerate(text) if not unwanted.match(char)]
+    return TextView("".join(text[place] for place in places), places)
 
 
-def _drawn_together(view: View) -> View:
+def _drawn_together(view: TextView) -> TextView:
     """Return the view with each run of single characters as one word."""
     places: list[int] = []
     at = 0
@@ -113,11 +113,11 @@ def _drawn_together(view: View) -> View:
         at = run.end()
     places += range(at, len(view.text))
     text = "".join(view.text[place] for place in places)
-    return View(text, places if view.places is None else [view.places[place] for place in places])
+    return TextView(text, places if view.places is None else [view.places[place] for place in places])
 
 
 def _parted(text: str) -> list[tuple[int, int]]:
-    """Return the spans of what looks like a key that markup or the end of a line parts."""
+    """Return the spans of what looks like a key split by markup or the end of a line."""
     found = (*_MARKED.finditer(text), *_WRAPPED.finditer(text))
     spans: list[tuple[int, int]] = []
     for start, end in sorted(m.span() for m in found if _is_long_and_mixed(_PARTS_TOKENS.sub("", m.group()))):
@@ -131,8 +131,8 @@ def _is_long_and_mixed(token: str) -> bool:
     return len(token) >= _LEAST_PARTED and any(map(str.isdigit, token)) and any(map(str.isalpha, token))
 
 
-def _whole(view: View, spans: Sequence[tuple[int, int]]) -> View:
-    """Return the keys, each in a paragraph of its own, without what parts them."""
+def _whole(view: TextView, spans: Sequence[tuple[int, int]]) -> TextView:
+    """Return the keys, each in a paragraph of its own, without what splits them."""
     places: list[int] = []
     text = ""
     for start, end in spans:
@@ -144,10 +144,10 @@ def _whole(view: View, spans: Sequence[tuple[int, int]]) -> View:
             at = part.end() if part else end
         text += "\n\n"
         places += (end - 1, end - 1)
-    return View(text, places if view.places is None else [view.places[place] for place in places])
+    return TextView(text, places if view.places is None else [view.places[place] for place in places])
 
 
-def _unescaped(text: str) -> View:
+def _unescaped(text: str) -> TextView:
     """Return the lines that hold escapes, with what URLs, JSON and HTML escape as the characters meant."""
     chars: list[str] = []
     places: list[int] = []
@@ -164,7 +164,7 @@ def _unescaped(text: str) -> View:
         ends.append(escape.end())
         at = escape.end()
     _copy(text, at, line_end, chars, places, ends)
-    return View("".join(chars), places, ends)
+    return TextView("".join(chars), places, ends)
 
 
 def _copy(text: str, at: int, to: int, chars: list[str], places: list[int], ends: list[int]) -> None:

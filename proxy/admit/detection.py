@@ -15,11 +15,11 @@ from typing import NamedTuple
 from proxy.admit.deobfuscation import decoded
 
 # ---------------------------------------------------------------- running detectors
-MARKER = re.compile(r"\[redacted(?: [a-z -]{2,20})?\]")  # what stands for something removed before
+MARKER = re.compile(r"\[redacted(?: [a-z -]{2,20})?\]")  # what replaced something earlier
 
 
-class Span(NamedTuple):
-    """Something found: its kind ("secret", or a class of safety.PII) and where it stands."""
+class Finding(NamedTuple):
+    """The kind of what was found ("secret", or a class of safety.PII) and its place in the text."""
 
     kind: str
     start: int
@@ -28,15 +28,15 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """One shape. The group that matched last, or the whole match, is what is removed."""
+    """One pattern. The group that matched last, or the whole match, is what is removed."""
 
     kind: str
     pattern: re.Pattern[str]
     check: Callable[[str], bool] = bool
-    hints: tuple[str, ...] = ()  # lower case; where none is in the text, the pattern need not be tried
-    starts: tuple[str, ...] = ()  # lower case; every match begins with one: it is tried nowhere else
-    numeric: bool = False  # every match is mostly a number of six or more digits: tried only there
-    pieces: bool = False  # the value may go on after a space or a line break, in pieces
+    hints: tuple[str, ...] = ()  # lower case; without any in the text, the pattern is not tried
+    starts: tuple[str, ...] = ()  # lower case; every match begins with one
+    numeric: bool = False  # every match is mostly a number of six or more digits
+    pieces: bool = False  # the value may continue after a space or a line break
 
 
 def detector(
@@ -54,11 +54,9 @@ def detector(
     return Detector(kind, re.compile(pattern), check, words[0], words[1], numeric, pieces)
 
 
-class Table:
-    """Many detectors; only those with a word that may be in the text are tried.
-
-    A text that holds a word holds its first three characters: a set of them rules most detectors out at once.
-    """
+class DetectorTable:
+    """Many detectors, indexed by the first three characters of their words: one set of a text's trigrams
+    rules most of them out."""
 
     def __init__(self, detectors: Iterable[Detector]) -> None:
         self._detectors = tuple(detectors)
@@ -84,16 +82,14 @@ class Table:
         return [self._detectors[place] for place in sorted(found)]
 
 
-_BEGINNING = 3  # characters of a word by which it is looked for
-_LONG_TEXT = 4_000  # characters; in longer ones looking for each word is quicker
+_BEGINNING = 3  # characters
+_LONG_TEXT = 4_000  # characters; in longer ones searching for each word is quicker
 
 
-def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Span]:
-    """Yield what the detectors find; spans may overlap. Markers of earlier removals are nothing new.
-
-    `lowered` is the text in lower case, of the same length.
-    """
-    if isinstance(detectors, Table):
+def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Finding]:
+    """Yield what the detectors find, except markers of earlier removals; findings may overlap. `lowered`: the
+    text in lower case, of the same length."""
+    if isinstance(detectors, DetectorTable):
         detectors = detectors.near(lowered)
     marked = MARKER.search(text) is not None
     numbers = _numbers(text)
@@ -106,13 +102,13 @@ def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Span
         if detector.numeric:
             matches = _near(detector.pattern, text, numbers)
         else:
-            matches = _matches(detector, text, lowered, places.get(detector.starts, []))
+            matches = _matches(detector, text, places.get(detector.starts, []))
         for match in matches:
             start, end = match.span(match.lastindex or 0)
             if detector.pieces:
                 end = _with_pieces(text, end)
             if not (marked and _is_marker(text, start, end)) and detector.check(text[start:end]):
-                yield Span(detector.kind, start, end)
+                yield Finding(detector.kind, start, end)
 
 
 def _any_in(words: tuple[str, ...], lowered: str) -> bool:
@@ -122,7 +118,7 @@ def _any_in(words: tuple[str, ...], lowered: str) -> bool:
     return False
 
 
-def _matches(detector: Detector, text: str, lowered: str, places: Iterable[int]) -> Iterator[re.Match[str]]:
+def _matches(detector: Detector, text: str, places: Iterable[int]) -> Iterator[re.Match[str]]:
     if detector.starts:
         free = 0
         for place in places:
@@ -134,14 +130,14 @@ def _matches(detector: Detector, text: str, lowered: str, places: Iterable[int])
 
 
 _NUMBER = re.compile(r"\d(?:[ .\u00a0\t\n/_-]{0,2}\d){5,}")
-_BESIDE = 24  # characters around a number that may belong to it
+_AROUND = 24  # characters next to a number that may belong to it
 
 
 def _numbers(text: str) -> list[tuple[int, int]]:
-    """Return the stretches of the text in which numbers stand."""
+    """Return the stretches of the text around numbers."""
     found: list[tuple[int, int]] = []
     for number in _NUMBER.finditer(text):
-        start, end = max(0, number.start() - _BESIDE), number.end() + _BESIDE
+        start, end = max(0, number.start() - _AROUND), number.end() + _AROUND
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], end)
         else:
@@ -157,7 +153,7 @@ def _near(
 
 
 def places_of(starts: tuple[str, ...], lowered: str) -> list[int]:
-    """Return where the words stand, in order. Searching for a word is far quicker than for a pattern."""
+    """Return where the words occur, in order. Searching for a word is far quicker than for a pattern."""
     found: list[int] = []
     for word in starts:
         at = lowered.find(word)
@@ -168,7 +164,7 @@ def places_of(starts: tuple[str, ...], lowered: str) -> list[int]:
 
 
 def _is_marker(text: str, start: int, end: int) -> bool:
-    """True if nothing but markers (and what encloses them) stands in the span."""
+    """True if the span holds nothing but markers and what encloses them."""
     around = text[max(0, start - 24) : end + 24]
     first = max(0, start - 24)
     for marker in MARKER.finditer(around):
@@ -184,11 +180,11 @@ _PIECE = re.compile(
     r"|\"'+]{0,8})([A-Za-z0-9+/=_-]{3,300})(?![^\s\"'\\,;.)])"
 )
 _MOST_PIECES = 40
-_LONE = 12  # characters of a word that is a line of its own and no word of a language
+_LONE = 12  # characters of a piece that is a line of its own
 
 
 def _with_pieces(text: str, end: int) -> int:
-    """Return where a value ends that goes on in pieces: random ones, or long ones on lines of their own."""
+    """Return the end of a value that continues in pieces: random ones, or long ones on lines of their own."""
     for _ in range(_MOST_PIECES):
         piece = _PIECE.match(text, end)
         if piece is None:
@@ -214,18 +210,18 @@ def is_random_piece(word: str) -> bool:
 _TRIM = "\"'`“”.,;!?()[]{}<>"
 _NO_PASSWORDS = frozenset(
     # what follows "the password is" in a sentence about passwords, and "password:" in a form
-    "a an the in on at to for of is was are not no never too very also again still only just now then req"
-    "uired wrong expired invalid incorrect correct empty weak strong stored reset changed protected missi"
-    "ng set same different my your his her their our manager policy field hash hashes rotation and or but"
-    " with from that this it which prompt login lost known safe secure optional case-sensitive hint gener"
-    "ator database file needed shared between longer shorter visible hidden public private always usually"
-    " probably already really here there where when how what who something nothing anything none null nil"
-    " true false string str text type varchar bool boolean bytes undefined redacted omitted minimum maxim"
-    "um characters length must should will can min max yes ok okay unknown tbd todo n/a due up down gone "
-    "out off back at least all being fine good bad easy hard simple default kept below above following at"
-    "tached underneath nicht kein falsch abgelaufen erforderlich geändert richtlinie muss zu ein eine der"
-    " die das incorrecta obligatoria correcta incorrecto requis expiré obligatoire incorrect trop demasia"
-    "do errada obrigatória não no es un una le la el".split()
+    "a an the in on at to for of is was are not no never too very also again still only just now then"
+    " required wrong expired invalid incorrect correct empty weak strong stored reset changed protected"
+    " missing set same different my your his her their our manager policy field hash hashes rotation and"
+    " or but with from that this it which prompt login lost known safe secure optional case-sensitive"
+    " hint generator database file needed shared between longer shorter visible hidden public private"
+    " always usually probably already really here there where when how what who something nothing"
+    " anything none null nil true false string str text type varchar bool boolean bytes undefined"
+    " redacted omitted minimum maximum characters length must should will can min max yes ok okay unknown"
+    " tbd todo n/a due up down gone out off back at least all being fine good bad easy hard simple"
+    " default kept below above following attached underneath nicht kein falsch abgelaufen erforderlich"
+    " geändert richtlinie muss zu ein eine der die das incorrecta obligatoria correcta incorrecto requis"
+    " expiré obligatoire incorrect trop demasiado errada obrigatória não no es un una le la el".split()
 )
 _PARTICIPLE = re.compile(r"[a-z]{2,20}(?:ed|ing|able|ible|ably|ally|isch|iert)")
 _NOT_CHINESE_PASSWORD = re.compile(
@@ -244,7 +240,7 @@ def trimmed(value: str) -> str:
 
 
 def is_placeholder(value: str) -> bool:
-    """True for what stands where a secret would: ${TOKEN}, <your key>, process.env.KEY, ****."""
+    """True for what replaces a secret: ${TOKEN}, <your key>, process.env.KEY, ****."""
     return bool(_PLACEHOLDER.fullmatch(value.strip("\"'`,;")))
 
 
@@ -293,7 +289,7 @@ def is_key(value: str) -> bool:
 
 
 def is_vendor_key(value: str) -> bool:
-    """True for a vendor's prefix with enough behind it that no word, name or hyphenation is."""
+    """True for a vendor's prefix with more after it than a word, name or hyphenation has."""
     compact = "".join(value.split())
     if len(compact) < 14:
         return False
@@ -331,7 +327,7 @@ def is_random(value: str) -> bool:
 
 
 def _is_encoded_prose(value: str) -> bool:
-    """True for base64 of words with spaces between; what that holds is judged when it is decoded."""
+    """True for base64 of words with spaces; its content is judged when it is decoded."""
     return decoded(value).count(" ") >= 2
 
 
@@ -346,14 +342,13 @@ _VERSION = re.compile(
 def _switches(value: str) -> int:
     """Return how often letters give way to digits or capitals to small letters, and back."""
     classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in value if c.isalnum()]
-    kept = [(a, b) for a, b in pairwise(classes) if a != b]
     # A capital that begins a word is how names are written.
-    return sum(1 for a, b in kept if (a, b) != ("u", "l"))
+    return sum(1 for a, b in pairwise(classes) if a != b and (a, b) != ("u", "l"))
 
 
 def is_opaque(value: str) -> bool:
-    """True for a token that means nothing to a reader: hex, a UUID, grouped codes, letters with digits
-    strewn in. Alone it may be anybody's id; near the word "token" it is one."""
+    """True for hex, a UUID, grouped codes, or letters mixed with digits. Alone it may be any id; near the
+    word "token" it is a secret."""
     if _UUID.fullmatch(value) or (_HEX.fullmatch(value) and re.search(r"[a-fA-F]", value)):
         return True
     if _VERSION.fullmatch(value) or value.count("/") > 2:
@@ -370,7 +365,7 @@ def _is_grouped_code(value: str) -> bool:
 
 
 def is_blatantly_random(value: str) -> bool:
-    """True for a token so strewn with digits and capitals that it is a key wherever it stands."""
+    """True for a token so mixed of digits and capitals that it is a key in any context."""
     return (
         _switches(value) >= 8
         and sum(c.isdigit() for c in value) >= 3

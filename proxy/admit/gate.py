@@ -137,7 +137,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedCandidates:
     """Candidates to store, those to hold for review with a reason, and counts of the dropped by reason."""
 
     stored: tuple[Candidate, ...]
@@ -147,7 +147,7 @@ class Sorted:
 
 def sort(
     candidates: Sequence[Candidate], doubtful: Sequence[tuple[Candidate, str]], gate: Gate, now: float
-) -> Sorted:
+) -> SortedCandidates:
     """Sort the candidates into stored, held and dropped; `doubtful` ones come with a reason for review. What
     is stored or held is redacted throughout, and expires as its type does."""
     stored: list[Candidate] = []
@@ -165,7 +165,7 @@ def sort(
             held.append((storable, doubt))
         else:
             dropped[doubt] += 1
-    return Sorted(tuple(stored), tuple(held), dropped)
+    return SortedCandidates(tuple(stored), tuple(held), dropped)
 
 
 def _expiring(candidate: Candidate, ttl_days: Mapping[str, float], now: float) -> Candidate:

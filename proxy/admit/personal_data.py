@@ -1,7 +1,7 @@
 """Find personal data by class (see safety.PII): numbers that identify a person or an account, and, where
 the policy asks for it, contact data.
 
-Check digits are python-stdnum's. A number whose checksum proves little is taken only beside its name.
+Check digits are python-stdnum's. A number whose checksum proves little counts only next to its name.
 """
 
 import ipaddress
@@ -35,7 +35,7 @@ def _valid(*countries: str) -> Callable[[str], bool]:
 
 
 def _is_valid(module: Any, value: str) -> bool:
-    """`module.is_valid`, False where it stumbles: cn.ric raises KeyError for a right check digit in a
+    """`module.is_valid`, False if it fails: cn.ric raises KeyError for a right check digit in a
     province whose county python-stdnum (2.2) does not know."""
     try:
         return bool(module.is_valid(value))
@@ -69,7 +69,7 @@ def _has_digits(least: int) -> Callable[[str], bool]:
 
 
 def _address(text: str) -> bool:
-    """True for an IP address that belongs to a network: loopback and the like tell nothing."""
+    """True for an IP address that belongs to a network: not loopback and the like."""
     try:
         address = ipaddress.ip_address(text.strip("[]"))
     except ValueError:
@@ -128,13 +128,13 @@ _STREET = (
     r"|square|sq|terrace|boulevard|blvd|highway|hwy|parkway|gardens|grove|mews|row|walk|hill"
 )
 _NATIONAL_STARTS = tuple(
-    "nhs ssn ni n.i. social national licen driv tax itin ein tfn sin medicare steuer sozialvers rentenver"
-    "s ahv aadhaar pan cpf cnpj rg dni nie nif nss curp rfc rut cédula cedula nino personalausweis führer"
-    "schein codice sécurité nir bsn burger pesel personn cpr hetu henkil fødsel rodné kimlik tc инн снилс"
-    " ид pps nric id".split()
+    "nhs ssn ni n.i. social national licen driv tax itin ein tfn sin medicare steuer sozialvers"
+    " rentenvers ahv aadhaar pan cpf cnpj rg dni nie nif nss curp rfc rut cédula cedula nino"
+    " personalausweis führerschein codice sécurité nir bsn burger pesel personn cpr hetu henkil fødsel"
+    " rodné kimlik tc инн снилс ид pps nric id".split()
 )
 
-# What a number is called, and python-stdnum's modules that tell whether it is one.
+# The names of a number, and python-stdnum's modules that check it.
 _LABELLED = (
     (r"\bpan\b|\bpermanent account number", "in_.pan"),
     (r"주민(?:등록)?번호|\brrn\b|\bresident registration", "kr.rrn"),

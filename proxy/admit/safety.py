@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from proxy.admit import personal_data, secrets
 from proxy.admit.deobfuscation import decoded, readable, views
-from proxy.admit.detection import Detector, Span, run
+from proxy.admit.detection import Detector, Finding, run
 from proxy.domain.core import KINDS, Candidate
 
 # ---------------------------------------------------------------- policy
@@ -40,8 +40,8 @@ DEFAULT_PII: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SafetyPolicy:
-    """allow: stored as said. redact: the span is replaced by its marker, the rest is kept.
-    reject: as redact on disk, and no memory is made of a statement that holds it."""
+    """allow: stored as said. redact: replaced by a marker. reject: as redact, and no memory is made of a
+    statement that holds it."""
 
     pii: Mapping[str, str] = field(default_factory=lambda: DEFAULT_PII)
     quarantine: bool = True  # doubtful candidates are held for review; False: dropped
@@ -54,7 +54,7 @@ class SafetyPolicy:
         return self.pii.get(kind, REJECT)
 
     def marker(self, kind: str) -> str:
-        """Return what stands in the place of a removed span."""
+        """Return what replaces a removed span."""
         return f"[redacted {PII[kind]}]" if self.of(kind) == REDACT else "[redacted]"
 
     def classes(self) -> frozenset[str]:
@@ -68,7 +68,7 @@ DEFAULT = SafetyPolicy()
 # ---------------------------------------------------------------- planted instructions
 REMOVED = "[removed]"
 
-# What is left open reaches to the end: a search that cannot fail is linear, a bounded one would be tried
+# What is not closed reaches to the end: a search that cannot fail is linear, a bounded one would be tried
 # again at every opening.
 _STYLE = (
     r"(?:display\s{0,3}:\s{0,3}none|visibility\s{0,3}:\s{0,3}hidden|font-size\s{0,3}:\s{0,3}0"
@@ -107,12 +107,12 @@ def is_planted(text: str) -> bool:
 
 
 def without_planted(text: str) -> str:
-    """Return the text without hidden markup, each line cut where a planted instruction begins. What has
-    little behind it announces the lines below: they are cut out up to the next empty line."""
+    """Return the text without hidden markup, each line cut where a planted instruction begins. One with
+    little after it announces the lines below, which are removed up to the next empty line."""
     text = _revealed(_HIDDEN.sub(REMOVED, text if text.isascii() else _UNSEEN.sub("", text)))
     if not _POSES.search(readable(text)):
         return text
-    kept: list[str] = []
+    lines: list[str] = []
     announced = False
     for line in text.split("\n"):
         announced = announced and bool(line.strip())
@@ -121,12 +121,12 @@ def without_planted(text: str) -> str:
         seen = readable(line)
         sign = _POSES.search(seen)
         if sign is None:
-            kept.append(line)
+            lines.append(line)
             continue
         starts = [m.end() for m in _START.finditer(seen, 0, sign.start())]
-        kept.append(seen[: starts[-1] if starts else 0] + REMOVED)
+        lines.append(seen[: starts[-1] if starts else 0] + REMOVED)
         announced = len(seen) - sign.end() < _HEADING
-    return "\n".join(kept)
+    return "\n".join(lines)
 
 
 def _revealed(text: str) -> str:
@@ -139,43 +139,40 @@ _PASSES = 8  # the second finds hardly ever anything
 REDACTED = "[redacted]"  # a secret, or what the policy rejects: no memory is made of what holds it
 MAX_CONTENT = {"procedural": 1_500}
 _MAX_CONTENT = 800  # characters; a fact of one or two sentences
-_SAFE_ID = re.compile("id-[0-9a-f]{32}|mem_[0-9a-f]{24}")  # of ours, in whose digits a number may seem to be
+_SAFE_ID = re.compile("id-[0-9a-f]{32}|mem_[0-9a-f]{24}")  # our own, whose digits may look like a number
 _MOST_JUDGED = 2_048
-# Whether an id may stay, by its digest: a session's comes with every request, and the patterns take 60 µs.
+# By digest, whether an id may stay: a session's comes with every request, and the patterns take 60 µs.
 _JUDGED: dict[bytes, bool] = {}
 _OUR_LINE = re.compile(
     rf"\[(?:{'|'.join(KINDS)}) \d{{4}}-\d\d-\d\d #\w+\]|</?(?:remembered|known_memories)\b"
 )
 
 
-def find(text: str, policy: SafetyPolicy = DEFAULT) -> list[Span]:
+def find(text: str, policy: SafetyPolicy = DEFAULT) -> list[Finding]:
     """Return secrets and the personal data that the policy does not allow, in order, without overlap."""
     found = sorted(_everywhere(text, personal_data.rows(policy.classes())), key=lambda s: (s.start, -s.end))
-    merged: list[Span] = []
+    merged: list[Finding] = []
     for span in found:
         if merged and span.start < merged[-1].end:
             last = merged[-1]
-            # What must not be kept at all decides for what it overlaps.
+            # A rejected class decides for what it overlaps.
             kind = last.kind if policy.of(last.kind) == REJECT else span.kind
-            merged[-1] = Span(kind, last.start, max(last.end, span.end))
+            merged[-1] = Finding(kind, last.start, max(last.end, span.end))
         else:
             merged.append(span)
     return [s for s in merged if policy.of(s.kind) != ALLOW]
 
 
-def _everywhere(text: str, rows: tuple[Detector, ...]) -> Iterator[Span]:
+def _everywhere(text: str, rows: tuple[Detector, ...]) -> Iterator[Finding]:
     for view in views(text):
         lowered = view.lowered()
         for kind, start, end in (*secrets.find(view.text, lowered), *run(rows, view.text, lowered)):
-            yield Span(kind, *view.span(start, end))
+            yield Finding(kind, *view.span(start, end))
 
 
 def redact(text: str, policy: SafetyPolicy = DEFAULT) -> str:
-    """Return the text with every secret, and personal data that the policy does not allow, replaced.
-
-    Text without any is returned unchanged, text that was redacted before too: what is removed may have
-    parted a word from the value that it now stands next to, so what is left is looked at again.
-    """
+    """Return the text with secrets, and personal data that the policy does not allow, replaced. Idempotent:
+    a removal may bring a word next to another value, so the result is searched again."""
     for _ in range(_PASSES):
         spans = find(text, policy)
         if not spans:
@@ -184,7 +181,7 @@ def redact(text: str, policy: SafetyPolicy = DEFAULT) -> str:
     return text
 
 
-def _without(text: str, spans: Sequence[Span], policy: SafetyPolicy) -> str:
+def _without(text: str, spans: Sequence[Finding], policy: SafetyPolicy) -> str:
     parts: list[str] = []
     at = 0
     for kind, start, end in spans:
@@ -199,8 +196,8 @@ def clean(text: str, policy: SafetyPolicy = DEFAULT) -> str:
 
 
 def safe_id(given: str) -> str:
-    """Return the client's id, or a digest of it where its shape says that it is a key or a number that
-    identifies a person. Random ids are what ids are: they stay, and so do such digests and our own ids."""
+    """Return the client's id, or a digest of it if it has the shape of a key or of a number that identifies a
+    person. Random ids stay, as do such digests and our own ids."""
     if _SAFE_ID.fullmatch(given):
         return given
     digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -233,7 +230,7 @@ def reject(candidate: Candidate, policy: SafetyPolicy = DEFAULT) -> str | None:
     content = candidate.content.strip()
     if reason := _malformed(candidate.type, content):
         return reason
-    # Each by itself: tags that count from 0 to 19 would together read like a number of somebody's.
+    # Each by itself: tags that count from 0 to 19 would together read like a phone number.
     for text in (content, *candidate.tags):
         for kind, _, _ in find(text, policy):
             if policy.of(kind) == REJECT:
@@ -277,19 +274,18 @@ def refusal_of(candidate: Candidate, policy: SafetyPolicy) -> tuple[str, str] | 
 
 
 # ---------------------------------------------------------------- long texts
-# A match blocks all threads while it runs, so a long text is scanned in portions. What the cut between two of
-# them has split (a password and its label) is whole in the seam: the end of the one and the beginning of the
-# next, scanned once more.
+# A match blocks all threads while it runs, so a long text is scanned in portions. What a cut splits (a
+# password and its label) is whole in the seam: the end of one portion and the beginning of the next, scanned again.
 PORTION_CHARS = 20_000
 SEAM_CHARS = 2_000  # on either side of a cut
-_LONGEST_WORD = 300  # no secret has a space in it; what is longer is none
+_LONGEST_WORD = 300  # characters
 # Where to cut, best first: at a blank line, a line, a space, a sign between values.
 _CUTS = ("\n\n", "\n", " ", ",", ";")
 
 
 def cleaned(content: str, policy: SafetyPolicy = DEFAULT) -> str:
-    """Return the text without secrets, without personal data that the policy rejects, without instructions
-    planted for assistants: marks stand in their place."""
+    """Return a long text with secrets, personal data that the policy rejects, and planted instructions
+    replaced by marks."""
     parts: list[str] = []
     for portion in _portions(content):
         part = clean(portion, policy)
@@ -303,7 +299,7 @@ def cleaned(content: str, policy: SafetyPolicy = DEFAULT) -> str:
 
 
 def _portions(content: str) -> Iterator[str]:
-    """Yield the text in parts of bounded length, cut where it means the least."""
+    """Yield the text in parts of bounded length, cut at the best of _CUTS."""
     at = 0
     while at < len(content):
         end = at + PORTION_CHARS
@@ -315,7 +311,7 @@ def _portions(content: str) -> Iterator[str]:
 
 
 def _space(text: str, at: int) -> int:
-    """Return a place near `at`, and inside the text, that parts no word."""
+    """Return a place near `at`, and inside the text, that splits no word."""
     at = min(max(at, 0), len(text))
     found = re.compile(r"\s").search(text, at, at + _LONGEST_WORD)
     return found.start() if found and at else at

@@ -21,8 +21,6 @@ from proxy.admit.detection import (
     is_vendor_key,
 )
 
-_I = re.IGNORECASE
-
 PASSWORD = (
     r"(?:(?<!\b1)p[a@]ss[ _-]?(?:w[o0]rds?|w[o0]r[dt]|wort|phrases?|codes?|wd|w|keys?)\b"
     r"|(?:(?<!\b1)|(?=passwords? ?[:=]))passwords?|passwd"  # 1Password is a product, unless it is a label
@@ -36,8 +34,8 @@ PASSWORD = (
 PASSWORD_STARTS = (
     *(
         "pass p@ss pw kennw zugangswort contrase clave senha wachtwoord hasł heslo lösenord adgangskode"
-        " salasana şifre jelszó mdp 密码 密碼 口令 パスワード 暗証番号 비밀번호"
-        " парол κωδικός סיסמ كلمة पासवर्ड รหัสผ่าน"
+        " salasana şifre jelszó mdp 密码 密碼 口令 パスワード 暗証番号 비밀번호 парол κωδικός סיסמ كلمة"
+        " पासवर्ड รหัสผ่าน"
     ).split(),
     "mot de passe",
     "palavra-passe",
@@ -63,8 +61,8 @@ _SECRET_WORD = (
     r"|密钥|密鑰|令牌|秘钥|シークレット|トークン|토큰|токен|секрет|jeton|schlüssel|geheimnis|secreto)"
 )
 _SECRET_STARTS = tuple(
-    "secret token api access private signing encryption account shared master deploy licen credential aut"
-    "h 密钥 密鑰 令牌 秘钥 シークレット トークン 토큰 токен секрет jeton schlüssel geheimnis".split()
+    "secret token api access private signing encryption account shared master deploy licen credential"
+    " auth 密钥 密鑰 令牌 秘钥 シークレット トークン 토큰 токен секрет jeton schlüssel geheimnis".split()
 )
 _PREFIXES = (
     r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk)-(?=[A-Za-z0-9_-]{3})|sk-ant-|gh[pousr]_|github_pat_|gl(?:pat|dt|rt"
@@ -76,12 +74,12 @@ _PREFIXES = (
     r"|1//0(?=[\w-]{20}))[ \t]?[A-Za-z0-9_.=-]{0,400}"
 )
 _PREFIX_STARTS = tuple(
-    "sk- pk- rk- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- gloas- glptt- glagent- glft- gls"
-    "oat- xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- aiza ya29. gocspx- hf_ npm_ dop_v1_ doo_v1_ shp"
-    "at_ shpss_ shpca_ sq0atp- sq0csp- lin_api_ pypi- rubygems_ figd_ ntn_ nvapi- gsk_ r8_ pplx- xai- tvl"
-    "y- dckr_pat_ dckr_oat_ atatt3 atctt3 pat-na1 pat-na2 pat-eu1 sbp_ phc_ phx_ glsa_ glc_ hvs. hvb. age"
-    "-secret-key- tskey- pmak- nrak- dapi whsec_ eaa ops_ey sg. rpa_ fw_ key- cfpat- sntrys_ sntryu_ verc"
-    "el_ railway_ akc 1//0".split()
+    "sk- pk- rk- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- gloas- glptt- glagent- glft-"
+    " glsoat- xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp- aiza ya29. gocspx- hf_ npm_ dop_v1_ doo_v1_"
+    " shpat_ shpss_ shpca_ sq0atp- sq0csp- lin_api_ pypi- rubygems_ figd_ ntn_ nvapi- gsk_ r8_ pplx- xai-"
+    " tvly- dckr_pat_ dckr_oat_ atatt3 atctt3 pat-na1 pat-na2 pat-eu1 sbp_ phc_ phx_ glsa_ glc_ hvs. hvb."
+    " age-secret-key- tskey- pmak- nrak- dapi whsec_ eaa ops_ey sg. rpa_ fw_ key- cfpat- sntrys_ sntryu_"
+    " vercel_ railway_ akc 1//0".split()
 )
 _SPELLED = r"(?:capital|uppercase|upper-case|lowercase|lower-case|big|small|groß|klein|mayúscula|majuscule)"
 _CODE = (
@@ -94,9 +92,9 @@ _CODE = (
 )
 _CODE_STARTS = tuple(
     "pin cvv cvc otp tan puk door gate alarm lock safe entry garage keypad unlock bike vault verification"
-    " security one login access confirmation sms 2fa mfa auth backup recovery rescue türcode"
-    " sicherheits zugangs bestätigungs geheimzahl código code digicode 门禁 验证码 取款密码"
-    " 인증번호 認証コード пин код".split()
+    " security one login access confirmation sms 2fa mfa auth backup recovery rescue türcode sicherheits"
+    " zugangs bestätigungs geheimzahl código code digicode 门禁 验证码 取款密码 인증번호 認証コード пин"
+    " код".split()
 )
 
 _DOORS = (
@@ -355,4 +353,10 @@ ROWS = (
         starts=PASSWORD_STARTS,
     ),
     _secret(r"\bpat[A-Za-z0-9]{14}\.[a-f0-9]{32,64}\b", starts="pat"),
+    # keys that gitleaks reports only next to the vendor's name: Telegram's and Discord's bots, Mailchimp
+    _secret(r"(?<!\d)\d{8,10}:AA[\w-]{32,36}(?![\w-])", is_vendor_key, hints=":aa", pieces=True),
+    _secret(
+        r"(?<![\w-])[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])", is_vendor_key, hints=".", pieces=True
+    ),
+    _secret(r"(?<!\w)[0-9a-z]{32}-us\d{1,2}(?!\w)", is_vendor_key, hints="-us", pieces=True),
 )

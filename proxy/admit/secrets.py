@@ -25,8 +25,8 @@ from mnemonic import Mnemonic
 from proxy.admit.deobfuscation import decoded, unhexed
 from proxy.admit.detection import (
     Detector,
-    Span,
-    Table,
+    DetectorTable,
+    Finding,
     entropy,
     is_labelled_password,
     is_mixed_or_digits,
@@ -46,17 +46,6 @@ _LEFT_OUT = frozenset(
     " flutterwave-public-key generic-api-key jwt jwt-base64 kubernetes-secret-yaml nuget-config-password"
     " private-key".split()
 )
-# Keys that gitleaks reports only next to the vendor's name.
-_UNLABELLED = tuple(
-    Detector("secret", re.compile(pattern), is_vendor_key, (hint,), pieces=True)
-    for pattern, hint in (
-        (r"(?<!\d)\d{8,10}:AA[\w-]{32,36}(?![\w-])", ":aa"),  # a Telegram bot's
-        (r"(?<![\w-])[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])", "."),  # a Discord bot's
-        (r"(?<!\w)[0-9a-z]{32}-us\d{1,2}(?!\w)", "-us"),  # Mailchimp
-        (r"sq0csp-[\w-]{43}", "sq0csp-"),
-        (r"AccountKey=([A-Za-z0-9+/=]{88})", "accountkey="),  # Azure storage
-    )
-)
 _ANYTHING_BEFORE = re.compile(r"\(\?i\)\[\\w\.-\]\{0,50\}\?")
 _END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _NO_MORE = r"(?![\w-])"
@@ -66,7 +55,7 @@ _NO_MORE = r"(?![\w-])"
 def vendor_keys() -> tuple[Detector, ...]:
     """Return the detectors. The first call reads the rules; it may be made in any thread."""
     text = resources.files(__package__).joinpath("gitleaks.toml").read_text("utf-8")
-    return (*_of_gitleaks(tomllib.loads(text)["rules"]), *_UNLABELLED, _PREFIXED)
+    return (*_of_gitleaks(tomllib.loads(text)["rules"]), _PREFIXED)
 
 
 def _of_gitleaks(rules: list[dict[str, Any]]) -> Iterator[Detector]:
@@ -127,10 +116,10 @@ _SECRET_NAMES = ("sk", "key", "token", "secret", "pat", "pk")
 _IDS = frozenset(
     "acct ami app asst batch branch build bundle call cart cfg ch chat chatcmpl chunk cluster cmpl commit"
     " conv cus dataset doc docker evt ex file fix font ft gen git hash head i id img image in index inv"
-    " issue item job log main mem md5 merge model msg node obj ord order org page pi pkg pod post pr price"
-    " prod proj ref rel release req resp rev rs run sess session sg sha sha1 sha256 sha384 sha512 si snap"
-    " spec step style sub subnet tag task test thread tmp toolu trace tx txt type url user uuid v vendor"
-    " ver vol vpc vs www".split()
+    " issue item job log main mem md5 merge model msg node obj ord order org page pi pkg pod post pr"
+    " price prod proj ref rel release req resp rev rs run sess session sg sha sha1 sha256 sha384 sha512"
+    " si snap spec step style sub subnet tag task test thread tmp toolu trace tx txt type url user uuid v"
+    " vendor ver vol vpc vs www".split()
 )
 _LEAST_RANDOM = 20
 
@@ -204,14 +193,14 @@ _TECHNICAL = re.compile(
 )
 
 
-def _find_spoken(text: str, lowered: str) -> Iterator[Span]:
+def _find_spoken(text: str, lowered: str) -> Iterator[Finding]:
     """Yield what a sentence or a table calls a password; `lowered` is the text in lower case."""
     places = places_of(_STARTS, lowered)
     yield from _in_sentences(text, places)
     yield from _in_tables(text, sorted({*places, *places_of(_HEADS, lowered)}))
 
 
-def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Span]:
+def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Finding]:
     """Yield the tokens made like passwords in a sentence after a word for one."""
     for place in places:
         word = _WORD.match(text, place)
@@ -227,12 +216,12 @@ def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Span]:
             if _SPEAKS_ABOUT.search(before):
                 break
             if _is_made_up(made, before):
-                yield Span("secret", token.start(), _to_the_blank(text, token))
+                yield Finding("secret", token.start(), _to_the_blank(text, token))
 
 
 def _end_of_sentence(text: str, at: int, limit: int) -> int:
     """Return where the sentence ends, at most `limit`."""
-    # What stands alone in its paragraph is seen only with that paragraph's end.
+    # A token alone in its paragraph is seen only with that paragraph's end.
     for end in _SENTENCE_ENDS.finditer(text, at, limit + 2 * _REACH):
         if end.start() >= limit:
             break
@@ -272,8 +261,8 @@ _MARKS = "|\t;,"  # between the cells of a table
 _MOST_ROWS = 200
 
 
-def _in_tables(text: str, places: Iterable[int]) -> Iterator[Span]:
-    """Yield what stands below a head such as "password" in a table: Markdown, CSV or tabs."""
+def _in_tables(text: str, places: Iterable[int]) -> Iterator[Finding]:
+    """Yield the cells below a head such as "password" in a table: Markdown, CSV or tabs."""
     done = 0
     read: dict[tuple[int, str], int] = {}  # how far, of a column: a row may look like a head
     for place in places:
@@ -285,7 +274,7 @@ def _in_tables(text: str, places: Iterable[int]) -> Iterator[Span]:
             read[head] = yield from _below(text, max(done, read.get(head, 0)), *head)
 
 
-def _below(text: str, at: int, column: int, mark: str) -> Generator[Span, None, int]:
+def _below(text: str, at: int, column: int, mark: str) -> Generator[Finding, None, int]:
     """Yield the column's cells in the lines from `at` on, as long as they are rows of the table; return
     where these end."""
     for _ in range(_MOST_ROWS):
@@ -298,7 +287,7 @@ def _below(text: str, at: int, column: int, mark: str) -> Generator[Span, None, 
             value = cells[column].strip()
             if is_labelled_password(value.strip("-: ")):
                 start += cells[column].index(value)
-                yield Span("secret", start, start + len(value))
+                yield Finding("secret", start, start + len(value))
         at = end
     return at
 
@@ -309,7 +298,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _password_column(line: str) -> tuple[int, str] | None:
-    """Return which cell of a table's head names passwords, and what stands between cells."""
+    """Return the column whose head names passwords, and the mark between cells."""
     for mark in _MARKS:
         parts = line.split(mark)
         if len(parts) < 2:
@@ -323,7 +312,7 @@ def _password_column(line: str) -> tuple[int, str] | None:
 
 
 # ---------------------------------------------------------------- all credentials
-# Words that make an opaque token beside them a secret, and words that say it is none.
+# Words that make an opaque token near them a secret, and words that say it is none.
 _SECRET_WORD = re.compile(
     rf"{PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service|deploy"
     rf"|ssh|wi-?fi|product|activation"
@@ -338,8 +327,8 @@ _HINTS = (
     "ssid",
     "wlan",
     *PASSWORD_STARTS,
-    *"key secret token credential code 密钥 密鑰 令牌 秘钥 トーク シークレ 토큰 токен ключ"
-    " schlüssel clé jeton chiave segret secret".split(),
+    *"key secret token credential code 密钥 密鑰 令牌 秘钥 トーク シークレ 토큰 токен ключ schlüssel clé"
+    " jeton chiave segret secret".split(),
 )
 _INNOCENT = re.compile(
     r"commit|\bsha|hash|checksum|digest|\bmd5|revision|\betag|\brev\b|merge|branch|docker|image"
@@ -364,16 +353,16 @@ _BASE64 = re.compile(r"(?<![\w+/=-])([A-Za-z0-9+/_-]{16,2000}={0,2})(?![\w+/=-])
 
 @cache
 def shapes() -> tuple[Detector, ...]:
-    """Return the detectors of vendors' keys: those whose shape alone is proof."""
+    """Return the detectors of vendors' keys, whose shape alone is proof."""
     return (*(row for row in ROWS if row.check is is_vendor_key), *vendor_keys())
 
 
 @cache
-def _rows() -> Table:
-    return Table((*ROWS, *vendor_keys()))
+def _rows() -> DetectorTable:
+    return DetectorTable((*ROWS, *vendor_keys()))
 
 
-def find(text: str, lowered: str) -> Iterator[Span]:
+def find(text: str, lowered: str) -> Iterator[Finding]:
     """Yield each credential of a text as it reads (see deobfuscation); spans may overlap."""
     yield from run(_rows(), text, lowered)
     yield from seed_phrases(text, lowered)
@@ -384,9 +373,9 @@ def find(text: str, lowered: str) -> Iterator[Span]:
         yield from _find_spoken(text, lowered)
 
 
-def _beside_a_word(text: str) -> Iterator[Span]:
+def _beside_a_word(text: str) -> Iterator[Finding]:
     """Yield opaque tokens near a word such as "token", and those that go on with a list of them."""
-    last = Span("", -1, -1)
+    last = Finding("", -1, -1)
     for match in _OPAQUE.finditer(text):
         start, end = match.span(1)
         value = match.group(1)
@@ -394,28 +383,28 @@ def _beside_a_word(text: str) -> Iterator[Span]:
             continue
         listed = last.end >= 0 and start - last.end <= _LIST_GAP and end - start == last.end - last.start
         if listed or _spoken_of(text, start, end):
-            last = Span("secret", start, end)
+            last = Finding("secret", start, end)
             yield last
 
 
-def _named_afterwards(text: str, lowered: str) -> Iterator[Span]:
+def _named_afterwards(text: str, lowered: str) -> Iterator[Finding]:
     """Yield what a sentence calls a password or PIN after it: "2580, that's my PIN"."""
     for naming in _NAMING.finditer(lowered):
         before = text[max(0, naming.start() - _LONGEST_NAMED) : naming.start()]
-        told = before.rstrip(" ,")
-        if told.endswith((".", "!", "?")) and not lowered.startswith("that", naming.start()):
+        said = before.rstrip(" ,")
+        if said.endswith((".", "!", "?")) and not lowered.startswith("that", naming.start()):
             continue  # the next sentence asks about a password: "We met in 2024. Is my password safe?"
-        value = told.rpartition(" ")[2].rpartition("\n")[2]
+        value = said.rpartition(" ")[2].rpartition("\n")[2]
         if is_mixed_or_digits(value):
             start = naming.start() - len(before) + before.rindex(value)
-            yield Span("secret", start, start + len(value))
+            yield Finding("secret", start, start + len(value))
 
 
 def _spoken_of(text: str, start: int, end: int) -> bool:
     before = text[max(0, start - _BEFORE) : start]
-    _, blank, beside = before.rpartition("\n\n")
-    if blank and not _ends_in_a_heading(text, start - len(beside)):
-        before = beside
+    _, blank, paragraph = before.rpartition("\n\n")
+    if blank and not _ends_in_a_heading(text, start - len(paragraph)):
+        before = paragraph
     words = list(_SECRET_WORD.finditer(before))
     if words:
         return not _INNOCENT.search(before, words[-1].end())
@@ -424,17 +413,17 @@ def _spoken_of(text: str, start: int, end: int) -> bool:
 
 
 def _ends_in_a_heading(text: str, end: int) -> bool:
-    """True if the line above speaks of what is below it: it ends in a colon, and is no line of code."""
+    """True if the line above announces what is below it: it ends in a colon, and is no code."""
     line = text[max(0, end - _LONGEST_HEADING) : end].rstrip().rpartition("\n")[2]
     return line.endswith((":", "\uff1a")) and not _CODE.match(line)
 
 
-def _encoded(text: str) -> Iterator[Span]:
+def _encoded(text: str) -> Iterator[Finding]:
     """Yield base64 and hexadecimal whose plain text holds a secret."""
     for match in _BASE64.finditer(text):
         plain = decoded(match.group(1)) or (unhexed(match.group(1)) if match.group(1).isalnum() else "")
         if plain and any(True for _ in run(_rows(), plain, plain.lower())):
-            yield Span("secret", *match.span(1))
+            yield Finding("secret", *match.span(1))
 
 
 # ---------------------------------------------------------------- seed phrases
@@ -462,7 +451,7 @@ def _list() -> frozenset[str]:
     return frozenset(Mnemonic("english").wordlist)
 
 
-def seed_phrases(text: str, lowered: str) -> Iterator[Span]:
+def seed_phrases(text: str, lowered: str) -> Iterator[Finding]:
     """Yield the seed phrases of a text. Capitals end one that is in small letters: a sentence begins.
 
     `lowered` is the text in lower case; nearly every text is done with after a look at it.
@@ -479,19 +468,19 @@ def seed_phrases(text: str, lowered: str) -> Iterator[Span]:
             count, last = count + 1, word.end()
             continue
         if count >= _SHORTEST:
-            yield Span("secret", first, last)
+            yield Finding("secret", first, last)
         count, first, last, case = 1, word.start(), word.end(), _case(word.group())
     if count >= _SHORTEST:
-        yield Span("secret", first, last)
+        yield Finding("secret", first, last)
 
 
-def _named(lowered: str) -> Iterator[Span]:
+def _named(lowered: str) -> Iterator[Finding]:
     """Yield what is called a seed phrase and is no sentence."""
     if not any(word in lowered for word in ("seed", "mnemonic", "phrase", "wallet", "monero", "electrum")):
         return
     for found in _NAMED.finditer(lowered):
         if _OF_SENTENCES.isdisjoint(re.findall("[a-z]+", found[1])):
-            yield Span("secret", *found.span(1))
+            yield Finding("secret", *found.span(1))
 
 
 def _case(word: str) -> str:

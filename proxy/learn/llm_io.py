@@ -116,8 +116,8 @@ _EVIDENCE_KEYS = ("evidence", "quote", "span", "source", "evidence_span", "sourc
 _LIST_KEYS = ("facts", "memories", "memory", "results", "result", "items", "data", "extracted_facts")
 # A protocol's envelope around the facts; a value may be JSON in a string.
 _ENVELOPES = tuple(
-    "arguments parameters input function tool_calls tool_call response answer output"
-    " json choices message content payload object value extraction".split()
+    "arguments parameters input function tool_calls tool_call response answer output json choices message"
+    " content payload object value extraction".split()
 )
 _NOTHING = re.compile(
     r"\W*(?:none|null|nothing(?: (?:new|to (?:remember|extract|store)))?|no (?:new |relevant "
