@@ -180,10 +180,10 @@ def decide_changes(
     weighed: Sequence[Weighed], relations: Relations, *, scope: Scope, now: float, seed: str
 ) -> Decision:
     """Return the changes that the candidates make, in order; candidates of one batch see each other."""
-    ledger = _Ledger(relations, scope, now, seed)
+    decider = _Decider(relations, scope, now, seed)
     for one in weighed:
-        ledger.admit(one)
-    return Decision(tuple(ledger.changes), ledger.dropped)
+        decider.admit(one)
+    return Decision(tuple(decider.changes), decider.dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class _Match:
 
 
 @dataclass(slots=True)
-class _Ledger:
+class _Decider:
     """The state of one decision: what was changed so far."""
 
     relations: Relations
@@ -208,32 +208,32 @@ class _Ledger:
     changes: list[Change] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     closed: set[str] = field(default_factory=set)
-    made: list[tuple[Memory, bytes | None]] = field(default_factory=list)
+    created: list[tuple[Memory, bytes | None]] = field(default_factory=list)
 
     def admit(self, one: Weighed) -> None:
         candidate, memory = one.candidate, self._memory(one.candidate)
         matches = self._matches(one, memory)
         if not matches:
             self.changes.append(Create(memory, one.vector))
-            self.made.append((memory, one.vector))
+            self.created.append((memory, one.vector))
             return
         match = matches[0]
         if match.is_same:
-            self._say_again(match, matches, candidate, memory, one.vector)
+            self._confirm_or_reword(match, matches, candidate, memory, one.vector)
         elif match.late:
             self._add_to_history(match.memory, memory, one.vector)
         elif any(_overrules(m.memory, memory) for m in matches):
             self.dropped["explicit_preference"] += 1
         else:
-            reach = replace(memory, scope=_reach(match.memory, memory))
-            self._supersede(_closed_by(matches), reach, one.vector)
+            new = replace(memory, scope=_replacement_scope(match.memory, memory))
+            self._supersede(_closed_by(matches), new, one.vector)
 
-    # ------------------------------------------------------------ what it is about
+    # ------------------------------------------------------------ matching memories
     def _matches(self, one: Weighed, memory: Memory) -> list[_Match]:
         """Return the current memories that the candidate says again or changes: first the one that the
         extraction model named, then what says the same, then the surest."""
         near = {hit.memory.id: (hit.memory, hit.cosine) for hit in one.similar}
-        near |= {m.id: (m, _cosine(vector, one.vector)) for m, vector in self.made}
+        near |= {m.id: (m, _cosine(vector, one.vector)) for m, vector in self.created}
         found = [
             match
             for old, cosine in near.values()
@@ -251,9 +251,9 @@ class _Ledger:
         if self._is_named(old, memory, candidate):
             return _Match(old, False, relation.changed, late, named=True)
         found = verdict(relation, cosine)
-        if found == "same" and _reaches(old, memory):
+        if found == "same" and _is_one_enough(old, memory):
             return _Match(old, True, relation.same, late)
-        if found != "changed" or old.scope.project != memory.scope.project or _same_breath(old, memory):
+        if found != "changed" or old.scope.project != memory.scope.project or _of_one_exchange(old, memory):
             return None
         return _Match(old, False, relation.changed, late)
 
@@ -270,14 +270,14 @@ class _Ledger:
             return False
         return not _adds_nothing(old.content, memory.content)
 
-    # ------------------------------------------------------------ what changes
+    # ------------------------------------------------------------ changes
     def _supersede(self, olds: Sequence[Memory], memory: Memory, vector: bytes | None) -> None:
         for old in olds:
             self.closed.add(old.id)
             self.changes.append(Supersede(old.id, memory, vector))
-        self.made.append((memory, vector))
+        self.created.append((memory, vector))
 
-    def _say_again(
+    def _confirm_or_reword(
         self,
         match: _Match,
         matches: Sequence[_Match],
@@ -300,7 +300,7 @@ class _Ledger:
 
     def _confirm(self, old: Memory, candidate: Candidate) -> None:
         origin = (candidate.origin,) if candidate.origin else ()
-        if any(old.id == m.id for m, _ in self.made) or set(origin) & set(old.evidence):
+        if any(old.id == m.id for m, _ in self.created) or set(origin) & set(old.evidence):
             self.dropped["duplicate"] += 1  # said twice in one batch, or read twice
             return
         sure = max(confirmed(old.confidence), candidate.confidence)
@@ -308,7 +308,7 @@ class _Ledger:
         self.changes.append(Confirm(old.id, said, sure, origin, candidate.expires_at))
 
     def _weaken(self, matches: Sequence[_Match], memory: Memory) -> None:
-        """Let what was only inferred and says otherwise decay."""
+        """Lower the confidence of inferred memories that contradict it."""
         for match in matches:
             if not match.is_same and is_inferred(match.memory):
                 self.changes.append(Edit(decayed(match.memory, memory.updated_at), None))
@@ -321,7 +321,9 @@ class _Ledger:
                 self.dropped["outdated"] += 1
                 return
             ended = _last_said(current)
-        past = replace(memory, scope=_reach(current, memory), valid_to=ended, superseded_by=current.id)
+        past = replace(
+            memory, scope=_replacement_scope(current, memory), valid_to=ended, superseded_by=current.id
+        )
         self.changes.append(Create(past, vector))
 
     def _memory(self, candidate: Candidate) -> Memory:
@@ -350,8 +352,8 @@ def _last_said(memory: Memory) -> float:
 
 
 def _closed_by(matches: Sequence[_Match]) -> list[Memory]:
-    """Return what the candidate closes: the first match, and all others of its project that it changes; if
-    the first one was named, also what says the same as the candidate."""
+    """Return the memories that the candidate closes: the first match, and all others of its project that it
+    changes; if the first was named, also those that say the same as the candidate."""
     first = matches[0]
     also = (
         m.memory
@@ -364,7 +366,7 @@ def _closed_by(matches: Sequence[_Match]) -> list[Memory]:
 
 
 def _is_better(memory: Memory, match: _Match) -> bool:
-    """True if the candidate takes the place of a memory that says the same."""
+    """True if the candidate replaces a memory that says the same."""
     old, new = match.memory.content, memory.content
     if normalise(old) == normalise(new):
         return False
@@ -384,12 +386,12 @@ def _adds_nothing(old: str, new: str) -> bool:
     return normalise(old) == normalise(new) or set(terms(new)) < set(terms(old))
 
 
-def _reach(old: Memory, new: Memory) -> Scope:
-    """Return the scope of a replacement: it is seen wherever the old memory was."""
+def _replacement_scope(old: Memory, new: Memory) -> Scope:
+    """Return the scope of a replacement: visible wherever the old memory was."""
     return replace(new.scope, project=old.scope.project)
 
 
-def _reaches(old: Memory, new: Memory) -> bool:
+def _is_one_enough(old: Memory, new: Memory) -> bool:
     """True if one of two memories that say the same may replace both: in one project, or if one is general
     and the texts are equal."""
     if old.scope.project == new.scope.project:
@@ -398,10 +400,10 @@ def _reaches(old: Memory, new: Memory) -> bool:
 
 
 def _overrules(old: Memory, new: Memory) -> bool:
-    """True if the old preference was said outright and the new one was only inferred."""
+    """True for an explicit old preference and an inferred new one."""
     return old.type == "preference" and not is_inferred(old) and is_inferred(new)
 
 
-def _same_breath(one: Memory, other: Memory) -> bool:
+def _of_one_exchange(one: Memory, other: Memory) -> bool:
     """True for facts of one exchange: two facts of one message hold side by side."""
     return not {e.exchange_id for e in one.evidence}.isdisjoint(e.exchange_id for e in other.evidence)

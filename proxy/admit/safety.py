@@ -275,7 +275,8 @@ def refusal_of(candidate: Candidate, policy: SafetyPolicy) -> tuple[str, str] | 
 
 # ---------------------------------------------------------------- long texts
 # A match blocks all threads while it runs, so a long text is scanned in portions. What a cut splits (a
-# password and its label) is whole in the seam: the end of one portion and the beginning of the next, scanned again.
+# password and its label) is whole in the seam, the end of one portion and the beginning of the next, which is
+# scanned again.
 PORTION_CHARS = 20_000
 SEAM_CHARS = 2_000  # on either side of a cut
 _LONGEST_WORD = 300  # characters
