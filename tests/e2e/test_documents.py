@@ -80,15 +80,6 @@ async def test_a_passage_is_cited_in_the_chat_and_named_in_the_headers(house: Ho
         assert "tide undo" not in shown(h)
 
 
-async def test_a_project_s_document_stays_in_the_project(house: Houses) -> None:
-    async with house() as h:
-        await post(h, "alice", project_id="apollo")
-        await ask(h, "alice", QUESTION, project_id="apollo")
-        assert "tide undo" in shown(h)
-        await ask(h, "alice", QUESTION, project_id="zeus")
-        assert "tide undo" not in shown(h)
-
-
 async def test_memories_are_recalled_with_documents_present_and_the_other_way_round(house: Houses) -> None:
     async with house(ScriptedModel(facts=known(ABOUT))) as h:
         await post(h, "alice")

@@ -72,24 +72,6 @@ async def test_a_cancelled_one_stops_the_upstream_and_stays_cancelled(house: Hou
         assert (await client.responses.retrieve(made.id)).status == "cancelled"
 
 
-async def test_a_deleted_one_stops_the_upstream_and_stays_deleted(house: Houses) -> None:
-    async with slow(house) as (h, model, client):
-        made = await client.responses.create(model="m", input="A story", background=True)
-        await until(lambda: client.responses.retrieve(made.id), lambda r: r.output_text == "Once ")
-        await client.responses.delete(made.id)
-        await h.upstream.until_closed(model.chats[-1].connection.number)
-        with pytest.raises(NotFoundError):
-            await client.responses.retrieve(made.id)
-
-
-async def test_only_what_runs_in_the_background_can_be_cancelled(house: Houses) -> None:
-    async with house(ChatOnly()) as h, h.client() as client:
-        made = await client.responses.create(model="m", input="Hi")
-        with pytest.raises(APIStatusError) as refused:
-            await client.responses.cancel(made.id)
-        assert refused.value.status_code == 400
-
-
 async def test_a_stream_goes_on_without_its_client_and_can_be_resumed(house: Houses) -> None:
     async with slow(house) as (_, model, client):
         stream = await client.responses.create(model="m", input="A story", background=True, stream=True)
@@ -110,61 +92,6 @@ async def test_a_stream_goes_on_without_its_client_and_can_be_resumed(house: Hou
         assert events[-1].response.output_text == "Once upon."
         again = await client.responses.retrieve(f"resp_{response_id}", stream=True)
         assert len([event async for event in again]) == events[-1].sequence_number + 1
-
-
-async def test_it_outlives_a_forget_of_something_else(house: Houses) -> None:
-    async with slow(house) as (h, model, client), httpx2.AsyncClient(base_url=h.base_url) as raw:
-        anna = {"memory_context": {"user_id": "anna", "session_id": "s1"}}
-        tea = await raw.post("/memory", json={"user_id": "anna", "content": "User likes tea"})
-        made = await client.responses.create(model="m", input="A story", background=True, extra_body=anna)
-
-        async def stands() -> Any:
-            return await client.responses.retrieve(made.id, extra_query={"user_id": "anna"})
-
-        await until(stands, lambda r: r.output_text == "Once ")
-        gone = await raw.delete(f"/memory/{tea.json()['id']}", params={"user_id": "anna"})
-        assert gone.status_code == 200
-        model.go.set()
-        whole = await until(stands, lambda r: r.status not in ("queued", "in_progress"))
-        assert (whole.status, whole.output_text) == ("completed", "Once upon.")
-        on = {"model": "m", "input": "More", "previous_response_id": made.id, "extra_body": anna}
-        assert (await client.responses.create(**on)).output_text == "Once upon."
-
-
-@pytest.mark.parametrize(
-    ("said", "kept"), [("Tell me a story about a dragon.", True), ("What do I drink, which tea?", False)]
-)
-async def test_one_whose_client_waits_outlives_a_forget_of_what_it_was_not_shown(
-    house: Houses, said: str, kept: bool
-) -> None:
-    async with slow(house) as (h, model, client), httpx2.AsyncClient(base_url=h.base_url) as raw:
-        anna = {"memory_context": {"user_id": "anna", "session_id": "s1"}}
-        tea = await raw.post("/memory", json={"user_id": "anna", "content": "User drinks green tea"})
-        stream = await client.responses.create(model="m", input=said, stream=True, extra_body=anna)
-        assert stream.response.headers["x-memory-status"] == ("none" if kept else "injected")
-        events = aiter(stream)
-        made = (await anext(events)).response.id
-        gone = await raw.delete(f"/memory/{tea.json()['id']}", params={"user_id": "anna"})
-        assert gone.status_code == 200
-        model.go.set()
-        assert [event async for event in events][-1].response.output_text == "Once upon."
-        on = {"model": "m", "input": "More", "previous_response_id": made, "extra_body": anna}
-        if kept:
-            assert (await client.responses.create(**on)).output_text == "Once upon."
-            return
-        with pytest.raises(APIStatusError) as refused:
-            await client.responses.create(**on)
-        assert refused.value.code == "previous_response_not_found"
-
-
-@pytest.mark.parametrize("after", ["²", "٣", "9" * 5_000, "-", "1.5", "x"])
-async def test_what_is_no_number_to_start_after_is_refused(house: Houses, after: str) -> None:
-    async with house(ChatOnly()) as h, h.client() as client:
-        made = await client.responses.create(model="m", input="Hi", background=True)
-        await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "completed")
-        with pytest.raises(APIStatusError) as refused:
-            await client.responses.retrieve(made.id, stream=True, extra_query={"starting_after": after})
-        assert refused.value.status_code == 400
 
 
 async def test_the_upstreams_refusal_fails_it(house: Houses) -> None:
@@ -243,52 +170,6 @@ async def test_another_process_sees_how_far_it_is_and_can_cancel_it(
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
 
 
-async def test_a_beat_that_looked_before_a_cancel_does_not_undo_it(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep, looked = TranslatedForwarding._keep, asyncio.Event()
-    go = asyncio.Event()
-
-    async def late(*arguments: Any, **named: Any) -> bool:
-        looked.set()  # the beat has looked, and found nothing
-        await go.wait()
-        return await keep(*arguments, **named)
-
-    monkeypatch.setattr(background, "BEAT_S", 0.02)
-    async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
-        made = await client.responses.create(model="m", input="A story", background=True)
-        with monkeypatch.context() as patched:
-            patched.setattr(TranslatedForwarding, "_keep", late)
-            await looked.wait()
-            assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
-            go.set()  # and saves, long after
-            await h.upstream.until_closed(model.chats[-1].connection.number)
-        await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
-
-
-async def test_one_that_ends_before_it_sees_its_cancel_stays_cancelled(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save, saved = TranslatedForwarding._save, asyncio.Event()
-
-    async def told(*arguments: Any, **named: Any) -> None:
-        await save(*arguments, **named)
-        saved.set()
-
-    monkeypatch.setattr(TranslatedForwarding, "_save", told)
-    async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
-        talk = await client.conversations.create()
-        made = await client.responses.create(
-            model="m", input="A story", background=True, conversation=talk.id
-        )
-        assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
-        model.go.set()  # the upstream says the rest; a beat is seconds away
-        await saved.wait()
-        await asyncio.sleep(0.2)
-        assert (await client.responses.retrieve(made.id)).status == "cancelled"
-        assert not (await client.conversations.items.list(talk.id)).data
-
-
 async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,25 +215,6 @@ async def test_another_process_tells_its_end_to_who_comes_back_there(
         assert refused.value.param == "stream"
 
 
-async def test_one_deleted_while_it_is_followed_elsewhere_ends_without_a_word(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(responses_api, "POLL_S", 0.02)
-    async with slow(house) as (_, _, client), house(ChatOnly()) as other, other.client() as elsewhere:
-        made = await client.responses.create(model="m", input="A story", background=True)
-        stream = await elsewhere.responses.retrieve(made.id, stream=True)
-        await client.responses.delete(made.id)
-        assert [event async for event in stream] == []
-
-
-async def test_one_under_way_cannot_be_continued_yet(house: Houses) -> None:
-    async with slow(house) as (_, _, client):
-        made = await client.responses.create(model="m", input="A story", background=True)
-        with pytest.raises(APIStatusError) as refused:
-            await client.responses.create(model="m", input="More", previous_response_id=made.id)
-        assert (refused.value.status_code, refused.value.param) == (400, "previous_response_id")
-
-
 async def test_what_is_said_in_the_background_is_remembered(house: Houses) -> None:
     facts = known(("Madison", "User lives in Madison."))
     async with (
@@ -371,3 +233,13 @@ async def test_what_is_said_in_the_background_is_remembered(house: Houses) -> No
             return (await http.get(f"{h.base_url}/memory", params={"user_id": "ann"})).json()["data"]
 
         assert "Madison" in str(await until(memories))
+
+
+async def test_a_deleted_one_stops_the_upstream_and_stays_deleted(house: Houses) -> None:
+    async with slow(house) as (h, model, client):
+        made = await client.responses.create(model="m", input="A story", background=True)
+        await until(lambda: client.responses.retrieve(made.id), lambda r: r.output_text == "Once ")
+        await client.responses.delete(made.id)
+        await h.upstream.until_closed(model.chats[-1].connection.number)
+        with pytest.raises(NotFoundError):
+            await client.responses.retrieve(made.id)

@@ -1,6 +1,5 @@
 """Compactions, counts and signatures over an upstream that speaks only chat completions."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -61,39 +60,6 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
         assert contents[3] == "Go on."
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_trigger_makes_one_compaction_and_nothing_else(house: Houses, stream: bool) -> None:
-    async with house(ChatOnly(SUMMARY.replace(" ", "_"))) as h:
-        tools = [{"type": "function", "name": "book"}]
-        body = {
-            "input": [*TALK, TRIGGER],
-            "stream": stream,
-            "tools": tools,
-            "text": {"format": {"type": "json_object"}},
-        }
-        answer = await post(h, "/responses", body)
-        assert answer.headers["x-memory-reason"] == "compaction"
-        asked = h.model.chats[-1].json
-        assert asked["tool_choice"] == "none"
-        assert "response_format" not in asked
-        if stream:
-            events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data:")]
-            assert [e["type"].removeprefix("response.") for e in events] == [
-                "created", "in_progress", "output_item.added", "compaction.compacting",
-                "output_item.done", "completed",
-            ]  # fmt: skip
-            assert [e["sequence_number"] for e in events] == list(range(6))
-            assert SUMMARY.split()[0] not in answer.text
-            made = events[-1]["response"]
-            assert made["output"] == [events[-2]["item"]]
-        else:
-            made = answer.json()
-        (item,) = made["output"]
-        assert (item["type"], made["status"]) == ("compaction", "completed")
-        await post(h, "/responses", {"input": [item, {"role": "user", "content": "Go on."}]})
-        assert "They_plan_a_trip" in told(h)[0]["content"]
-
-
 async def test_a_chain_goes_on_from_its_compaction(house: Houses) -> None:
     async with house(ChatOnly(SUMMARY)) as h:
         first = (
@@ -120,22 +86,6 @@ async def test_a_compaction_of_another_users_is_left_out_and_named(house: Houses
     async with house(ChatOnly("ok")) as h:  # the key survives a restart
         await post(h, "/responses", body)
         assert SUMMARY in str(told(h))
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_model_that_writes_no_summary_is_an_error_and_not_an_empty_compaction(
-    house: Houses, stream: bool
-) -> None:
-    async def silent(exchange: Exchange) -> None:
-        if exchange.request.json.get("stream"):
-            await exchange.stream(chunk({"reasoning_content": "Hm."}), chunk({}, "stop"), b"data: [DONE]\n\n")
-        else:
-            await exchange.json(completion(""))
-
-    async with house(ChatOnly(script=silent)) as h:
-        assert (await post(h, "/responses/compact", {"input": TALK})).status_code == 502
-        answer = await post(h, "/responses", {"input": [*TALK, TRIGGER], "stream": stream})
-        assert "response.failed" in answer.text if stream else answer.status_code == 502
 
 
 @pytest.mark.parametrize(
@@ -180,15 +130,6 @@ async def test_tokens_are_counted_with_what_the_request_continues(house: Houses)
         assert len(h.model.chats) == 1
 
 
-async def test_the_upstreams_refusal_of_a_compaction_passes(house: Houses) -> None:
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.json({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
-
-    async with house(ChatOnly(script=refuse)) as h:
-        answer = await post(h, "/responses/compact", {"input": TALK})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
-
-
 # ---------------------------------------------------------------- signatures
 SIGNED = {"google": {"thought_signature": "c2ln"}}
 DETAILS = [{"type": "reasoning.encrypted", "data": "ZGF0YQ==", "index": 0}]
@@ -230,14 +171,6 @@ async def made_by(client: AsyncOpenAI, **request: Any) -> Any:
         e async for e in await client.responses.create(model="m", tools=[WEATHER], stream=True, **request)
     ]
     return events[-1].response
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_signatures_come_back_by_the_chain(house: Houses, stream: bool) -> None:
-    async with house(Signing()) as h, h.client() as client:
-        first = await made_by(client, input=[ASKED], stream=stream)
-        last = await made_by(client, input=[OUTPUT], previous_response_id=first.id, stream=stream)
-        assert last.output_text == "Sunny."
 
 
 def bare(item: Json) -> Json:

@@ -1,7 +1,5 @@
 """Conversations, with the real SDK."""
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -161,56 +159,4 @@ async def test_what_was_copied_from_a_response_by_a_reference_is_forgotten_with_
                 await client.responses.retrieve(gone.id, extra_query={"user_id": "anna"})
 
 
-@pytest.mark.parametrize("path", ["", "/conv_mp00", "/conv_mp00/items"])
-async def test_a_client_that_leaves_while_it_uploads_is_no_error_of_ours(house: Houses, path: str) -> None:
-    said = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
-    answered: list[Any] = []
-
-    async def receive() -> Any:
-        return said.pop(0)
-
-    async def send(message: Any) -> None:
-        answered.append(message)
-
-    async with house(ChatOnly(), **TRANSLATE) as h:
-        scope = {
-            "type": "http", "http_version": "1.1", "method": "POST", "path": f"/v1/conversations{path}",
-            "raw_path": f"/v1/conversations{path}".encode(), "query_string": b"", "root_path": "",
-            "headers": [(b"host", b"localhost")], "scheme": "http", "client": ("127.0.0.1", 1),
-            "server": ("127.0.0.1", 2),
-        }  # fmt: skip
-        await h.app.routes(scope, receive, send)
-    assert answered[0]["status"] == 400
-
-
 LONG = "word " * 60_000  # 300 kB
-
-
-async def test_a_chain_that_has_lost_its_beginning_to_the_quota_is_refused_by_name(house: Houses) -> None:
-    limits = {"max_responses_mb_per_user": 0.5}
-    async with house(ChatOnly(), limits=limits, **TRANSLATE) as h, h.client() as client:
-        first = await client.responses.create(model="m", input=LONG)
-        second = await client.responses.create(model="m", input=LONG, previous_response_id=first.id)
-        with pytest.raises(APIStatusError) as refused:
-            await client.responses.create(model="m", input="On", previous_response_id=second.id)
-        whole = await client.responses.create(model="m", input=[{"role": "user", "content": "On"}])
-    error: Any = refused.value.body
-    assert (refused.value.status_code, error["code"]) == (400, "previous_response_not_found")
-    assert first.id in error["message"]
-    assert second.id in error["message"]
-    assert len(h.model.last_messages) == 1
-    assert whole.status == "completed"
-
-
-async def test_conversations_that_were_not_used_for_their_lifetime_are_gone(
-    house: Houses, tmp_path: Path
-) -> None:
-    storage = {"conversation_ttl_days": 0.3 / 86_400, "data_dir": tmp_path / "data"}
-    async with house(ChatOnly(), storage=storage, **TRANSLATE) as h, h.client() as client:
-        made = await client.conversations.create(metadata={})
-        assert (await client.conversations.retrieve(made.id)).id == made.id
-        await asyncio.sleep(0.4)
-        with pytest.raises(NotFoundError):
-            await client.conversations.retrieve(made.id)
-        with pytest.raises(NotFoundError):
-            await client.responses.create(model="m", input="x", conversation=made.id)

@@ -52,15 +52,6 @@ async def test_a_wrong_key_is_said_to_be_wrong_and_not_kept(visit: Visit) -> Non
     assert await page.evaluate("sessionStorage.length") == 0
 
 
-async def test_what_no_header_can_carry_is_refused_as_a_key(visit: Visit) -> None:
-    visitor = await visit(FakeApi(mode="keys", user="ada", credential="right"))
-    page = visitor.page
-    await page.goto(f"{visitor.origin}/ui")
-    await page.get_by_label("Key or token").fill("пароль 😀")
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_text("No key or token has such characters.")).to_be_visible()
-
-
 async def test_a_key_that_is_revoked_meanwhile_leads_back_to_the_way_in(visit: Visit) -> None:
     api = sample()
     api.mode, api.user, api.credential = "keys", "ada", "first"
@@ -73,19 +64,3 @@ async def test_a_key_that_is_revoked_meanwhile_leads_back_to_the_way_in(visit: V
     api.credential = "second"
     await page.get_by_role("link", name="Sessions").click()
     await expect(page.get_by_text("Sign in again.")).to_be_visible()
-
-
-async def test_a_key_without_the_right_to_memory_is_told_so(visit: Visit) -> None:
-    visitor = await visit(FakeApi(mode="keys", user="ada", credential=None, rights=["chat"]))
-    page = visitor.page
-    await page.goto(f"{visitor.origin}/ui")
-    await page.get_by_label("Key or token").fill("chat-only")
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_text("may use the model, but not look at memories")).to_be_visible()
-
-
-async def test_behind_an_authenticating_proxy_nothing_is_asked(visit: Visit) -> None:
-    visitor = await visit(FakeApi(memories=[memory(1, "Ada likes tea.")], mode="header", user="ada"))
-    await visitor.page.goto(f"{visitor.origin}/ui")
-    await expect(visitor.page.locator("a.row")).to_have_count(1)
-    await expect(visitor.page.get_by_role("button", name="Sign out")).to_have_count(0)

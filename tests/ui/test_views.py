@@ -1,13 +1,9 @@
 """The other places of the menu: search, quarantine, sessions, jobs, receipts, export and import, health."""
 
-import json
-from pathlib import Path
-
 import pytest
 from playwright.async_api import expect
 
 from tests.ui.conftest import LOOP, Visit
-from tests.ui.fake_api import memory, receipt
 from tests.ui.sample import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
@@ -33,56 +29,6 @@ async def test_a_search_shows_scores_and_reasons_the_best_first(visit: Visit) ->
     }
 
 
-async def test_a_search_says_where_the_model_would_be_shown_nothing(visit: Visit) -> None:
-    api = sample()
-    api.unshown = "not_in_memory"
-    page = await (await visit(api)).enter("search")
-    await page.get_by_text("Narrow it down").click()
-    await page.get_by_label("At most").fill("3")
-    await page.get_by_label("Message").fill("What is my licence plate?")
-    await page.keyboard.press("Enter")
-    told = "3 memories, the best first. A chat would be shown none of them: not_in_memory"
-    await expect(page.get_by_text(told)).to_be_visible()
-    await page.get_by_role("link", name="Jobs").click()
-    await page.get_by_role("link", name="Search").click()
-    await expect(page.get_by_text(told)).to_be_visible()
-
-
-async def test_a_search_shows_that_the_filter_of_the_list_narrows_it(visit: Visit) -> None:
-    api = sample()
-    page = await (await visit(api)).enter()
-    await page.get_by_label("Project").first.fill("nowhere")
-    await expect(page.get_by_text("Nothing matches")).to_be_visible()
-    await page.get_by_role("link", name="Search").click()
-    await expect(page.get_by_label("Project")).to_be_visible()
-    await expect(page.get_by_label("Project")).to_have_value("nowhere")
-
-
-async def test_what_is_wrong_with_a_field_that_is_folded_away_is_shown(visit: Visit) -> None:
-    page = await (await visit(sample())).enter("search")
-    await page.get_by_text("Narrow it down").click()
-    await page.get_by_label("At most").fill("500")
-    await page.get_by_text("Narrow it down").click()
-    await page.get_by_label("Message").fill("Where do I fly?")
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_text("It must be at most 100.")).to_be_visible()
-    await expect(page.get_by_label("At most")).to_be_focused()
-
-
-async def test_a_match_opens_beside_the_search_and_the_search_is_there_again_after_a_walk(
-    visit: Visit,
-) -> None:
-    page = await (await visit(sample())).enter("search")
-    await page.get_by_label("Message").fill("Where do I fly?")
-    await page.keyboard.press("Enter")
-    await page.locator("a.row").first.click()
-    await expect(page.locator(".detail .whole")).to_be_visible()
-    await page.get_by_role("link", name="Jobs").click()
-    await page.get_by_role("link", name="Search").click()
-    await expect(page.get_by_label("Message")).to_have_value("Where do I fly?")
-    await expect(page.locator("a.row")).to_have_count(6)
-
-
 async def test_a_candidate_is_released_and_another_discarded(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter("quarantine")
@@ -98,15 +44,6 @@ async def test_a_candidate_is_released_and_another_discarded(visit: Visit) -> No
     assert len(api.memories) == 15
     assert api.asked("POST", "/v1/memory/quarantine/held_1/release")
     assert api.asked("DELETE", "/v1/memory/quarantine/held_2") == [({"user_id": "ada"}, "")]
-
-
-async def test_what_is_not_discarded_stays(visit: Visit) -> None:
-    api = sample()
-    page = await (await visit(api)).enter("quarantine")
-    await page.get_by_role("button", name="Discard").first.click()
-    await page.keyboard.press("Enter")  # on Cancel
-    await expect(page.locator("dialog")).to_have_count(0)
-    assert len(api.quarantined) == 2
 
 
 async def test_a_session_is_read_at_once_on_demand(visit: Visit) -> None:
@@ -142,43 +79,6 @@ async def test_an_operator_sees_the_jobs_of_all_users_and_others_do_not(visit: V
     await page.reload()
     await expect(page.locator("li.row")).to_have_count(3)
     await expect(page.get_by_label("All users")).to_have_count(0)
-
-
-async def test_receipts_tell_what_went_and_by_whom(visit: Visit) -> None:
-    api = sample()
-    api.receipts.insert(1, receipt("fgt_7c9", {"documents": 1}, memory_id="doc_44"))
-    page = await (await visit(api)).enter("receipts")
-    await expect(page.locator("li.row").nth(1)).to_contain_text("one document")
-    first = page.locator("li.row").first
-    await expect(first).to_contain_text("31 memories, 12 exchanges of conversations, 4 sessions")
-    await expect(first).to_contain_text("old-flat")
-    await expect(page.locator("li.row").last).to_contain_text("one memory")
-    await expect(page.locator("li.row").last).to_contain_text("by key:k_1")
-
-
-async def test_an_export_is_a_file_with_a_memory_a_line(visit: Visit, tmp_path: Path) -> None:
-    page = await (await visit(sample(), accept_downloads=True)).enter("transfer")
-    async with page.expect_download() as download:
-        await page.get_by_role("button", name="Export").click()
-    file = await download.value
-    assert file.suggested_filename.endswith(".ndjson")
-    await file.save_as(tmp_path / "out.ndjson")
-    lines = [json.loads(line) for line in (tmp_path / "out.ndjson").read_text("utf-8").splitlines()]
-    assert [line["id"] for line in lines] == [f"mem_{n:06}" for n in range(1, 15)]
-    await expect(page.get_by_text("14 memories exported.")).to_be_visible()
-
-
-async def test_an_import_tells_what_came_in_and_which_lines_did_not(visit: Visit) -> None:
-    api = sample()
-    page = await (await visit(api)).enter("transfer")
-    lines = [json.dumps(memory(90, "Plays the cello.")), "{broken", json.dumps(memory(91, "Sings."))]
-    file = {"name": "m.ndjson", "mimeType": "application/x-ndjson", "buffer": "\n".join(lines).encode()}
-    await page.get_by_label("File").set_input_files(file)  # type: ignore[arg-type]
-    await page.get_by_role("button", name="Import").click()
-    await expect(page.get_by_text("2 imported, 0 there already, 1 refused.")).to_be_visible()
-    await expect(page.get_by_text("Line 2: This is not JSON.")).to_be_visible()
-    assert len(api.memories) == 16
-    assert api.asked("POST", "/v1/memory/import")[0][0] == {"user_id": "ada"}
 
 
 async def test_health_says_how_much_of_memory_works(visit: Visit) -> None:

@@ -105,20 +105,6 @@ async def test_a_search_returns_passages_with_what_is_needed_to_cite_them(bench:
     }
 
 
-async def test_a_search_returns_documents_only_where_they_are_asked_for(bench: Bench) -> None:
-    await post(bench)
-    answer = await bench.http.post("/memory/search", json={"query": FROST, "user_id": "alice"})
-    assert "documents" not in answer.json()
-
-
-async def test_a_long_document_is_accepted_before_it_is_indexed(bench: Bench) -> None:
-    long = "".join(f"# Part {n}\n\nChapter on topic{n}.\n\n" for n in range(70))
-    made = await post(bench, long, status=202)
-    assert made["status"] == "indexing"
-    found = await passages(bench, "topic7", similarity_threshold=0)
-    assert found == [] or found[0]["headings"] == ["Part 7"]
-
-
 async def test_a_document_is_shown_with_its_outline_and_its_text_if_asked(bench: Bench) -> None:
     made = await post(bench)
     path = f"/memory/documents/{made['id']}"
@@ -128,18 +114,6 @@ async def test_a_document_is_shown_with_its_outline_and_its_text_if_asked(bench:
     first, *_ = shown["outline"]
     assert GUIDE[first["start"] : first["end"]] == "Water at dawn."
     assert (await bench.http.get(path, params={"include": "content"})).json()["content"] == GUIDE
-
-
-async def test_documents_are_listed_page_by_page(bench: Bench) -> None:
-    for name in ("A", "B", "C"):
-        await post(bench, name=name, **({"project_id": "apollo"} if name == "B" else {}))
-    params = {"user_id": "alice", "limit": 2}
-    page = (await bench.http.get("/memory/documents", params=params)).json()
-    assert ([d["name"] for d in page["data"]], page["has_more"]) == (["C", "B"], True)
-    rest = await bench.http.get("/memory/documents", params={**params, "after": page["last_id"]})
-    assert [d["name"] for d in rest.json()["data"]] == ["A"]
-    of_project = await bench.http.get("/memory/documents", params={**params, "project_id": "apollo"})
-    assert [d["name"] for d in of_project.json()["data"]] == ["B"]
 
 
 async def test_a_secret_is_marked_and_its_heading_named(bench: Bench) -> None:
@@ -217,21 +191,6 @@ async def test_a_malformed_document_is_refused_by_its_field(
         else await post(bench, body["content"], 400)
     )
     assert refused["error"]["param"] == param
-
-
-async def test_a_name_is_in_any_script(bench: Bench) -> None:
-    assert (await post(bench, name="温室\u3000指南 – été"))["name"] == "温室\u3000指南 – été"
-
-
-async def test_a_document_needs_a_user(bench: Bench) -> None:
-    answer = await bench.http.post("/memory/documents", json={"name": "A", "content": GUIDE})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "user_id")
-
-
-async def test_a_document_too_large_is_refused(bench: Bench) -> None:
-    assert (await post(bench, "x" * 1_000_001, status=413))["error"]["param"] == "body"
-    many = "".join(f"# H{n}\n\ntext\n\n" for n in range(2_001))
-    assert (await post(bench, many, status=413))["error"]["param"] == "content"
 
 
 @pytest.mark.parametrize(("times", "status"), [(2, 200), (99, 409)])

@@ -32,16 +32,6 @@ async def test_a_dry_run_counts_what_the_forget_then_takes(bench: Bench, narrowe
     assert wet["deleted_count"] == (1 if narrowed else 2)
 
 
-async def test_a_dry_run_of_one_memory_changes_nothing(bench: Bench) -> None:
-    made = await bench.add("User likes figs.")
-    dry = (await bench.http.delete(f"/memory/{made['id']}", params={"dry_run": "true"})).json()
-    assert (dry["id"], dry["deleted"], dry["deleted_count"]) == (made["id"], False, 1)
-    assert (await bench.http.get(f"/memory/{made['id']}")).status_code == 200
-    assert (await bench.http.get("/memory/receipts")).json()["data"] == []
-    absent = await bench.http.delete("/memory/mem_none", params={"dry_run": "true"})
-    assert absent.status_code == 404
-
-
 async def test_receipts_tell_what_went_by_whom_and_no_content(bench: Bench) -> None:
     made = await bench.add("User likes figs.")
     bench.call_as(Caller("default", label="key:k_1"))
@@ -81,25 +71,6 @@ async def test_who_is_forgotten_as_a_whole_leaves_no_credential(
     assert bench.credentials.get(bob) == key
 
 
-async def test_receipts_come_in_pages(bench: Bench) -> None:
-    for _ in range(3):
-        await bench.http.delete("/memory", params={"user_id": "alice"})
-    first = (await bench.http.get("/memory/receipts", params={"limit": "2"})).json()
-    assert (len(first["data"]), first["has_more"]) == (2, True)
-    rest = (await bench.http.get("/memory/receipts", params={"limit": "2", "after": first["last_id"]})).json()
-    assert (len(rest["data"]), rest["has_more"]) == (1, False)
-    assert not {r["id"] for r in first["data"]} & {r["id"] for r in rest["data"]}
-
-
-@pytest.mark.parametrize("value", ["", "yes", "1", "TRUE"])
-async def test_a_dry_run_is_true_or_false_and_never_guessed(bench: Bench, value: str) -> None:
-    """`dry_run=1` taken for false would forget what was only to be counted."""
-    await bench.add("User likes figs.")
-    answer = await bench.http.delete("/memory", params={"user_id": "alice", "dry_run": value})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "dry_run")
-    assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
-
-
 APOLLO = {"x-memory-project-id": "apollo"}
 
 
@@ -116,13 +87,6 @@ async def test_a_body_that_was_to_narrow_a_forget_is_refused(bench: Bench, path:
     assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b" { }\n"])
-async def test_a_body_that_says_nothing_is_none(bench: Bench, body: bytes) -> None:
-    made = await bench.add("User likes figs.")
-    answer = await bench.http.request("DELETE", f"/memory/{made['id']}", content=body)
-    assert (answer.status_code, answer.json()["deleted_count"]) == (200, 1)
-
-
 async def _three(bench: Bench) -> list[dict[str, Any]]:
     return [
         await bench.add("User's dentist is Dr. Okafor."),
@@ -137,19 +101,6 @@ async def test_the_project_that_the_header_names_narrows_a_forget(bench: Bench) 
     assert (gone.status_code, gone.json()["deleted_count"]) == (200, 1)
     left = (await bench.http.get("/memory", params={"user_id": "alice"})).json()["data"]
     assert {m["project_id"] for m in left} == {None, "zeus"}
-
-
-async def test_two_projects_in_one_request_are_refused(bench: Bench) -> None:
-    await _three(bench)
-    params = {"user_id": "alice", "project_id": "zeus"}
-    for method, path in (("DELETE", "/memory"), ("GET", "/memory"), ("GET", "/memory/export")):
-        answer = await bench.http.request(method, path, params=params, headers=APOLLO)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
-    body = {"user_id": "alice", "content": "The temple has a roof.", "project_id": "zeus"}
-    answer = await bench.http.post("/memory", json=body, headers=APOLLO)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
-    same = await bench.http.delete("/memory", params={**params, "project_id": "apollo"}, headers=APOLLO)
-    assert same.json()["deleted_count"] == 1
 
 
 async def test_the_header_names_the_project_of_what_is_listed_added_and_found(bench: Bench) -> None:

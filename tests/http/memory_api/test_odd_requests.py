@@ -92,11 +92,6 @@ async def test_a_query_that_could_be_read_twice_is_refused(bench: Bench, query: 
     assert f'"param":"{param}"'.encode() in body
 
 
-async def test_an_unknown_cursor_is_404(bench: Bench) -> None:
-    answer = await bench.http.get("/memory", params={"user_id": "alice", "after": "mem_none"})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (404, "after")
-
-
 @pytest.mark.parametrize("path", sorted({o.path for o in OPERATIONS}))
 @pytest.mark.parametrize("method", ["PUT", "OPTIONS", "TRACE", "PROPFIND"])
 async def test_a_wrong_method_is_told_the_right_ones(bench: Bench, path: str, method: str) -> None:
@@ -173,40 +168,6 @@ async def test_a_refusal_has_the_code_that_a_chat_would_get_and_says_what_to_men
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
     assert said in error["message"]
-
-
-@pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ("", "missing_required_parameter"),
-        ("user_id=a&dry_run=x", "invalid_value"),
-        ("user_id=", "invalid_value"),
-        ("user_id=a&user_id=a", "invalid_value"),
-        ("user_id=a&lmit=1", "unknown_parameter"),
-        ("user_id=%FF", "invalid_value"),
-    ],
-)
-async def test_a_querys_refusal_has_a_code_too(bench: Bench, query: str, code: str) -> None:
-    answer = await bench.http.delete(f"/memory?{query}")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "2127-01-31T09:00:00Z",
-        "2127-01-31t09:00:00z",
-        "2127-01-31T10:00:00+01:00",
-        "2127-01-31 04:00:00.000-05:00",
-    ],
-)
-async def test_a_memory_may_expire_at_a_time_of_a_calendar(bench: Bench, text: str) -> None:
-    made = await bench.add("User likes figs.", expires_at=text)
-    assert made["expires_at"] == 4_957_059_600
-    never = await bench.http.patch(f"/memory/{made['id']}", json={"expires_at": None})
-    assert never.json()["expires_at"] is None
-    again = await bench.http.patch(f"/memory/{made['id']}", json={"expires_at": text})
-    assert again.json()["expires_at"] == 4_957_059_600
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from proxy.http.memory_api.app import Operation
 from proxy.http.memory_api.openapi import OPERATIONS, OpenApi, document
 from proxy.http.memory_api.request_schemas import SearchBody
 from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi
-from proxy.telemetry import Metrics
 from tests.http.memory_api.conftest import Bench, answering_errors
 from tests.http.memory_api.schemas import values
 from tests.support.serving import serving
@@ -208,25 +207,6 @@ def test_the_readme_names_every_header_and_every_field_of_a_search() -> None:
     assert not [header for header in DOCUMENT["components"]["headers"] if f"`{header}`" not in readme]
     (row,) = re.findall(r"^\| `POST /v1/memory/search` `\{(.+)\}` \|", readme, re.MULTILINE)
     assert set(re.findall(r'"(\w+)"\??(?=[,:]|$)', row)) == set(SearchBody.model_fields)
-
-
-def test_what_is_told_of_the_count_names_documents_too() -> None:
-    """They are in it: tests/e2e/test_documents.py."""
-    assert "documents" in DOCUMENT["components"]["headers"]["X-Memory-Count"]["description"]
-    helps = [line for line in Metrics().render().decode().splitlines() if line.startswith("# HELP")]
-    assert ["documents" in line for line in helps if "injected_memories_total" in line] == [True]
-
-
-def test_only_an_operation_that_names_something_may_find_it_absent() -> None:
-    found = [o for o in OPERATIONS if 404 in o.refusals]
-    nameless = [o.id for o in found if "{" not in o.path and "after" not in o.query.model_fields]
-    assert found
-    assert not nameless
-
-
-def test_operation_ids_are_unique() -> None:
-    ids = [o["operationId"] for path in DOCUMENT["paths"].values() for o in path.values()]
-    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("api", [ResponsesApi, ConversationsApi])

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Stamp
-from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
+from proxy.domain.errors import NotFound
 from proxy.domain.responses import Conversation
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.owners import Owner
-from proxy.http.responses.response_store import APPEND_TRIES, ResponseStore
+from proxy.http.responses.response_store import ResponseStore
 from proxy.telemetry import Metrics
 from proxy.wire.translation.items import as_items
 from tests.support.backends import Place, place
@@ -96,25 +96,9 @@ async def test_a_forget_of_something_else_beside_it_costs_no_item(table: Table, 
     assert [text for text in await table.said(talk) if "Two" in text]
 
 
-async def test_items_that_lose_to_every_forget_are_refused(table: Table) -> None:
-    talk = await table.talk()
-    table.beside.forgets = [table.forget_another] * (APPEND_TRIES + 1)
-    with pytest.raises(StoreUnavailable):
-        await table.keeping.append(Owner(ANNA, None), talk, items("Two"))
-    assert await table.said(talk) == []
-
-
 async def test_a_conversation_that_is_forgotten_meanwhile_takes_nothing_more(table: Table) -> None:
     talk = await table.talk("One")
     table.beside.forgets = [table.forget_all]
     with pytest.raises(NotFound):
         await table.keeping.append(Owner(ANNA, None), talk, items("Two"))
     assert await table.said(talk) == []
-
-
-async def test_an_item_that_the_conversation_holds_is_refused_with_all_beside_it(table: Table) -> None:
-    talk = await table.talk("One")
-    with pytest.raises(InvalidRequest) as refused:
-        await table.keeping.append(Owner(ANNA, None), talk, items("Two", "One"))
-    assert refused.value.param == "items[1].id"
-    assert len(await table.said(talk)) == 1

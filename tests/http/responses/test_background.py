@@ -7,7 +7,6 @@ from proxy.domain.core import Scope
 from proxy.domain.responses import StoredResponse
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import Caller
-from proxy.http.responses import background
 from proxy.http.responses.background import LEASE_S, BackgroundRegistry, BackgroundResponse, shown, with_beat
 from proxy.http.responses.owners import Owner, owner_of
 
@@ -54,18 +53,6 @@ async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end()
         made.add(event)
     made.end()
     assert await asyncio.gather(*followers) == [b"xbc", b"bc", b"c", b""]
-
-
-def test_the_events_of_old_ones_are_dropped() -> None:
-    lives = BackgroundRegistry()
-    for _ in range(3):
-        one = live(owner(), size=background.KEPT_BYTES // 2 + 1)
-        lives.begin(one)
-        lives.end(one)
-    assert lives.recent(owner(), "resp_1") is not None
-    big = live(owner(), size=background.KEPT_BYTES + 1)
-    lives.end(big)
-    assert lives.recent(owner(), "resp_1") is None
 
 
 def test_one_that_has_not_saved_itself_for_long_has_failed() -> None:

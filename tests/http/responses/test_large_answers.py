@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from proxy.wire.body import dump, dump_large
 from tests.e2e.chat_only import ChatOnly, chunk
 from tests.e2e.conftest import House, Houses
 from tests.http.test_large_bodies import MOST_S, TRANSLATE, TRIES, Watchdog
@@ -89,9 +88,3 @@ async def test_nobody_waits_for_a_stored_answer_of_15_mb(house: Houses) -> None:
                 break
     assert size > PIECES * len(PIECE)
     assert min(stalls) < MOST_S
-
-
-@pytest.mark.parametrize("text", ['"\\\n', "区😀", "a\ud83d", "x"])
-def test_large_texts_are_written_as_small_ones(text: str) -> None:
-    value = {"a": [text * 300_000, {"b": text, "c": 1.5}], "d": None}
-    assert json.loads(dump_large(value)) == json.loads(dump(value)) == value

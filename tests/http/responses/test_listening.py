@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.http.exchange import read_answer
 from proxy.http.responses.answer_output import COMMENT, TERMINAL, AnswerParser, KeepAlive
-from proxy.wire.dialect import CHAT
 from proxy.wire.translation.request import plan
 from proxy.wire.translation.response import Translation
 from tests.support.upstream import completion, completion_events, split
@@ -72,24 +70,6 @@ def test_a_stream_that_is_cut_before_its_finish_reason_fails(cut: bool, kind: st
         assert events[-1]["type"] == f"response.{response['status']}"
 
 
-def test_a_compressed_stream_that_is_cut_before_its_finish_reason_fails() -> None:
-    whole = gzip.compress(STREAM)
-    body = gzip.compress(STREAM[: STREAM.index(b'"stop"')])
-    for piece in (body, whole[: len(whole) // 2], whole[:5]):
-        assert heard(piece, kind="text/event-stream", coding="gzip")[2]["status"] == "failed"
-
-
-def test_a_stream_without_done_is_whole_once_it_has_its_finish_reason() -> None:
-    body = STREAM.removesuffix(b"data: [DONE]\n\n")
-    assert heard(body)[2]["status"] == "completed"
-
-
-def test_after_done_nothing_counts() -> None:
-    events, listener, _ = heard(STREAM + STREAM)
-    assert listener.ended
-    assert sum(event["type"] in TERMINAL for event in events) == 1
-
-
 def test_an_error_in_the_middle_fails_the_response_with_its_words() -> None:
     body = STREAM[:300].rpartition(b"data:")[0] + b'data: {"error": {"message": "overloaded"}}\n\n'
     assert heard(body)[2]["error"]["message"] == "overloaded"
@@ -124,22 +104,3 @@ async def test_silence_in_a_stream_is_filled_until_it_is_stopped() -> None:
     assert talking <= 1  # on a busy machine
     async with asyncio.TaskGroup() as tasks:
         KeepAlive(send, 0).start(tasks)  # off: there is nothing to wait for
-
-
-async def test_an_answer_that_memory_cannot_read_is_logged_without_its_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    logs: list[dict[str, Any]] = []
-
-    class Log:
-        def warning(self, event: str, **facts: Any) -> None:
-            logs.append({"event": event, **facts})
-
-    monkeypatch.setattr("proxy.telemetry.log", Log())
-    headers = [(b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"zstd")]
-    answer = await read_answer(headers, [b"\x00\x01 the secret words"], CHAT)
-    await read_answer(headers[:1], [STREAM], CHAT)
-    assert answer.text == ""
-    (entry,) = logs
-    assert (entry["event"], entry["encoding"]) == ("answer.unread", "zstd")
-    assert "secret" not in str(entry)

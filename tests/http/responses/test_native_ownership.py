@@ -7,10 +7,8 @@ import pytest
 from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.responses.native_ownership import (
     CONVERSATION,
-    LOOK_BYTES,
     RESPONSE,
     IdWatcher,
-    in_plain,
     tells_apart,
 )
 
@@ -50,10 +48,6 @@ async def test_a_refusal_makes_nothing() -> None:
     assert (await sighted(ANSWER, status=404))[0] == ""
 
 
-async def test_it_is_not_looked_for_in_all_of_a_long_answer() -> None:
-    assert (await sighted(b" " * LOOK_BYTES, b" ", b'{"id": "resp_1"}'))[0] == ""
-
-
 @pytest.mark.parametrize(
     ("caller", "told"),
     [
@@ -67,8 +61,3 @@ def test_callers_are_told_apart_where_they_have_credentials_of_ours(
     caller: Caller | None, told: bool
 ) -> None:
     assert tells_apart(caller) is told
-
-
-def test_what_is_to_be_read_is_asked_for_in_plain() -> None:
-    asked = in_plain([(b"accept-encoding", b"gzip, br"), (b"a", b"b"), (b"accept-encoding", b"zstd")])
-    assert asked == [(b"a", b"b"), (b"accept-encoding", b"identity")]

@@ -89,12 +89,6 @@ async def test_a_chain_does_not_go_on_without_its_beginning(keeping: ResponseSto
     assert refused.value.code == "previous_response_not_found"
 
 
-async def test_a_chain_goes_on_without_what_its_owner_deleted(keeping: ResponseStore) -> None:
-    await answered(keeping, "a", "b", "c")
-    assert await keeping.delete(ANNA, "a")
-    assert [item["id"] for item in (await keeping.earlier(ANNA, "c", None)).items] == ["msg_b", "msg_c"]
-
-
 @pytest.mark.parametrize("owner", [ANNA, APP], ids=["a user's key", "an application's key"])
 async def test_a_conversation_lives_on_from_its_last_use(keeping: ResponseStore, owner: Owner) -> None:
     """Also for a client that names no user."""
@@ -111,13 +105,3 @@ async def test_a_conversation_lives_on_from_its_last_use(keeping: ResponseStore,
         assert await last.conversation(asker, one.id) is not None
     await last.responses.expire(now + 3e6, unused_since=now + 2e6)
     assert await keeping.conversation(owner, one.id) is None
-
-
-async def test_conversations_count_in_the_quota_of_their_user(keeping: ResponseStore) -> None:
-    bounded = replace(keeping, most_bytes=400_000)
-    long = as_items([{"type": "message", "role": "user", "content": "x" * 300_000}])
-    first = await bounded.converse(ANNA, long, {})
-    second = await bounded.converse(ANNA, long, {})
-    assert await bounded.conversation(ANNA, first.id) is None
-    await bounded.append(ANNA, second, said("a"))
-    assert await bounded.conversation(ANNA, second.id) is not None
