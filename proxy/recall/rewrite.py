@@ -1,19 +1,19 @@
 """Optional short model calls before a search: the question in full, an imagined answer (HyDE), a search plan.
 
-Each is asked only if the operator named an endpoint for its role, for at most a share of the time that
-memory has left. If the model is late, fails or answers nonsense, nothing changes. What it says is searched
-with, and is neither stored nor shown. Answers are cached for ten minutes, rejected ones too, under a key
-that covers the conversation and its owner.
+Each is made only if the operator named an endpoint for its role, for at most a share of the time that memory
+has left. If the model is late, fails or answers nonsense, nothing changes. What it says is searched with,
+and is neither stored nor shown. Answers are cached for ten minutes, rejected ones too, under a key that
+covers the conversation and its owner.
 
-A plan may widen a search, or narrow it to kinds of memory; it may cancel a search only where triage is not
-sure, since a missed memory costs more than a search.
+A plan may widen a search, or narrow it to some types; it may cancel a search only if triage is not sure,
+since a missed memory costs more than a search.
 """
 
 import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -32,35 +32,67 @@ from proxy.text.terms import fold, terms
 
 V = TypeVar("V")
 
+REWRITE_ROLE, PLAN_ROLE = "memory_rewrite", "memory_plan"
 TIME_SHARE = 0.6  # of the time that is left: the search needs the rest
 ANSWER_TTL_S = 600.0
 TRIP_AFTER = 3  # failures in a row
 OPEN_S = 30.0  # until the model is asked again
+MAX_ANSWER = 20_000  # characters that are read
+MAX_QUESTION = 300
+MAX_NOTE = 400
+MAX_KEYWORDS = 8
+MAX_WORD = 40
 _CACHED_ANSWERS = 512
 _SHOWN_MESSAGES = 6  # of the conversation, the last
 _SHOWN_CHARS = 500  # of each
+_SUPPORT = 0.5  # share of the question's content words that the conversation holds
+
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NAME = re.compile(r"(?<=[\w,]\s)[A-Z]\w[\w'’-]*")
+_DECODER = json.JSONDecoder()
+_OBJECTS = 50  # beginnings of one that are tried, from the last
+_YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTask:
-    """What to ask a model for: its prompts, and the schema of the answer."""
+    """A task for a model: its name and version, and the properties of the answer, a JSON object."""
 
     name: str
-    system: str
-    user: str
-    schema: Mapping[str, Any]
+    version: str
+    properties: Mapping[str, Any]
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of the answer."""
+        return {
+            "type": "object",
+            "properties": self.properties,
+            "required": [*self.properties],
+            "additionalProperties": False,
+        }
+
+
+_STRING = {"type": "string"}
+_REWRITE = ModelTask("rewrite", "v1", {"question": _STRING})
+_HYDE = ModelTask("hyde", "v1", {"note": _STRING})
+_PLAN = ModelTask(
+    "plan",
+    "v2",
+    {
+        "search": {"type": "boolean"},
+        "types": {"type": "array", "items": {"type": "string", "enum": sorted(KINDS)}},
+        "keywords": {"type": "array", "items": _STRING},
+        "hyde": _STRING,
+    },
+)
 
 
 class ShortCall(Generic[V]):
-    """Asks the model of one role. `redact`: applied to what the endpoint is shown."""
+    """Calls the model of one role. `redact` is applied to what the endpoint is shown."""
 
     def __init__(
-        self,
-        completer: Completer,
-        role: str,
-        *,
-        redact: Callable[[str], str] = str,
-        clock: Callable[[], float] = time.monotonic,
+        self, completer: Completer, role: str, *, redact: Callable[[str], str], clock: Callable[[], float]
     ) -> None:
         self._completer, self._role, self._redact = completer, role, redact
         self._known = TTLCache[bytes, V | None](_CACHED_ANSWERS, ttl_s=ANSWER_TTL_S, clock=clock)
@@ -75,11 +107,10 @@ class ShortCall(Generic[V]):
         turn: Turn,
         task: ModelTask,
         values: dict[str, str],
-        *,
-        left_s: float,
         read: Callable[[str], V | None],
+        left_s: float,
     ) -> V | None:
-        """Return what `read` makes of the model's answer to the task; None where it is no use, or late.
+        """Return what `read` makes of the model's answer to the task; None if it is unusable or late.
 
         `values`: for the task's input. `left_s`: the time that memory has left.
         """
@@ -90,8 +121,8 @@ class ShortCall(Generic[V]):
             return None
         request = CompletionRequest(
             role=self._role,
-            system=prompt(task.system),
-            user=Template(prompt(task.user)).substitute(values),
+            system=prompt(f"{task.name}.{task.version}"),
+            user=Template(prompt(f"{task.name}_input.{task.version}")).substitute(values),
             model=turn.model,
             scope=turn.scope,
             session_id=turn.session_id,
@@ -101,7 +132,9 @@ class ShortCall(Generic[V]):
             async with asyncio.timeout(TIME_SHARE * left_s):
                 answer = await self._completer.complete(request)
         except (TimeoutError, CompletionFailed) as error:
-            self._failed(task, error)
+            log.debug("memory.model_failed", task=task.name, error=type(error).__name__)
+            if open_s := self._breaker.failed():
+                log.warning("memory.model_rests", role=self._role, seconds=open_s)
             return None
         self._breaker.succeeded()
         found = read(answer)
@@ -109,23 +142,19 @@ class ShortCall(Generic[V]):
         self._known.put(key, found)
         return found
 
-    def _failed(self, task: ModelTask, error: Exception) -> None:
-        log.debug("memory.model_failed", task=task.name, error=type(error).__name__)
-        if open_s := self._breaker.failed():
-            log.warning("memory.model_rests", role=self._role, seconds=open_s)
-
-
-def conversation(turn: Turn, history: Sequence[str]) -> list[Message]:
-    """Return what was said before the turn's question: the request's messages, else the user's `history`."""
-    talk = [m for m in turn.messages if m.role in ("user", "assistant") and m.words]
-    while talk and talk[-1].role == "assistant":
-        talk.pop()
-    earlier = talk[:-1] or [Message("user", text) for text in history]
-    return earlier[-_SHOWN_MESSAGES:]
+    def conversation(self, turn: Turn, history: Sequence[str]) -> dict[str, str]:
+        """Return the question, and what was said before it: in the request, else the user's `history`."""
+        talk = [m for m in turn.messages if m.role in ("user", "assistant") and m.words]
+        while talk and talk[-1].role == "assistant":
+            talk.pop()
+        earlier = (talk[:-1] or [Message("user", text) for text in history])[-_SHOWN_MESSAGES:]
+        shown = "\n".join(f"{m.role}: {self.shown(m.words)}" for m in earlier)
+        return {"conversation": shown, "question": self.shown(turn.query)}
 
 
 def _ends_of(text: str) -> str:
-    """Return the beginning and the end of a long text, cut between words: half a key is no shape of a key."""
+    """Return the beginning and the end of a long text, cut between words: half a key has not the shape of
+    one."""
     if len(text) <= _SHOWN_CHARS:
         return text
     head, tail = text[: _SHOWN_CHARS // 2], text[-_SHOWN_CHARS // 2 :]
@@ -137,38 +166,21 @@ def _cache_key(turn: Turn, task: str, values: Mapping[str, str]) -> bytes:
     return blake2b(repr(whole).encode("utf-8", "replace"), digest_size=16).digest()
 
 
+def _objects(answer: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in a model's answer, the last first."""
+    at = len(answer)
+    for _ in range(_OBJECTS):
+        at = answer.rfind("{", 0, at)
+        if at < 0:
+            return
+        with suppress(ValueError, RecursionError):
+            yield _DECODER.raw_decode(answer, at)[0]
+
+
 # ---------------------------------------------------------------- the question in full
-REWRITE_ROLE = "memory_rewrite"
-MAX_QUESTION = 300  # characters
-MAX_NOTE = 400
-MAX_ANSWER = 20_000
-_SUPPORT = 0.5  # share of the question's content words that the conversation holds
-
-_OBJECT = re.compile(r"\{[^{}]*\}")
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_NAME = re.compile(r"(?<=[\w,]\s)[A-Z]\w[\w'’-]*")
-
-
-def _task(name: str, key: str) -> ModelTask:
-    """Return the task whose answer is an object with this one key."""
-    schema = {
-        "type": "object",
-        "properties": {key: {"type": "string"}},
-        "required": [key],
-        "additionalProperties": False,
-    }
-    return ModelTask(name, f"{name}.v1", f"{name}_input.v1", schema)
-
-
-_REWRITE, _HYDE = _task("rewrite", "question"), _task("hyde", "note")
-
-
 class QueryRewriter:
-    """Queries improved by a model.
-
-    `deadline_s`: for all memory work of a request. `hyde`: imagine an answer to what makes sense alone.
-    `redact`: applied to what the endpoint is shown.
-    """
+    """Improves queries with a model. `deadline_s`: for all memory work of a request. `hyde`: imagine an
+    answer to a question that makes sense alone."""
 
     def __init__(
         self,
@@ -183,109 +195,74 @@ class QueryRewriter:
         self._model: ShortCall[str] = ShortCall(completer, REWRITE_ROLE, redact=redact, clock=clock)
 
     async def improve(self, turn: Turn, query: Query, history: Sequence[str], *, spent_s: float) -> Query:
-        """Return a better query where a model gives one in time, else `query`.
+        """Return a better query if a model gives one in time, else `query`.
 
-        `history`: the user's earlier messages. `spent_s`: how much of the deadline is gone.
+        `history`: the user's earlier messages. `spent_s`: how much of the deadline has passed.
         """
         left_s = self._deadline_s - max(0.0, spent_s)
         if history and leans(turn.query):
-            question = await self._in_full(turn, history, left_s)
-            return _asking(question, query) if question else query
+            values = self._model.conversation(turn, history)
+            question = await self._model.ask(
+                turn,
+                _REWRITE,
+                values,
+                lambda answer: sound_question(value_of(answer, "question"), **values),
+                left_s,
+            )
+            if question is None:
+                return query
+            # The user's own words are looked up, too.
+            found = dict.fromkeys((*terms(question), *query.terms))
+            return replace(query, text=question, terms=tuple(found)[:MAX_TERMS])
         if self._hyde and not leans(turn.query):
             values = {"question": self._model.shown(query.text)}
             note = await self._model.ask(
-                turn, _HYDE, values, left_s=left_s, read=lambda answer: sound_note(value_of(answer, "note"))
+                turn, _HYDE, values, lambda answer: sound_note(value_of(answer, "note")), left_s
             )
             return replace(query, imagined=note or "")
         return query
-
-    async def _in_full(self, turn: Turn, history: Sequence[str], left_s: float) -> str | None:
-        said = conversation(turn, history)
-        shown = "\n".join(f"{m.role}: {self._model.shown(m.words)}" for m in said)
-        values = {"conversation": shown, "question": self._model.shown(turn.query)}
-        return await self._model.ask(
-            turn,
-            _REWRITE,
-            values,
-            left_s=left_s,
-            read=lambda answer: sound_question(value_of(answer, "question"), **values),
-        )
 
 
 def value_of(answer: str, key: str) -> str | None:
     """Return the string under the key of the answer's last object that has one; of an answer without any
     object its only line."""
     text = without_thoughts(answer[:MAX_ANSWER])
-    for found in reversed(_OBJECT.findall(text)):
-        try:
-            value = json.loads(found).get(key)
-        except ValueError:
-            continue
-        if isinstance(value, str):
+    for values in _objects(text):
+        if isinstance(value := values.get(key), str):
             return value.strip()
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip(" \"'`") if len(lines) == 1 and not set(text) & set("{}<>") else None
 
 
-def sound_question(told: str | None, *, conversation: str, question: str) -> str | None:
+def sound_question(rewritten: str | None, *, conversation: str, question: str) -> str | None:
     """Return the question if it is one, says more than the user's, and nothing but what was said.
 
-    An answer in place of a question brings a number or a name that nobody mentioned, or no question mark.
+    An answer instead of a question contains a new number or name, or has no question mark.
     """
-    if not told or len(told) > MAX_QUESTION or not told.isprintable() or not told.endswith(("?", "？")):
+    if not rewritten or len(rewritten) > MAX_QUESTION or not rewritten.isprintable():
+        return None
+    if not rewritten.endswith(("?", "？")):
         return None
     said = f"{conversation}\n{question}"
-    known, words = frozenset(terms(said)), list(dict.fromkeys(terms(told)))
+    known, words = frozenset(terms(said)), list(dict.fromkeys(terms(rewritten)))
     added = [t for t in words if t in known and t not in terms(question)]
     if not added or sum(t in known for t in words) < _SUPPORT * len(words):
         return None
     plain = fold(said).replace(",", "")
-    given = (*_NUMBER.findall(told), *_NAME.findall(told))
-    return told if all(fold(one).replace(",", "") in plain for one in given) else None
+    given = (*_NUMBER.findall(rewritten), *_NAME.findall(rewritten))
+    return rewritten if all(fold(one).replace(",", "") in plain for one in given) else None
 
 
-def sound_note(told: str | None) -> str | None:
-    """Return the imagined note if it is a statement. Whether it has to do with the question, its vector says
-    (see `retrieve`)."""
-    note = " ".join((told or "").split())
+def sound_note(imagined: str | None) -> str | None:
+    """Return the imagined answer if it is a statement. `search.pooled` checks whether it fits the
+    question."""
+    note = " ".join((imagined or "").split())
     if not note or len(note) > MAX_NOTE or not note.isprintable() or note.endswith(("?", "？")):
         return None
     return note
 
 
-def _asking(question: str, query: Query) -> Query:
-    """Return the query for a question said in full. The user's own words are looked up too."""
-    found = dict.fromkeys((*terms(question), *query.terms))
-    return replace(query, text=question, terms=tuple(found)[:MAX_TERMS])
-
-
 # ---------------------------------------------------------------- search plans
-PLAN_ROLE = "memory_plan"
-MAX_KEYWORDS = 8
-MAX_WORD = 40  # characters
-
-_DECODER = json.JSONDecoder()
-_OBJECTS = 50  # beginnings of one that are tried, from the last
-_YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_STRINGS = {"type": "array", "items": {"type": "string"}}
-_PLAN_TASK = ModelTask(
-    "plan",
-    "plan.v2",
-    "plan_input.v2",
-    {
-        "type": "object",
-        "properties": {
-            "search": {"type": "boolean"},
-            "types": {"type": "array", "items": {"type": "string", "enum": sorted(KINDS)}},
-            "keywords": _STRINGS,
-            "hyde": {"type": "string"},
-        },
-        "required": ["search", "types", "keywords", "hyde"],
-        "additionalProperties": False,
-    },
-)
-
-
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
     """How to search. The default changes nothing."""
@@ -293,14 +270,14 @@ class SearchPlan:
     search: bool = True
     types: tuple[str, ...] = ()  # (): all
     keywords: tuple[str, ...] = ()
-    imagined: str = ""  # an answer as the model made it up
+    imagined: str = ""  # an imagined answer
 
 
 NO_PLAN = SearchPlan()
 
 
 class SearchPlanner:
-    """Plans made by a model. `deadline_s`: for all memory work of a request."""
+    """Plans searches with a model. `deadline_s`: for all memory work of a request."""
 
     def __init__(
         self,
@@ -314,21 +291,18 @@ class SearchPlanner:
         self._model: ShortCall[SearchPlan] = ShortCall(completer, PLAN_ROLE, redact=redact, clock=clock)
 
     async def plan(self, turn: Turn, history: Sequence[str], *, spent_s: float) -> SearchPlan:
-        """Return the model's plan, NO_PLAN where it gives none in time.
+        """Return the model's plan, NO_PLAN if it gives none in time.
 
-        `history`: the user's earlier messages. `spent_s`: how much of the deadline is gone.
+        `history`: the user's earlier messages. `spent_s`: how much of the deadline has passed.
         """
-        said = conversation(turn, history)
-        shown = "\n".join(f"{m.role}: {self._model.shown(m.words)}" for m in said)
-        values = {"conversation": shown, "question": self._model.shown(turn.query)}
-        left_s = self._deadline_s - max(0.0, spent_s)
-        return await self._model.ask(turn, _PLAN_TASK, values, left_s=left_s, read=read_plan) or NO_PLAN
+        values, left_s = self._model.conversation(turn, history), self._deadline_s - max(0.0, spent_s)
+        return await self._model.ask(turn, _PLAN, values, read_plan, left_s) or NO_PLAN
 
 
 def planned(query: Query, plan: SearchPlan) -> Query:
-    """Return the query with what the plan adds. The query's own imagined answer goes first."""
-    held = set(query.terms)
-    found = dict.fromkeys(t for word in plan.keywords for t in terms(word) if t not in held)
+    """Return the query with what the plan adds. The query's own imagined answer takes precedence."""
+    known = set(query.terms)
+    found = dict.fromkeys(t for word in plan.keywords for t in terms(word) if t not in known)
     return replace(
         query,
         extra=tuple(found)[: MAX_TERMS - len(query.terms)],
@@ -337,7 +311,7 @@ def planned(query: Query, plan: SearchPlan) -> Query:
 
 
 def narrowed(asked: tuple[str, ...] | None, plan: SearchPlan) -> tuple[str, ...] | None:
-    """Return the kinds to search: the plan's, as far as the request allows them; else the request's."""
+    """Return the types to search: the plan's that the request allows, or the request's if it allows none."""
     if asked is None:
         return plan.types or None
     allowed = tuple(t for t in plan.types if t in asked or KINDS[t].parent in asked)
@@ -345,31 +319,23 @@ def narrowed(asked: tuple[str, ...] | None, plan: SearchPlan) -> tuple[str, ...]
 
 
 def read_plan(answer: str) -> SearchPlan | None:
-    """Return the plan in the answer's last object that is one, None without any; whatever in it is no use is
-    left out."""
-    text = without_thoughts(answer[:MAX_ANSWER])
-    at = len(text)
-    for _ in range(_OBJECTS):
-        at = text.rfind("{", 0, at)
-        if at < 0:
-            break
-        with suppress(ValueError, RecursionError):
-            values, _ = _DECODER.raw_decode(text, at)
-            if (plan := _plan(values)) is not None:
-                return plan
-    return None
+    """Return the plan in the answer's last object that is one, None without any; unusable parts are left
+    out."""
+    plans = map(_plan_of, _objects(without_thoughts(answer[:MAX_ANSWER])))
+    return next((plan for plan in plans if plan is not None), None)
 
 
-def _plan(values: dict[str, Any]) -> SearchPlan | None:
+def _plan_of(values: dict[str, Any]) -> SearchPlan | None:
     wanted = values.get("search")
     search = wanted if isinstance(wanted, bool) else _YES_NO.get(str(wanted).strip().lower())
     if search is None:
-        return None  # an object of some other kind: facts, an error
+        return None  # another object: facts, an error
+    imagined = values.get("hyde")
     return SearchPlan(
         search=search,
         types=tuple(t for t in dict.fromkeys(w.lower() for w in _words(values.get("types"))) if t in KINDS),
         keywords=_words(values.get("keywords"))[:MAX_KEYWORDS],
-        imagined=sound_note(_text(values.get("hyde"))) or "",
+        imagined=sound_note(imagined if isinstance(imagined, str) else None) or "",
     )
 
 
@@ -378,7 +344,3 @@ def _words(value: Any) -> tuple[str, ...]:
     found = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
     words = (w.strip() for w in found if isinstance(w, str))
     return tuple(dict.fromkeys(w for w in words if 0 < len(w) <= MAX_WORD and w.isprintable()))
-
-
-def _text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else ""
