@@ -1,1 +1,1 @@
-"""The read path: from a turn to the block of memories that goes with it. Start at `prepare`."""
+"""The read path: from a turn to the block of memories that is injected. Start at `prepare`."""

@@ -1,8 +1,8 @@
 """Document passages in the read path: found, judged, and written below the memories.
 
-They have a budget of their own, so that no memory loses its place. Whether they belong to a question is
-asked more strictly than of memories, since a manual has words for everything: the best of them must be near
-to the question, nearer if triage says that the message needs no memory, and nearer than any memory is.
+They have a budget of their own, so that they displace no memory. The gate is stricter than for memories,
+since a manual has words for everything: the best passage must be near to the question, nearer if triage says
+that the message needs no memory, and nearer than any memory.
 """
 
 import asyncio
@@ -29,14 +29,13 @@ PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands 
 SHORT_ID = 4  # characters of the end of a document's id
 
 DENSE_WEIGHT = 0.8
-# Shares of the model's threshold that the nearness of the best passage must reach: of a message that needs
-# memory, and of one that does not.
+# Shares of the model's threshold that the best passage must reach, if the message needs memory and if not.
 _ENTRY, _STRICT_ENTRY = 1.2, 1.44
-_FLOOR = 0.8  # of the entry: what the others must reach once the best has
-_COVERED = 0.15  # what holding all of the question's words adds to a cosine
+_FLOOR = 0.8  # of the entry: what the others must reach
+_COVERED = 0.15  # added to the cosine of a passage with all of the question's words
 _AHEAD = 0.2  # share of the model's threshold by which the best must be nearer than any memory
-_COVERAGE = 0.5  # of the question's weight, where cosines mean nothing
-# Of a question that asks for nothing in particular, no document is asked either.
+_COVERAGE = 0.5  # of the question's words by weight, if there are no cosines
+# Documents are not searched for these.
 _SKIPPED = frozenset((Reason.TOOL_FORCED, Reason.NO_QUERY, Reason.GREETING, Reason.SELF_CONTAINED))
 _SHOWN_CHARS = 200  # of a passage that the conversation may hold already
 _LOOK_BACK_CHARS = 16_000
@@ -44,21 +43,20 @@ _LOOK_BACK_CHARS = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """What documents are looked up with."""
+    """What documents are looked up with, and how much is shown."""
 
     index: PassageIndex
     memories: MemoryStore
     embedder: Embedder | None
     budget_tokens: int = 400
     most: int = 3  # passages in a block
-    deadline_s: float = 0.075  # memories must not wait for an index that is being read
-    look: PassageSearch = PassageSearch(None, ())  # noqa: RUF009 frozen; how many sections and passages
+    deadline_s: float = 0.075  # memories must not wait for an index that is being loaded
     seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs that a look-up failed
 
 
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
-    """A passage that belongs to the question, and how well, in [0, 1]."""
+    """A passage that answers the question, and its score in [0, 1]."""
 
     hit: PassageHit
     score: float
@@ -68,14 +66,14 @@ class RankedPassage:
 class _Judged:
     hit: PassageHit
     score: float
-    near: float  # the cosine and what the words add to it; their coverage where there is no cosine
+    near: float  # the cosine plus the bonus for shared words; their coverage if there is no cosine
 
 
 async def look_up(
     turn: Turn, shelf: Shelf, verdict: Verdict, encoded: EncodedQuery | None
 ) -> Sequence[RankedPassage]:
-    """Return the passages to show with the turn, best first; none where anything fails: memories go on.
-    `encoded`: the query as memories are searched with, if they are."""
+    """Return the passages to show with the turn, best first; none if anything fails. `encoded`: the query
+    that memories are searched with, if they are."""
     if turn.options.types is not None or verdict.reason in _SKIPPED:
         return ()
     try:
@@ -94,7 +92,7 @@ async def look_up(
 async def search(
     scope: Scope, text: str, shelf: Shelf, *, limit: int, threshold: float | None = None
 ) -> Sequence[RankedPassage]:
-    """Return what would be shown for the text if it were asked as a question, whatever the memories know.
+    """Return the passages that would be shown for the text as a question, if there were no memories.
 
     Raises StoreUnavailable.
     """
@@ -104,8 +102,8 @@ async def search(
 def with_passages(
     block: Block, found: Sequence[RankedPassage], shelf: Shelf, tokens: TokenCounter, model: str
 ) -> Block:
-    """Return the block with as many of the passages below its lines as their own budget holds; of the best,
-    where it is too long for it, the beginning, if that is half of it or more."""
+    """Return the block with as many passages appended as their own budget holds. If the best one is too
+    long, its beginning is shown, provided that at least half of it fits."""
     if not found:
         return block
     lines, ids, left = [PASSAGES_NOTICE], list[str](), shelf.budget_tokens
@@ -131,17 +129,17 @@ def with_passages(
 
 
 def _beginning(line: str, share: float) -> str:
-    """Return about the share of the text, rather less, up to the end of a sentence or a line."""
-    kept = line[: int(0.95 * share * len(line))]
-    ends = [end.end() for end in _ENDS.finditer(kept)]
-    return f"{kept[: ends[-1]] if ends and ends[-1] > len(kept) // 2 else kept}…"
+    """Return a little less than the share of the text, up to the end of a sentence or a line."""
+    cut = line[: int(0.95 * share * len(line))]
+    ends = [end.end() for end in _ENDS.finditer(cut)]
+    return f"{cut[: ends[-1]] if ends and ends[-1] > len(cut) // 2 else cut}…"
 
 
-_ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")  # Chinese has the most tokens a character, and no spaces
+_ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")  # Chinese has the most tokens per character, and no spaces
 
 
 def render(hit: PassageHit) -> str:
-    """Return a passage's lines: document, headings, a short id, then the text as its author set it."""
+    """Return a passage's lines: document, headings, a short id, then the text in its layout."""
     name = neutralise(hit.document.name).translate(_NO_BRACKETS).replace('"', "'")
     way = PATH.join([f'doc "{name}"', *map(neutralise, hit.passage.headings)])
     text = [_indented(line) for line in hit.passage.text.splitlines() if line.strip()]
@@ -154,7 +152,7 @@ _NO_BRACKETS = str.maketrans("[]", "()")
 
 
 def _indented(line: str) -> str:
-    """Return the line made safe for the block; code keeps its indentation."""
+    """Return the line made safe for the block, with its indentation."""
     bare = line.lstrip(" \t")
     safe = _OPEN_END.sub("‹", neutralise(bare))
     return f"  {' ' * len(line[: len(line) - len(bare)].expandtabs(4))}{safe}"
@@ -173,11 +171,11 @@ async def _find(
     *,
     alone: bool,
 ) -> list[RankedPassage]:
-    """Return the passages that pass, best first. `alone`: memories have no say."""
+    """Return the passages that pass, best first. `alone`: regardless of how near memories are."""
     vector = await _vector(query, shelf.embedder)
     if vector is None and not query.terms:
         return []
-    look = PassageSearch(vector, query.terms, sections=shelf.look.sections, limit=shelf.look.limit)
+    look = PassageSearch(vector, query.terms)
     hits, nearest = await asyncio.gather(
         shelf.index.search(scope, look), _nearest(None if alone else vector, scope, shelf)
     )
@@ -194,8 +192,8 @@ async def _find(
 def _admitted(
     judged: Sequence[_Judged], nearest: float, threshold: float, entry_share: float
 ) -> list[_Judged]:
-    """Return those near enough, once one of the best of them opens the gate. Those without a vector, since
-    they wait for it, pass by their words, unless a memory is near enough to be shown."""
+    """Return those near enough, if one of the best opens the gate. Those without a vector yet pass by
+    their words, unless a memory is near enough to be shown."""
     entry = entry_share * threshold
     ahead = nearest + _AHEAD * threshold
     seen = [one for one in judged if one.hit.own.cosine is not None]
@@ -205,7 +203,7 @@ def _admitted(
     return [one for one in judged if one.near >= (worded if one.hit.own.cosine is None else floor)]
 
 
-_OPENERS = 3  # the fusion of cosines and words does not put the nearest first each time
+_OPENERS = 3  # the fused order need not begin with the nearest
 
 
 async def _nearest(vector: bytes | None, scope: Scope, shelf: Shelf) -> float:
@@ -216,7 +214,7 @@ async def _nearest(vector: bytes | None, scope: Scope, shelf: Shelf) -> float:
     return max((hit.cosine for hit in hits if hit.cosine is not None), default=-1.0)
 
 
-_EVER = 0.0  # what has expired since is as near as it was
+_EVER = 0.0  # expired memories count, too
 
 
 async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
@@ -229,7 +227,7 @@ async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
 
 
 def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) -> list[_Judged]:
-    """Return the hits with their scores, best first: cosine and BM25, stretched over the hits and added."""
+    """Return the hits, best first, by the sum of cosine and BM25, each scaled to the hits at hand."""
     cosines = [hit.own.cosine for hit in hits if hit.own.cosine is not None]
     low, high = min(cosines, default=0.0), max(cosines, default=0.0)
     most = max((hit.own.bm25 for hit in hits), default=0.0) or 1.0
@@ -244,15 +242,16 @@ def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) ->
 
 
 def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> tuple[float, ...]:
-    """Return the share of the question's words that each holds, headings included; rare ones weigh more."""
+    """Return the share of the question's words that each passage holds, headings included; rare words weigh
+    more."""
     wanted = frozenset(terms)
     held = [wanted & set(terms_of(f"{path_of(h.passage.headings)} {h.passage.text}")) for h in hits]
     return coverage(terms, held)
 
 
 def coverage(wanted: Sequence[str], found: Sequence[Collection[str]]) -> tuple[float, ...]:
-    """Return the share of the question's weight that each of the texts holds, given the terms found in it.
-    idf = ln(1 + (n - df + ½) / (df + ½)) among the texts; a term that none holds counts as rarest."""
+    """Return the share of the wanted terms in each text, by weight, given the terms found in it.
+    idf = ln(1 + (n - df + ½) / (df + ½)) among the texts."""
     holders = Counter(term for terms in found for term in terms)
     total = len(found)
     idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in wanted}
@@ -261,7 +260,7 @@ def coverage(wanted: Sequence[str], found: Sequence[Collection[str]]) -> tuple[f
 
 
 def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:
-    """True if the conversation shows the beginning of the passage already."""
+    """True if the conversation already shows the beginning of the passage."""
     begin = " ".join(hit.passage.text.split())[:_SHOWN_CHARS]
     left = _LOOK_BACK_CHARS
     for message in reversed(messages):

@@ -32,8 +32,8 @@ def fingerprint(scope: Scope, conversation: str) -> str:
 
 
 def opening(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the conversation up to the first answer to what the user said last: what the exchange began
-    with, also while tools are used for its answer. () where that is not in it."""
+    """Return the conversation up to the first answer to what the user said last: the beginning of the
+    exchange, also while tools are used for its answer. () without a user message."""
     asked = next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "user"), 0)
     if not asked:
         return ()
@@ -42,12 +42,12 @@ def opening(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def answers_so_far(messages: tuple[Message, ...]) -> list[str]:
-    """Return what was answered to what the user said last, one text for each time that tools were called."""
+    """Return the answers to what the user said last, one for each round of tool calls."""
     return spoken(messages[len(opening(messages)) :])
 
 
 def spoken(messages: Sequence[Message]) -> list[str]:
-    """Return what the assistant said in the messages: some clients keep the thoughts before it."""
+    """Return what the assistant said in the messages, without the thoughts that some clients send along."""
     said = (behind_thoughts(m.text).strip() for m in messages if m.role == "assistant")
     return [text for text in said if text]
 
@@ -72,7 +72,7 @@ def _digest(*parts: str) -> str:
 
 
 def _framed(*parts: str) -> bytes:
-    """Return the parts, each behind its length: no two rows of parts give the same bytes."""
+    """Return the parts, each after its length, so that different parts never give the same bytes."""
     encoded = (part.encode("utf-8", "surrogatepass") for part in parts)
     return b"".join(len(one).to_bytes(8, "little") + one for one in encoded)
 
@@ -87,7 +87,7 @@ _PER_MESSAGE = 4  # tokens that a message's frame takes
 
 
 class TurnSpan(Protocol):
-    """One turn, by the places of its messages: it is [start:end], [:asked] is the request that asked it."""
+    """The messages of one turn: it is [start:end], and [:asked] is the request that began it."""
 
     @property
     def start(self) -> int: ...
@@ -97,17 +97,17 @@ class TurnSpan(Protocol):
     def end(self) -> int: ...
     @property
     def whole(self) -> bool:
-        """It may go as a whole."""
+        """The whole turn may be left out."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionRules:
-    """From when on, and how far, a history is compressed."""
+    """When, and how far, a history is compressed."""
 
     threshold_tokens: int = 4_000
-    keep_turns: int = 5  # the last ones, the one under way included
-    step_turns: int = 5  # the cut moves by so many: in between, the prompt's beginning stays the same
+    keep_turns: int = 5  # the last ones, the current one included
+    step_turns: int = 5  # the cut moves by so many; until then the beginning of the prompt stays the same
 
 
 def replaceable_turns(
@@ -118,11 +118,11 @@ def replaceable_turns(
     covered: Collection[str],
     rules: CompressionRules,
 ) -> tuple[int, ...]:
-    """Return the places of the turns that the session's state takes the place of, oldest first. `block`: the
-    state as it is shown; `covered`: the marks of the exchanges that it stands for.
+    """Return the indices of the turns that the session's state replaces, oldest first. `block`: the state as
+    it is shown; `covered`: the marks of the exchanges that it covers.
 
-    Empty where the history is short, where nothing is covered, or where the block would save nothing.
-    The same history always gives the same answer; a longer one gives the same until the next step.
+    Empty if the history is short, nothing is covered, or the block would save nothing. The result depends
+    on the history alone, and stays the same for a longer one until the next step.
     """
     old = len(turns) - rules.keep_turns
     if old < rules.step_turns or not block or not covered:
@@ -130,28 +130,24 @@ def replaceable_turns(
     costs = [rough_tokens(m.text) + _PER_MESSAGE for m in messages]
     if sum(costs) <= rules.threshold_tokens:
         return ()
-    stands = [mark in covered for mark in _marks(session_id, messages, turns[:old])]
-    # Turns that are new to the state will be covered soon: the cut waits for all of its step.
-    known = max((i + 1 for i, is_covered in enumerate(stands) if is_covered), default=0)
+    is_covered = [mark in covered for mark in _marks(session_id, messages, turns[:old])]
+    # The newest turns will be covered soon: the cut waits for a whole step.
+    known = max((i + 1 for i, one in enumerate(is_covered) if one), default=0)
     cut = known - known % rules.step_turns
-    gone = tuple(i for i in range(cut) if stands[i] and turns[i].whole)
-    saved = sum(_cost(turns[i], messages, costs) for i in gone)
-    return gone if saved > rough_tokens(block) + _PER_MESSAGE else ()
+    replaced = tuple(i for i in range(cut) if is_covered[i] and turns[i].whole)
+    saved = sum(_cost(turns[i], messages, costs) for i in replaced)
+    return replaced if saved > rough_tokens(block) + _PER_MESSAGE else ()
 
 
 def rough_tokens(text: str) -> int:
-    """Return about how many tokens the text has, in next to no time: a quarter of its UTF-8 bytes.
-
-    Exact enough to compare a history with a threshold; 15 % off on English, 25 % on Chinese.
-    """
+    """Return a fast estimate of the tokens in the text: a quarter of its UTF-8 bytes; 15 % off on English,
+    25 % on Chinese."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
 def state_block(state: Mapping[str, str | Sequence[str]]) -> str:
-    """Return the state as a fenced block, a line a key, each made safe; "" for a state that says nothing.
-
-    `proxy.text.markup.strip_blocks` takes it out again, as it does memories.
-    """
+    """Return the state as a fenced block, one safe line per key; "" for an empty state.
+    `proxy.text.markup.strip_blocks` removes it again, as it does memories."""
     lines = []
     for key, value in state.items():
         said = [value] if isinstance(value, str) else value
@@ -162,9 +158,9 @@ def state_block(state: Mapping[str, str | Sequence[str]]) -> str:
 
 # ---------------------------------------------------------------- marks
 def mark(key: str, answer: str) -> str:
-    """Return the mark of an exchange: its key as committed (pipeline.session.exchange_key), its answer.
+    """Return the mark of an exchange, from its key as committed (`exchange_key`) and its answer.
 
-    The suffix that tells repetitions of a first message apart is left out: their answers do.
+    The suffix that distinguishes repetitions of a first message is left out, since their answers differ.
     """
     digest = blake2b(key.partition(":")[0].encode(), digest_size=16)
     digest.update(behind_thoughts(answer).strip().encode("utf-8", "surrogatepass"))
@@ -189,7 +185,7 @@ LOOP_CACHE_SIZE = 512
 
 
 class ToolLoops:
-    """Blocks prepared in this process for questions that may take several requests to answer."""
+    """Blocks prepared in this process for questions whose answer may take several requests."""
 
     def __init__(self, memories: MemoryStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._memories = memories
@@ -197,8 +193,8 @@ class ToolLoops:
         self._generations = TTLCache[bytes, int](LOOP_CACHE_SIZE, ttl_s=LOOP_TTL_S, clock=clock)  # by user
 
     async def prepared(self, turn: Turn, prepare: Callable[[], Awaitable[Prepared]]) -> Prepared:
-        """Return what was prepared when the question was asked, if the turn continues its answer and nothing
-        was forgotten since; else what `prepare` makes."""
+        """Return the block prepared when the question was asked, if the turn continues its answer and
+        nothing was forgotten since; else the result of `prepare`."""
         begins = opening(turn.messages) if turn.may_loop else ()
         stamp = await self._stamp(turn) if begins else None
         if stamp is None:
@@ -206,8 +202,8 @@ class ToolLoops:
         owner = _hash(turn.scope.tenant, turn.scope.user)
         self._see(owner, stamp.generation)
         key = owner + _loop_key(turn, exchange_key(turn.session_id, begins))
-        goes_on = len(turn.messages) > len(begins)
-        prepared = (self._prepared.get(key) if goes_on else None) or await prepare()
+        continues = len(turn.messages) > len(begins)
+        prepared = (self._prepared.get(key) if continues else None) or await prepare()
         if self._generations.get(owner) == stamp.generation:
             self._prepared.put(key, prepared)
         return prepared
@@ -219,7 +215,7 @@ class ToolLoops:
             return None
 
     def _see(self, owner: bytes, generation: int) -> None:
-        """Delete what is held of the user if the user forgot something since."""
+        """Delete the user's blocks if the user forgot something since."""
         if self._generations.get(owner) != generation:
             for key in self._prepared:
                 if key.startswith(owner):

@@ -22,7 +22,7 @@ from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, Anchor, RecentTurn, 
 from proxy.text.markup import NOTICE, fence, neutralise
 from proxy.text.terms import fold, terms
 
-SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to tell what an answer cites
+SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to identify what an answer cites
 OVERRULED = " A preference of the project stands above a general one."
 PREFERRED = 1.1  # worth of a preference, compared with another memory of its score and length
 PROFILE_LINES = 6
@@ -30,7 +30,7 @@ PROFILE_LINES = 6
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be injected, in tokens. `profile_tokens`: for what holds in every conversation."""
+    """What may be injected, in tokens. `profile_tokens`: for what applies to every conversation."""
 
     tokens: TokenCounter
     memory_tokens: int = 600
@@ -39,8 +39,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The text to insert ("" for nothing), the ids of the memories in it and behind them of the documents,
-    its length in tokens (to a few)."""
+    """The text to insert ("" for nothing), the ids of the memories in it, then of the documents, and its
+    length in tokens (approximate)."""
 
     text: str
     memory_ids: tuple[str, ...]
@@ -60,9 +60,8 @@ def inject(
     messages: Sequence[Message] = (),
     timezone: str = DEFAULT_TIMEZONE,
 ) -> Block:
-    """Return the block with as many whole memories as the budget holds, fence included, after what the
-    session's `notes` say that the `messages` do not show, and before as much of the `profile` as its own
-    budget holds.
+    """Return the block: the session's `notes` that the `messages` do not show, as many whole memories as the
+    budget holds, fence included, and as much of the `profile` as its own budget holds.
 
     A memory that does not fit is left out and the next is tried.
     """
@@ -89,57 +88,57 @@ def inject(
     chosen += _fitting(range(len(ranked), len(memories)), costs, budget.profile_tokens)
     if not (first or chosen):
         return NO_BLOCK
-    # The sum, not a count of the whole: a line is counted once for all requests, a block for each.
+    # The sum, not a count of the whole block: counts of lines are cached across requests.
     spent = frame + sum(costs[i] for i in chosen)
     text = fence([*first, *(lines[i] for i in chosen)], notice=notice)
     return Block(text, tuple(memories[i].id for i in chosen), spent)
 
 
-def _fitting(places: Sequence[int], costs: Sequence[int], budget: int) -> list[int]:
-    """Return the first places that fit into the budget, in order, PROFILE_LINES at most."""
+def _fitting(indices: Sequence[int], costs: Sequence[int], budget: int) -> list[int]:
+    """Return the first indices that fit into the budget, in order, PROFILE_LINES at most."""
     chosen: list[int] = []
-    for place in places:
-        if costs[place] <= budget and len(chosen) < PROFILE_LINES:
-            chosen.append(place)
-            budget -= costs[place]
+    for i in indices:
+        if costs[i] <= budget and len(chosen) < PROFILE_LINES:
+            chosen.append(i)
+            budget -= costs[i]
     return chosen
 
 
 def _choose(ranked: Sequence[Ranked], costs: Sequence[int], budget: int) -> list[int]:
-    """Return the places that fit, in order: the best match, then by worth. See the module's docstring."""
+    """Return the indices that fit, in order: the best match, then by worth. See the module's docstring."""
 
-    def order(place: int) -> tuple[bool, float, int, int]:
-        one = ranked[place]
+    def order(i: int) -> tuple[bool, float, int, int]:
+        one = ranked[i]
         priority = _priority(one.memory)
-        worth = one.score * (PREFERRED if priority == _FIRST else 1.0) / math.sqrt(costs[place])
-        return place > 0, -worth, priority, place
+        worth = one.score * (PREFERRED if priority == _FIRST else 1.0) / math.sqrt(costs[i])
+        return i > 0, -worth, priority, i
 
     chosen = []
-    for place in sorted(range(len(ranked)), key=order):
-        if costs[place] <= budget:
-            chosen.append(place)
-            budget -= costs[place]
+    for i in sorted(range(len(ranked)), key=order):
+        if costs[i] <= budget:
+            chosen.append(i)
+            budget -= costs[i]
     return sorted(chosen)
 
 
 def render(memory: Memory, id_chars: int = SHORT_ID, timezone: str = DEFAULT_TIMEZONE) -> str:
-    """Return a memory's line: its type (and whether it is a preference for the project alone), the user's day
-    from which it holds, the end of its id, its content."""
+    """Return a memory's line: its type (and whether it is a preference of the project), the day from which
+    it is valid in the user's time zone, the end of its id, its content."""
     of_project = memory.type == _PREFERENCE and memory.scope.project is not None
     kind = f"{memory.type} of the project" if of_project else memory.type
     day = timezones.local(memory.valid_from, timezone).date().isoformat()
-    # The end of the id: ids that sort by time all begin alike.
+    # The end of the id: ids that sort by time share their beginning.
     return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
 
 
 def _may_differ(memories: Sequence[Memory]) -> bool:
-    """True where preferences of a project stand beside general ones: which of them differ, the model sees."""
+    """True if there are preferences of a project and general ones."""
     projects = {m.scope.project for m in memories if m.type == _PREFERENCE}
     return len(projects) > 1 and None in projects
 
 
 def _distinct_chars(ids: Sequence[str]) -> int:
-    """Return how many characters of their ends tell the ids apart, SHORT_ID at least."""
+    """Return how many of their last characters distinguish the ids, SHORT_ID at least."""
     longest = max(map(len, ids), default=SHORT_ID)
     return next((n for n in range(SHORT_ID, longest) if len({i[-n:] for i in ids}) == len(ids)), longest)
 
@@ -170,10 +169,11 @@ def reminders(
     tokens: Callable[[str], int],
     timezone: str = DEFAULT_TIMEZONE,
 ) -> list[str]:
-    """Return the lines: the anchors that the conversation does not show, newest last, then what went before.
+    """Return the lines: the anchors that the conversation does not show, newest last, then the state and the
+    last turns.
 
-    Anchors come first in a short budget, the newest of them before older ones; state and turns share half of
-    what they leave, so that memories find room too. Nothing is cut.
+    In a short budget anchors come first, the newest before older ones; state and turns share half of the
+    rest, so that memories fit, too. No line is cut.
     """
     anchors = _fitting_lines(
         [_anchor_line(a, timezone) for a in reversed(_unsaid_anchors(notes.anchors, messages))],
@@ -190,13 +190,13 @@ def reminders(
 
 
 def _unsaid_anchors(anchors: Sequence[Anchor], messages: Sequence[Message]) -> list[Anchor]:
-    """Return those that the user does not say in the conversation as the model is shown it."""
+    """Return the anchors that no user message of the conversation contains."""
     said = [m.text for m in messages if m.role == "user"]
     return [a for a in anchors if not any(a.text.removesuffix("…") in text for text in said)]
 
 
 def _fitting_lines(lines: Sequence[str], budget: int, tokens: Callable[[str], int]) -> list[str]:
-    """Return the first lines, up to the one that has no place."""
+    """Return the first lines, up to the first that does not fit."""
     chosen: list[str] = []
     for line in lines:
         budget -= tokens(line)
@@ -216,7 +216,7 @@ def _turn_line(line: RecentTurn, timezone: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Return the first sentences of a message in at most 100 characters: a line has room for two sides."""
+    """Return the beginning of a message, 100 characters at most: a line has room for question and answer."""
     flat, most = " ".join(text.split()), MOST_LINE_CHARS // 2
     if len(flat) <= most:
         return flat
@@ -227,8 +227,8 @@ def _shortened(text: str) -> str:
 def _state_lines(notes: SessionNotes, timezone: str) -> list[str]:
     if notes.state is None:
         return []
-    told = "; ".join(_state_fields(notes.state))
-    return [f"[state {_day(notes.state_at, timezone)}] {told}"] if told else []
+    text = "; ".join(_state_fields(notes.state))
+    return [f"[state {_day(notes.state_at, timezone)}] {text}"] if text else []
 
 
 def _state_fields(state: State) -> Iterator[str]:
@@ -242,7 +242,7 @@ def _day(at: float, timezone: str) -> str:
 
 
 # ---------------------------------------------------------------- what the conversation shows
-SAID_SHARE = 0.8  # of a memory's terms in one message: it has been said
+SAID_SHARE = 0.8  # of a memory's terms in one message: the message says it
 SAID_TERMS = 3  # terms; fewer are found in too much
 SPAN_CHARS = 8  # a shorter evidence span ("yes") proves nothing
 LOOK_BACK_CHARS = 16_000  # of the conversation's end, at most
@@ -256,10 +256,10 @@ T = TypeVar("T")
 
 
 def unseen(shown: Sequence[T], messages: Sequence[Message], *, memory: Callable[[T], Memory]) -> list[T]:
-    """Return what holds a memory that no message says: neither literally, nor by the words that it was
-    extracted from, nor by most of its terms with all of its numbers.
+    """Return the memories that no message states: neither literally, nor by the words that they were
+    extracted from, nor by most of their terms with all of their numbers.
 
-    A question says nothing: "is my budget still $7,500?" must not hide the budget.
+    A question states nothing: "is my budget still $7,500?" must not hide the budget.
     """
     said = _statements(messages) if shown else []
     if not said:
@@ -278,7 +278,7 @@ def _is_said(memory: Memory, said: Sequence[str], everything: str) -> bool:
         return True
     if not all(number in everything for number in _NUMBER.findall(content)):
         return False
-    # A term is a part of its word: looking for it in the text is ten times faster than splitting the text.
+    # A term is a substring of its word: searching it in the text is ten times faster than splitting the text.
     wanted = [t for t in dict.fromkeys(terms(content)) if len(t) > 2 or (len(t) == 2 and t > "\u2e7f")]
     if len(wanted) < SAID_TERMS or not _holds(everything, wanted):
         return False
@@ -286,7 +286,7 @@ def _is_said(memory: Memory, said: Sequence[str], everything: str) -> bool:
 
 
 def _holds(text: str, wanted: Sequence[str]) -> bool:
-    """True if the text holds SHARE of the terms. Stops at the first term too many that is missing."""
+    """True if the text contains SAID_SHARE of the terms. Stops when too many are missing."""
     spare = len(wanted) * (1 - SAID_SHARE) + 1e-9
     for term in wanted:
         if term not in text:
@@ -297,7 +297,7 @@ def _holds(text: str, wanted: Sequence[str]) -> bool:
 
 
 def _statements(messages: Sequence[Message]) -> list[str]:
-    """Return what the messages state, newest first, folded and in one line each, without questions."""
+    """Return the messages, newest first, folded to one line each, without questions."""
     said: list[str] = []
     left = LOOK_BACK_CHARS
     for message in reversed(messages):

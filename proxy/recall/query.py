@@ -1,8 +1,8 @@
-"""Build the search query: which text is read, and which terms are looked up.
+"""Build the search query: the text to embed, and the terms to look up.
 
-A message is read as it is. A long paste is reduced to what the user says around it, since the model reads
-some 60 words and the vector of a paste is the vector of nothing in particular. Everything here is structure
-(length, lines, fences, question marks), in any language.
+A long paste is reduced to what the user says around it, since the model reads some 60 words, and the vector
+of a paste has no particular meaning. Everything here is structure (length, lines, fences, question marks),
+in any language.
 """
 
 import re
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from proxy.domain.core import Message
 from proxy.text.terms import terms
 
-MAX_WORDS = 60  # that are read; two characters of a script without spaces are one word
+MAX_WORDS = 60  # two characters of a script without spaces are one word
 MAX_TERMS = 48  # distinct terms that are looked up
-MAX_CHARS = 4_000  # of a message that are looked at: its head and its tail
-LEANING_WORDS = 4  # so few words may be about what was said before
+MAX_CHARS = 4_000  # of a message that are read: its head and its tail
+LEANING_WORDS = 4  # so few words may refer to what was said before
 _FRAME_CHARS = 240  # a line before or after a paste that asks something about it
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
@@ -27,9 +27,9 @@ _ASKED = re.compile(r"[?？][\"')\]”’»」』]*\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to search for: `text` is read by the encoder, `terms` are looked up.
+    """A search query: `text` is embedded, `terms` are looked up.
 
-    Of a model: `imagined`, an invented answer, is embedded with the text; `extra` terms find candidates too.
+    From a model: `imagined`, an answer that is embedded with the text, and `extra` terms to look up.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Query:
 
 
 def query_of(message: str, before: str = "") -> Query:
-    """Return the query for a message; `before`: the user's message before it, if this one leans on it."""
+    """Return the query for a message; `before`: the user's message before it, if this one refers to it."""
     text = readable(message)
     if not before:
         return Query(text, distinct(terms(text)))
@@ -49,7 +49,7 @@ def query_of(message: str, before: str = "") -> Query:
 
 
 def leans(text: str) -> bool:
-    """True if the text is so short that it may make no sense without what was said before it."""
+    """True if the text is so short that it may make no sense without the message before it."""
     return _words(text[:MAX_CHARS]) <= LEANING_WORDS
 
 

@@ -31,7 +31,7 @@ LEAST_BM25 = 6.0  # about two rare words in common
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Constants of the order. A factor lies in [1 - depth, 1 + depth]: it decides between near-equals."""
+    """Constants of the order. A factor is within [1 - depth, 1 + depth]: it decides between near-equals."""
 
     dense: bool = True  # search by meaning
     lexical: bool = True  # search by words
@@ -43,7 +43,7 @@ class Ranking:
     importance_depth: float = 0.05
     confidence_depth: float = 0.05
     half_life_days: float = 90.0
-    project_worth: float = 0.25  # added for a memory of the very project that is asked in
+    project_worth: float = 0.25  # added for a memory of the request's project
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ def fused(hits: Sequence[Hit], ranking: Ranking, *, project: str | None, now: fl
 
 
 def merit(memory: Memory, now: float, ranking: Ranking) -> float:
-    """Return the product of what a memory has earned: recent, useful, important, sure. 1 is average."""
+    """Return the product of a memory's factors: recency, weight, importance, confidence. 1 is average."""
     seen = max(memory.updated_at, memory.last_accessed or 0.0)
     recency = 2 * math.pow(0.5, max(0.0, now - seen) / DAY / ranking.half_life_days) - 1
-    # A memory weighs 1 unless it was imported with another weight; between .2 and 5 its logarithm is even.
+    # An imported memory may have a weight other than 1; its logarithm is symmetric between .2 and 5.
     weight = math.log(min(5.0, max(0.2, memory.weight)), 5.0)
     return (
         (1 + ranking.recency_depth * recency)
@@ -110,11 +110,11 @@ def _reciprocal_ranks(hits: Sequence[Hit], k: int) -> list[float]:
 
 
 # ---------------------------------------------------------------- relevance
-# Set by measurement; all constants of the decision are here.
-HELPS = 0.5  # the operating point of the calibrated head: something is shown if one candidate reaches it
-ALSO_HELPS = 0.03  # then others of at least this are shown too: what is left out cannot help
+# Measured on held-out users.
+HELPS = 0.5  # the operating point of the calibrated head: memories are shown if one reaches it
+ALSO_HELPS = 0.03  # then others of at least this are shown, too
 HELP_SHARE = 0.2  # of the final score; the rest is the fused score
-CANDIDATES = 12  # that are read, at least
+CANDIDATES = 12  # that the judge reads, at least
 MOST_CANDIDATES = 24
 
 
@@ -125,8 +125,8 @@ Readings = Callable[[Sequence[str]], Awaitable[Sequence[bytes | None]]]
 @dataclass(frozen=True, slots=True)
 class Threshold:
     """What a candidate must reach; None: nothing. `asked`: the request's own least cosine, which decides
-    alone. `floor`: the server's least cosine, if it sets one. `model`: the embedding model's, used without a
-    judge. `helps`: what the judge must give."""
+    alone. `floor`: the server's least cosine. `model`: the embedding model's, used without a judge.
+    `helps`: what the judge must give."""
 
     asked: float | None = None
     floor: float | None = None
@@ -154,8 +154,7 @@ async def relevant(
     threshold: Threshold,
     readings: Readings | None = None,
 ) -> Relevant:
-    """Return the candidates that help with the message. A judge that fails is done without. `readings`: where
-    stored readings are read by memory id."""
+    """Return the candidates that help with the message. If the judge fails, the cosine decides."""
     if threshold.asked is None and judge is not None and reading is not None:
         near = [c for c in candidates if _reaches(c, threshold.floor)]
         try:
@@ -177,9 +176,9 @@ async def _helping(
 ) -> list[Ranked]:
     memories = [MemoryText(c.hit.memory.content, c.hit.vector) for c in candidates]
 
-    async def stored(places: Sequence[int]) -> Sequence[bytes | None]:
+    async def stored(indices: Sequence[int]) -> Sequence[bytes | None]:
         assert readings is not None
-        return await readings([candidates[at].hit.memory.id for at in places])
+        return await readings([candidates[i].hit.memory.id for i in indices])
 
     helps = await judge.helps(reading, memories, stored if readings is not None else None)
     if max(helps, default=0.0) < least:
@@ -195,19 +194,19 @@ async def _helping(
 
 
 def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return the memories without those whose text a better one of the same type holds word for word."""
-    kept: list[Ranked] = []
+    """Return the memories without those whose text is contained in a better one of the same type."""
+    distinct: list[Ranked] = []
     said: list[tuple[str, str]] = []
     for one in ranked:
         text = normalise(one.memory.content)
         if not any(kind == one.memory.type and text in better for kind, better in said):
             said.append((one.memory.type, text))
-            kept.append(one)
-    return kept
+            distinct.append(one)
+    return distinct
 
 
 def is_doubted(memory: Memory) -> bool:
-    """True for a preference that was stated with a doubt: shown, it would steer every answer."""
+    """True for an uncertain preference, which would influence every answer if it was shown."""
     return memory.type == "preference" and memory.confidence <= DOUBTED
 
 
@@ -237,12 +236,12 @@ def _short(value: float) -> str:
 # ---------------------------------------------------------------- reranking
 RERANK_TOP = 20
 RERANK_STEP = 4  # memories at a time
-RERANKS_AT_ONCE = 2  # requests: a burst is better served in the order that it has than late
+RERANKS_AT_ONCE = 2  # requests: others in a burst are served in the order they have, rather than late
 TRIP_AFTER = 3  # failures in a row
 OPEN_S = 30.0  # until the model is asked again
-RERANK_TIME_SHARE = 0.6  # of the time that is left: the rest is for injecting, and for being wrong
-RERANK_WEIGHT = 0.7  # of the model's opinion; the rest is the place it had before
-LEAST_SPREAD = 4.0  # logits: a model whose best and worst lie closer has no strong opinion
+RERANK_TIME_SHARE = 0.6  # of the time that is left: the rest is for injecting
+RERANK_WEIGHT = 0.7  # of the model's score; the rest is the score before
+LEAST_SPREAD = 4.0  # logits: a smaller difference between best and worst says little
 
 
 class Reranking:
@@ -261,9 +260,9 @@ class Reranking:
         self._reading = 0
 
     async def reorder(self, question: str, ranked: Sequence[Ranked], *, spent_s: float) -> Sequence[Ranked]:
-        """Return the same memories, the first of them in the model's order as far as it came.
+        """Return the same memories, those that the model has read in time in its order.
 
-        `spent_s`: how much of the deadline is gone.
+        `spent_s`: how much of the deadline has passed.
         """
         left_s = RERANK_TIME_SHARE * (self._deadline_s - max(0.0, spent_s))
         if len(ranked) < 2 or left_s <= 0 or self._busy or not self._reranker.understands(question):
@@ -272,7 +271,7 @@ class Reranking:
         if len(logits) < 2:
             return ranked
         read = blended(ranked[: len(logits)], logits)
-        # What was not read is worth no more than what was: the budget is filled by worth.
+        # The budget is filled by score, so memories that were not read must not score above those that were.
         unread = (replace(one, score=min(one.score, read[-1].score)) for one in ranked[len(logits) :])
         return [*read, *unread]
 
@@ -281,7 +280,7 @@ class Reranking:
         return self._reading >= RERANKS_AT_ONCE or self._breaker.is_open
 
     async def _read(self, question: str, texts: Sequence[str], within_s: float) -> Sequence[float]:
-        """Return the logits of the first texts, as many as there was time for."""
+        """Return the logits of the first texts, as many as time allows."""
         logits: list[float] = []
         self._reading += 1
         try:
@@ -303,10 +302,10 @@ class Reranking:
 
 
 def blended(ranked: Sequence[Ranked], logits: Sequence[float]) -> list[Ranked]:
-    """Return the memories by WEIGHT of the model's opinion and the rest of what they scored before.
+    """Return the memories by RERANK_WEIGHT of the model's score and the rest of the score before.
 
-    Both are brought to [0, 1]. A spread below LEAST_SPREAD is not stretched, so that a model to which all are
-    alike leaves the order nearly as it was.
+    Both are scaled to [0, 1]. A spread below LEAST_SPREAD is not stretched, so that a model to which all
+    are alike leaves the order nearly as it was.
     """
     best, before = max(logits), max(one.score for one in ranked) or 1.0
     spread = max(best - min(logits), LEAST_SPREAD)

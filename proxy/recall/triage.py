@@ -19,7 +19,7 @@ from proxy.domain.ports import SessionStore
 from proxy.recall.query import Query, leans, query_of, was_asked
 
 NEEDED = 0.5  # the operating point of the calibrated heads
-SURELY = 0.8  # from here on a model's plan may not call the search off
+SURELY = 0.8  # from here on a model's plan may not cancel the search
 
 Before = Callable[[], Awaitable[str]]
 """Returns the user's message before this one, "" if there is none."""
@@ -27,8 +27,8 @@ Before = Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether to search, and if not, why. `query`: what to search for. `reading`: what the judge read, None
-    without a judge."""
+    """Whether to search for `query`, and if not, why. `reading`: what the judge read; None without a
+    judge."""
 
     search: bool
     query: Query
@@ -37,18 +37,18 @@ class Verdict:
 
     @property
     def may_be_life(self) -> bool:
-        """True if the message is none of small talk, world knowledge, live data and a self-contained task."""
+        """True unless the message is small talk, world knowledge, live data or a self-contained task."""
         return self.reading is None or max(_others(self.reading.needs).values()) < NEEDED
 
     @property
     def is_sure(self) -> bool:
-        """True if memory is needed beyond doubt."""
+        """True if the message certainly needs memory."""
         return self.reading is None or self.reading.needs.memory >= SURELY
 
 
 async def triage(turn: Turn, query: Query, judge: Judge | None, before: Before) -> Verdict:
-    """Return whether memory could help with the turn's last user message, the query. Never fails: a judge
-    that does is done without."""
+    """Return whether memory could help with the turn's last user message, the query. If the judge fails,
+    everything is searched for."""
     if turn.tool_forced:
         return Verdict(False, query, Reason.TOOL_FORCED)
     if not query.text or (judge is None and not any(c.isalnum() for c in query.text)):
@@ -62,7 +62,7 @@ async def triage(turn: Turn, query: Query, judge: Judge | None, before: Before) 
 
 
 def judged(query: Query, reading: Reading) -> Verdict:
-    """Return the verdict that a reading gives."""
+    """Return the verdict for a reading."""
     if reading.needs.memory >= NEEDED:
         return Verdict(True, query, None, reading)
     others = _others(reading.needs)
@@ -80,7 +80,7 @@ async def _read(turn: Turn, query: Query, judge: Judge, before: Before) -> tuple
     both = await judge.read(whole.text)
     if both.needs.memory < NEEDED and reading.needs.memory >= SURELY:
         return query, reading  # a change of topic: alone it needs memory beyond doubt
-    # What is asked of memory, the message says alone: the one before it has had its effect.
+    # `asks` of the message alone: what the message before asked of memory has been done.
     return whole, replace(both, asks=reading.asks)
 
 
@@ -99,10 +99,8 @@ def _others(needs: Needs) -> dict[Reason, float]:
 
 @dataclass(frozen=True, slots=True)
 class Restraint:
-    """Turns that an operator wants left without memories, whatever they ask: by default there are none.
-
-    Anchors and the session's last turns are shown all the same: they are the conversation's own.
-    """
+    """Turns that get no memories by the operator's settings; by default there are none. Session notes are
+    still shown: they belong to the conversation."""
 
     skip_first_turn: bool = False
     min_query_chars: int = 0
@@ -117,7 +115,7 @@ class Restraint:
 
 
 async def _is_first(turn: Turn, sessions: SessionStore) -> bool:
-    """True if nothing was answered in the conversation before, as far as that can be known."""
+    """True if nothing was answered in the conversation before, or that cannot be known."""
     if not begins(turn):
         return False
     if not turn.standalone:
@@ -137,19 +135,19 @@ def begins(turn: Turn) -> bool:
 _ORDER_HEAD, _ORDER_TAIL = (
     600,
     400,
-)  # characters in which the instruction stands; the conversation is below or above it
-_OPENING = 120  # of a long system message: an assistant may be told to give a title, too, among other things
+)  # characters that may hold the instruction; the conversation is below or above it
+_OPENING = 120  # of a long system message, which may ask an assistant for a title among other things
 _ANY_TALK = r"(?:conversation|chat|discussion|dialog(?:ue)?)\b"
 _TALK = (
     rf"{_ANY_TALK}"
-    # and not "the discussion that I lead on Friday", which is the user's own
+    # but not "the discussion that I lead on Friday", which is the user's own
     r"(?=\s*+(?:$|[.,:;!\"'(<\[])|\s(?:history|above|below|so|in|using|without|with|between|based|and|strictly"
     r"|into|as|title|that (?:starts|begins|began)))"
 )
 _NAME = r"(?:titles?|headline|name|topic|tags?|emojis?)\b"
 _MAKE = r"(?:generat|writ|creat|provid|suggest|giv|produc|mak|craft|com(?:e|ing) up with|summari[sz])\w*"
 _NEAR = r"[^.?!\n]{0,90}?"  # of the same sentence
-# Orders stand at the beginning of a sentence; who asks about an order quotes it.
+# Orders are at the beginning of a sentence; a question about an order quotes it.
 _ORDER = (
     r"(?:^|[.!?:]\s)[#*\s-]{0,6}(?:task:\s*)?(?:please |kindly |now,? )?"
     r"(?:(?:you (?:need|have|are asked) to|your (?:task|job) is to|i want you to) )?"
@@ -183,35 +181,24 @@ _OF_USERS = (
     r"\A\W{0,4}your task is to reflect the speaker'?s likely facial expression",
     r"\A\W{0,4}you have been provided with a set of responses from various models",
 )
-# Open WebUI's tasks, also those that an operator has worded, with a history of any length. The tag alone says
-# nothing: applications that answer from documents show their model the history in it.
+# Open WebUI's tasks, also with an operator's own wording. The tag alone is not enough: applications that
+# answer from documents use it for the history, too.
 _TASK, _HISTORY = re.compile(r"\s*#{1,6} ?task:", re.IGNORECASE), "</chat_history>"
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _OF_SYSTEM = re.compile("|".join((*_TITLES, *_REST)), _FLAGS | re.DOTALL)
 _OF_ALL = re.compile("|".join((*_OF_USERS, *_TITLES, *_REST)), _FLAGS | re.DOTALL)
-# Where none of these stands the patterns need not be tried.
+# Without any of these words the patterns need not be tried.
 _HINTS = (
-    *(
-        "title",
-        "titre",
-        "titel",
-        "título",
-        "titulo",
-        "标题",
-        "主题",
-        "headline",
-        "name",
-        "topic",
-        "tag",
-        "emoji",
-    ),
+    *"title titre titel título titulo 标题 主题 headline name topic tag emoji".split(),
     *("facial", "various models", "standalone", "context", "so far", "上下文"),
 )
 
 
 def is_housekeeping(messages: Sequence[Message]) -> bool:
-    """True if the last message of the user's, or the beginning of a system message, is a chat program's order
-    for itself."""
+    """True if the last user message, or the beginning of a system message, is a chat program's own request.
+
+    The patterns follow the wordings of Open WebUI, LibreChat, LobeChat, Cherry Studio, NextChat, Chatbox,
+    opencode, Copilot Chat, Claude Code, Codex, LangChain and LlamaIndex."""
     last = next((m.text for m in reversed(messages) if m.role == "user"), "")
     if _TASK.match(last) and _HISTORY in last:
         return True
