@@ -6,9 +6,11 @@ Every pattern's repetition is bounded, or cannot fail once begun: the cost is li
 
 import math
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -39,19 +41,45 @@ class Detector:
     pieces: bool = False  # the value may continue after a space or a line break
 
 
-def detector(
-    kind: str,
-    pattern: str,
-    check: Callable[[str], bool] = bool,
-    *,
-    starts: str | tuple[str, ...] = (),
-    hints: str | tuple[str, ...] = (),
-    numeric: bool = False,
-    pieces: bool = False,
-) -> Detector:
-    """Return a row of a table. Words may be given as "one|two"."""
-    words = [tuple(given.split("|")) if isinstance(given, str) else given for given in (hints, starts)]
-    return Detector(kind, re.compile(pattern), check, words[0], words[1], numeric, pieces)
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """The content of a table of rules: fragments of patterns by name, and the detectors."""
+
+    fragments: Mapping[str, str]
+    detectors: tuple[Detector, ...]
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return the words of a fragment "one|two"."""
+        return tuple(self.fragments[name].split("|"))
+
+
+def load_rules(name: str, check_of: Callable[[Mapping[str, str]], Callable[[str], bool]]) -> RuleFile:
+    """Read proxy/admit/<name>.toml (its head describes the format). `check_of`: returns a rule's check."""
+    text = resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
+    table = tomllib.loads(re.sub(r"\n  (?=\S)", "", text))
+    fragments: dict[str, str] = {}
+
+    def filled(value: str) -> str:
+        return re.sub(r"\{\{(\w+)\}\}", lambda match: fragments[match[1]], value)
+
+    def words(value: str) -> tuple[str, ...]:
+        return tuple(filled(value).split("|")) if value else ()
+
+    for key, value in table["fragments"].items():
+        fragments[key] = filled(value)
+    detectors = (
+        Detector(
+            rule.get("kind", "secret"),
+            re.compile(filled(rule["regex"])),
+            check_of(rule),
+            hints=words(rule.get("hints", "")),
+            starts=words(rule.get("starts", "")),
+            numeric=rule.get("numeric", False),
+            pieces=rule.get("pieces", False),
+        )
+        for rule in table["rules"]
+    )
+    return RuleFile(fragments, tuple(detectors))
 
 
 class DetectorTable:

@@ -1,6 +1,6 @@
 """Find credentials by their format, by the words next to them and by their randomness, also when disguised.
 
-Formats are the rows of `secret_patterns`, gitleaks' rules, and the shape that keys of newer vendors share.
+Formats are the rules of secrets.toml, gitleaks' rules, and the shape that keys of newer vendors share.
 gitleaks.toml is that project's own file (MIT, see gitleaks.LICENSE); to take a newer one, replace it. Its
 rules are made for source code. Here a value may also be followed by the end of a sentence, and rules that
 prose matches are left out. They are read with the first text that is searched: 0.1 s that no start needs.
@@ -28,18 +28,51 @@ from proxy.admit.detection import (
     DetectorTable,
     Finding,
     entropy,
+    is_blatantly_random,
+    is_credential,
+    is_key,
     is_labelled_password,
+    is_mixed,
     is_mixed_or_digits,
     is_opaque,
+    is_passphrase,
+    is_password,
     is_placeholder,
+    is_random,
     is_vendor_key,
+    load_rules,
     places_of,
     run,
 )
-from proxy.admit.secret_patterns import PASSWORD, PASSWORD_STARTS, ROWS
 from proxy.text.sentences import goes_on
 
+
 # ---------------------------------------------------------------- formats
+def is_no_placeholder(value: str) -> bool:
+    """True for what may be a secret itself."""
+    return not is_placeholder(value)
+
+
+def is_mixed_and_no_path(value: str) -> bool:
+    """True for what is_mixed accepts and is no path."""
+    return is_mixed(value) and not re.fullmatch(r"\w+(?:/[\w-]+)+", value)
+
+
+def is_session_id(value: str) -> bool:
+    """True for a value with at least two digits that is no placeholder."""
+    return sum(map(str.isdecimal, value)) > 1 and not is_placeholder(value)
+
+
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    check.__name__: check
+    for check in (
+        *(is_blatantly_random, is_credential, is_key, is_labelled_password, is_mixed, is_mixed_and_no_path),
+        *(is_no_placeholder, is_opaque, is_passphrase, is_password, is_random, is_session_id, is_vendor_key),
+    )
+}
+_RULES = load_rules("secrets", lambda rule: _CHECKS[rule["check"]] if "check" in rule else bool)
+_PASSWORD, _PASSWORD_STARTS = _RULES.fragments["password"], _RULES.words("password_starts")
+
 # Found by other detectors (JWT, private keys), no secrets, or patterns that take quadratic time.
 _LEFT_OUT = frozenset(
     "aws-amazon-bedrock-api-key-short-lived curl-auth-header curl-auth-user facebook-access-token"
@@ -149,12 +182,12 @@ _PREFIXED = Detector("secret", _VENDOR_TOKEN, _is_prefixed, pieces=True)
 # ---------------------------------------------------------------- announced passwords
 _I = re.IGNORECASE
 _WORD = re.compile(
-    rf"{PASSWORD}|(?<=[a-z]_)pass\b|\b(?:wi-?fi|wlan|ssid)\b[^.\n]{{0,30}}\b(?:keys?|codes?|clé|clave"
+    rf"{_PASSWORD}|(?<=[a-z]_)pass\b|\b(?:wi-?fi|wlan|ssid)\b[^.\n]{{0,30}}\b(?:keys?|codes?|clé|clave"
     rf"|schlüssel)\b"
     r"|\bcode wi-?fi\b",
     _I,
 )
-_STARTS = (*PASSWORD_STARTS, "wifi", "wi-fi", "wlan", "ssid", "code wi")
+_STARTS = (*_PASSWORD_STARTS, "wifi", "wi-fi", "wlan", "ssid", "code wi")
 _HEADS = ("pin", "secret", "token", "api")
 _REACH = 80  # characters behind the word
 _ALONE = r"\S{6,80}\s*(?:\n|\Z)"  # in its line: that is what the sentence before it was about
@@ -305,7 +338,7 @@ def _password_column(line: str) -> tuple[int, str] | None:
             continue
         for column, part in enumerate(parts):
             if re.fullmatch(
-                rf"[\s*\"`]*(?:{PASSWORD}|pass|pin|secret|token|api[ _-]?key)[\s*\"`]*", part, _I
+                rf"[\s*\"`]*(?:{_PASSWORD}|pass|pin|secret|token|api[ _-]?key)[\s*\"`]*", part, _I
             ):
                 return column, mark
     return None
@@ -314,7 +347,7 @@ def _password_column(line: str) -> tuple[int, str] | None:
 # ---------------------------------------------------------------- all credentials
 # Words that make an opaque token near them a secret, and words that say it is none.
 _SECRET_WORD = re.compile(
-    rf"{PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service|deploy"
+    rf"{_PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service|deploy"
     rf"|ssh|wi-?fi|product|activation"
     r"|master|session)[ _-]?key|\bkeys?\s{0,2}(?:is|:|=|for|to)|\bsecrets?\b|\btokens?\b(?! (?:count|limit"
     r"|usage|budget|bucket|window))|credential|\b(?:recovery|backup|activation|licen[sc]e|unlock"
@@ -326,7 +359,7 @@ _HINTS = (
     "pin",
     "ssid",
     "wlan",
-    *PASSWORD_STARTS,
+    *_PASSWORD_STARTS,
     *"key secret token credential code 密钥 密鑰 令牌 秘钥 トーク シークレ 토큰 токен ключ schlüssel clé"
     " jeton chiave segret secret".split(),
 )
@@ -354,12 +387,12 @@ _BASE64 = re.compile(r"(?<![\w+/=-])([A-Za-z0-9+/_-]{16,2000}={0,2})(?![\w+/=-])
 @cache
 def shapes() -> tuple[Detector, ...]:
     """Return the detectors of vendors' keys, whose shape alone is proof."""
-    return (*(row for row in ROWS if row.check is is_vendor_key), *vendor_keys())
+    return (*(row for row in _RULES.detectors if row.check is is_vendor_key), *vendor_keys())
 
 
 @cache
 def _rows() -> DetectorTable:
-    return DetectorTable((*ROWS, *vendor_keys()))
+    return DetectorTable((*_RULES.detectors, *vendor_keys()))
 
 
 def find(text: str, lowered: str) -> Iterator[Finding]:
