@@ -345,8 +345,12 @@ def missing(param: str) -> InvalidRequest:
 
 def wrong_type(param: str, expected: str, value: object) -> InvalidRequest:
     """Return the error for a value of another type than expected."""
-    got = next((shape.words for shape in _NAMES if shape.accepts(value)), "null")
-    return refused(param, f"expected {expected}, got {got}", "invalid_type")
+    return refused(param, f"expected {expected}, got {type_name(value)}", "invalid_type")
+
+
+def type_name(value: object) -> str:
+    """Return the JSON type of a value, in the words of an error message."""
+    return next((shape.words for shape in _NAMES if shape.accepts(value)), "null")
 
 
 def checked(value: Any, shape: Shape, param: str) -> Any:

@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from proxy.domain.core import KINDS
-from proxy.domain.errors import InvalidRequest
 from proxy.domain.timezones import LAST_SECOND, SKEW_S, UnknownZone, canonical, instant
-from proxy.wire.body import Body
+from proxy.wire.body import BOOLEAN, INTEGER, NUMBER, Body, checked, refused, type_name, wrong_type
 
 MAX_ID_CHARS = 256
 MAX_RETRIEVAL_LIMIT = 100
@@ -75,7 +74,7 @@ def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions
         if not value.strip() or (name == ZONE_HEADER and is_placeholder(value)):
             continue
         if found.setdefault(name, value) != value:
-            raise _refused(name, "invalid_value", "it is given twice, with different values")
+            raise refused(name, "it is given twice, with different values")
     mode, timezone = found.pop(_MODE_HEADER, None), found.pop(ZONE_HEADER, None)
     said: dict[str, Any] = {} if mode is None else _mode(mode)
     if timezone is not None:
@@ -93,24 +92,24 @@ def merge(body: Extensions, header: Extensions) -> Extensions:
 def checked_id(value: object, param: str) -> str:
     """Return the value if it can name a user, project or session; else raise InvalidRequest for `param`."""
     if not isinstance(value, str):
-        raise _wrong_type(param, "a string", value)
+        raise wrong_type(param, "a string", value)
     if not value.strip():
-        raise _refused(param, "invalid_value", "it must not be empty")
+        raise refused(param, "it must not be empty")
     if len(value) > MAX_ID_CHARS:
-        raise _refused(param, "string_above_max_length", f"it is longer than {MAX_ID_CHARS} characters")
+        raise refused(param, f"it is longer than {MAX_ID_CHARS} characters", "string_above_max_length")
     if not is_usable_id(value):
-        raise _refused(param, "invalid_value", "it must not hold control characters or broken Unicode")
+        raise refused(param, "it must not hold control characters or broken Unicode")
     return value
 
 
 def checked_zone(value: object, param: str) -> str:
     """Return the canonical name of a time zone; else raise InvalidRequest for `param`."""
     if not isinstance(value, str):
-        raise _wrong_type(param, "a string", value)
+        raise wrong_type(param, "a string", value)
     try:
         return canonical(value)
     except UnknownZone as e:
-        raise _refused(param, "invalid_value", str(e)) from None
+        raise refused(param, str(e)) from None
 
 
 def checked_moment(value: object, param: str) -> float:
@@ -120,17 +119,17 @@ def checked_moment(value: object, param: str) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         at = float(min(value, LAST_SECOND + 1))  # a larger integer may be no float
     else:
-        raise _wrong_type(param, "Unix seconds or ISO 8601", value)
+        raise wrong_type(param, "Unix seconds or ISO 8601", value)
     if at is None or not 0 <= at <= LAST_SECOND:  # false for NaN too
         why = "it must be Unix seconds or ISO 8601 with a time zone, like 2023-05-14T09:00:00Z"
-        raise _refused(param, "invalid_value", why)
+        raise refused(param, why)
     return at
 
 
 def past(at: float | None, now: float, param: str) -> float | None:
     """Return the moment, None for none; raise InvalidRequest for `param` if it is still to come."""
     if at is not None and at > now + SKEW_S:
-        raise _refused(param, "invalid_value", "it is in the future")
+        raise refused(param, "it is in the future")
     return at
 
 
@@ -197,48 +196,44 @@ def _section(section: str, value: object, checks: Mapping[str, Check]) -> dict[s
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _wrong_type(section, "an object", value)
+        raise wrong_type(section, "an object", value)
     for name in value:
         if name not in checks:
             param = f"{section}.{_shown(name)}"
-            raise _refused(param, "unknown_parameter", f"there is no such field{nearest(name, checks)}")
+            raise refused(param, f"there is no such field{nearest(name, checks)}", "unknown_parameter")
     given = {name: item for name, item in value.items() if item is not None}
     return {name: checks[name](item, f"{section}.{name}") for name, item in given.items()}
 
 
 def _boolean(value: object, param: str) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong_type(param, "a boolean", value)
-    return value
+    return bool(checked(value, BOOLEAN, param))
 
 
 def _limit(value: object, param: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong_type(param, "an integer", value)
-    if not 1 <= value <= MAX_RETRIEVAL_LIMIT:
-        raise _refused(param, "invalid_value", f"it must be from 1 to {MAX_RETRIEVAL_LIMIT}")
-    return value
+    limit: int = checked(value, INTEGER, param)
+    if not 1 <= limit <= MAX_RETRIEVAL_LIMIT:
+        raise refused(param, f"it must be from 1 to {MAX_RETRIEVAL_LIMIT}")
+    return limit
 
 
 def _threshold(value: object, param: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise _wrong_type(param, "a number", value)
-    if not 0 <= value <= 1:  # false for NaN too
-        raise _refused(param, "invalid_value", "it must be from 0 to 1")
-    return float(value)
+    threshold = checked(value, NUMBER, param)
+    if not 0 <= threshold <= 1:  # false for NaN too
+        raise refused(param, "it must be from 0 to 1")
+    return float(threshold)
 
 
 def _types(value: object, param: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise _wrong_type(param, "an array of strings", value)
+        raise wrong_type(param, "an array of strings", value)
     if not value:
-        raise _refused(param, "invalid_value", "it is empty; leave it out to search all types")
+        raise refused(param, "it is empty; leave it out to search all types")
     for item in value:
         if not isinstance(item, str):
-            raise _refused(param, "invalid_type", f"expected only strings in it, got {_type_name(item)}")
+            raise refused(param, f"expected only strings in it, got {type_name(item)}", "invalid_type")
         if item not in KINDS:
             why = f"there is no memory type '{_shown(item)}'{nearest(item, KINDS)}"
-            raise _refused(param, "invalid_value", why)
+            raise refused(param, why)
     return tuple(dict.fromkeys(value))
 
 
@@ -281,7 +276,7 @@ def _mode(value: str) -> dict[str, bool]:
         return _MODES[value.lower()]
     except KeyError:
         why = f"'{_shown(value)}' is not one of {', '.join(_MODES)}"
-        raise _refused(_MODE_HEADER, "invalid_value", why) from None
+        raise refused(_MODE_HEADER, why) from None
 
 
 def _decoded(value: bytes) -> str:
@@ -290,22 +285,6 @@ def _decoded(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
-
-
-# ---------------------------------------------------------------- refusals
-def _wrong_type(param: str, expected: str, value: object) -> InvalidRequest:
-    return _refused(param, "invalid_type", f"expected {expected}, got {_type_name(value)}")
-
-
-def _refused(param: str, code: str, why: str) -> InvalidRequest:
-    return InvalidRequest(f"Invalid '{param}': {why}.", param=param, code=code)
-
-
-def _type_name(value: object) -> str:
-    names = {bool: "a boolean", int: "an integer", str: "a string", list: "an array", dict: "an object"}
-    if value is None:
-        return "null"
-    return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
