@@ -16,9 +16,7 @@ The rules of asking again:
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from typing import Any
 
 from proxy import telemetry
@@ -26,10 +24,10 @@ from proxy.domain.errors import InvalidRequest
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import CompletionRequest, FormStore
 from proxy.wire.body import loads
-from proxy.wire.codings import TooLong, Undecodable, Unpacker
+from proxy.wire.codings import unpacked
 
 LEARNT_FOR_S = 86_400.0  # servers are updated: what one refused is tried again after a day
-SUSPECTED_FOR_S = 600.0  # a placement that was refused where only a request without memory was taken
+SUSPECTED_FOR_S = 600.0  # a placement that was refused when only a request without memory was taken
 MAX_LEARNT = 1_000  # models: some servers take any name, and clients choose it
 MAX_ATTEMPTS = 6  # of one client request, the first included
 READ_BYTES = 64 * 1024  # of a refusal
@@ -44,9 +42,9 @@ PLACEMENTS = ("before_last_user", "merge_system", "in_user")
 # ---------------------------------------------------------------- what a model takes
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What one model takes. The defaults are what a model gets of which nothing is known."""
+    """What one model takes. The defaults are for models of which nothing is known."""
 
-    placement: str = "before_last_user"  # of memory, where the setting is `auto`
+    placement: str = "before_last_user"  # of memory, if the setting is `auto`
     omit: tuple[str, ...] = ()  # fields that are left out of a translated request
     limit: str = ""  # the name of the limit of tokens that it takes; "": as translated
     thoughts: str = "loop"  # earlier answers with `reasoning_content`: of this tool loop | all | none
@@ -114,7 +112,7 @@ _OF_MESSAGES = re.compile(r"\broles?\b|\bsystem\b.{0,20}\b(?:message|role|prompt
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What an upstream said against a request."""
+    """Why an upstream refused a request."""
 
     status: int
     text: str  # in lower case, its beginning
@@ -145,7 +143,7 @@ class Refusal:
         if self.fields:
             return field in self.fields
         name = re.escape(field)
-        if "_" not in field:  # an English word, too: only where it is written as a name
+        if "_" not in field:  # an English word, too: only if it is written as a name
             name = rf"['\"`]{name}['\"`]|(?:parameter|property|field|argument|input)s?:? {name}|{name}(?=: )"
         return re.search(rf"(?<!\w)(?:{name})(?!\w)", self.text) is not None
 
@@ -157,7 +155,7 @@ def may_be_form(status: int) -> bool:
 
 def refusal_of(status: int, body: bytes, content_encoding: str = "") -> Refusal:
     """Read a refusal of any shape: OpenAI's error object, a list of `detail`, plain text."""
-    plain = _decoded(body, content_encoding)
+    plain = unpacked(body, content_encoding, READ_BYTES)
     text = plain[:_READ_CHARS].decode("utf-8", "replace").lstrip().lower()
     try:
         value = loads(plain)
@@ -174,8 +172,8 @@ def refusal_of(status: int, body: bytes, content_encoding: str = "") -> Refusal:
 
 
 def error_at_start(head: bytes, *, whole: bool = False) -> Refusal | str | None:
-    """Return the error that an answer of status 200 begins with, "answer" where it begins with none,
-    "document" for one of which the whole has to be read, None where more of the beginning has to."""
+    """Return the error that an answer of status 200 begins with; "answer" if it begins with none, "document"
+    if the whole of it has to be read, None if more of its beginning has to."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"{"):
         if not whole:
@@ -209,15 +207,6 @@ _HEAD = 64  # bytes in which a document that is an error says so
 _ERROR_FIRST = re.compile(rb'\{\s*"error"\s*:\s*[\{"]')
 
 
-def _decoded(body: bytes, content_encoding: str) -> bytes:
-    """Return the text of the body; a damaged one ends where decoding fails."""
-    unpacker, found = Unpacker(content_encoding, READ_BYTES), list[bytes]()
-    with suppress(Undecodable, TooLong):
-        for piece in chain(unpacker.feed(body), unpacker.end()):
-            found.append(piece)
-    return b"".join(found)
-
-
 def _ends(path: Sequence[str]) -> set[str]:
     names = [name for name in path if name not in ("body", "request")]
     return {names[0], names[-1]} if names else set()
@@ -242,6 +231,14 @@ class Attempt:
 
     form: Form
     memory: bool = True
+
+    def changed(self, **changes: Any) -> "Attempt":
+        """Return the attempt with these fields of its form changed."""
+        return replace(self, form=replace(self.form, **changes))
+
+    def omitting(self, names: Collection[str]) -> "Attempt":
+        """Return the attempt without these fields of the request."""
+        return self.changed(omit=tuple(sorted({*self.form.omit, *names})))
 
 
 FIRST = Attempt(DEFAULT)
@@ -270,67 +267,58 @@ class RequestTraits:
         return bool(by_fields or self.neighbours or self.system or self.whole)
 
 
-def next_attempt(last: Attempt, request: RequestTraits, refusal: Refusal) -> Attempt | None:
-    """Return how to ask again after this refusal of `last`; None where the refusal is the client's to see."""
-    if refusal.is_unrelated:
-        return None
-    has_memory = request.memory and last.memory
-    if named := {name for name in request.optional - set(last.form.omit) if refusal.names(name)}:
-        return replace(last, form=_omitting(last.form, named))
-    if not refusal.is_of_content:
-        if renamed := _as_it_says(last, request, refusal):
-            return renamed
-        if refusal.fields & request.written and not refusal.fields & _OF_A_MESSAGE:
-            return None
-        if request.tool_media and last.form.tool_media and _OF_MEDIA.search(refusal.text):
-            return replace(last, form=replace(last.form, tool_media=False))
-        if has_memory and request.movable and last.form.placement != request.same_shape != "":
-            return replace(last, form=replace(last.form, placement=request.same_shape))
-        if request.tool_media and last.form.tool_media:
-            return replace(last, form=replace(last.form, tool_media=False))
-        if refusal.is_of_messages and (form := _stricter(last.form, request, refusal)):
-            return replace(last, form=form)
-        if not refusal.is_of_messages and (left := request.optional - set(last.form.omit)):
-            return replace(last, form=_omitting(last.form, left))
-    return replace(last, memory=False) if has_memory else None
-
-
-def _stricter(form: Form, request: RequestTraits, refusal: Refusal) -> Form | None:
-    """Return the form with fewer kinds of messages, for a template; None if there is nothing to change."""
-    joins = request.neighbours and not form.joined
-    if request.system and form.system and ("system" in refusal.text or not joins):
-        return replace(form, system=False)
-    return replace(form, joined=True) if joins else None
-
-
 _OF_MEDIA = re.compile(r"\btool|image|multimodal|content.{0,60}(?:string|str\b|array|list|type)")
 _OF_A_MESSAGE = frozenset(("messages", "input", "instructions", "role", "content"))
-
-
-def _as_it_says(last: Attempt, request: RequestTraits, refusal: Refusal) -> Attempt | None:
-    """Return the attempt with what the refusal names written otherwise, where the translation wrote it."""
-    form = last.form
-    if request.whole and not form.streams_only and _OF_STREAMS.search(refusal.text):
-        return replace(last, form=replace(form, streams_only=True))
-    if request.limit and refusal.names(request.limit) and not form.limit:
-        other = "max_tokens" if request.limit == "max_completion_tokens" else "max_completion_tokens"
-        return replace(last, form=replace(form, limit=other))
-    if request.thoughts and refusal.names("reasoning_content"):
-        refused = "extra" in refusal.text or not _WANTED.search(refusal.text)
-        wanted = "none" if refused else "all"
-        if form.thoughts != wanted:
-            return replace(last, form=replace(form, thoughts=wanted))
-    return None
-
-
 _OF_STREAMS = re.compile(r"\bstream")
 _WANTED = re.compile(
     r"missing|must be (?:passed|provided|included|present)|require|pass(?:ed)? back|lack|need"
 )
 
 
-def _omitting(form: Form, names: Collection[str]) -> Form:
-    return replace(form, omit=tuple(sorted({*form.omit, *names})))
+def next_attempt(last: Attempt, request: RequestTraits, refusal: Refusal) -> Attempt | None:
+    """Return how to ask again after this refusal of `last`; None if the client is to see the refusal."""
+    if refusal.is_unrelated:
+        return None
+    has_memory, form = request.memory and last.memory, last.form
+    if named := {name for name in request.optional - set(form.omit) if refusal.names(name)}:
+        return last.omitting(named)
+    if not refusal.is_of_content:
+        if rewritten := _as_it_says(last, request, refusal):
+            return rewritten
+        if refusal.fields & request.written and not refusal.fields & _OF_A_MESSAGE:
+            return None
+        has_media = request.tool_media and form.tool_media
+        if has_media and _OF_MEDIA.search(refusal.text):
+            return last.changed(tool_media=False)
+        if has_memory and request.movable and form.placement != request.same_shape != "":
+            return last.changed(placement=request.same_shape)
+        if has_media:
+            return last.changed(tool_media=False)
+        if refusal.is_of_messages:  # fewer kinds of messages, for a template
+            joins = request.neighbours and not form.joined
+            if request.system and form.system and ("system" in refusal.text or not joins):
+                return last.changed(system=False)
+            if joins:
+                return last.changed(joined=True)
+        elif left := request.optional - set(form.omit):
+            return last.omitting(left)
+    return replace(last, memory=False) if has_memory else None
+
+
+def _as_it_says(last: Attempt, request: RequestTraits, refusal: Refusal) -> Attempt | None:
+    """Return the attempt with what the refusal names written otherwise, if the translation wrote it."""
+    form = last.form
+    if request.whole and not form.streams_only and _OF_STREAMS.search(refusal.text):
+        return last.changed(streams_only=True)
+    if request.limit and refusal.names(request.limit) and not form.limit:
+        is_new = request.limit == "max_completion_tokens"
+        return last.changed(limit="max_tokens" if is_new else "max_completion_tokens")
+    if request.thoughts and refusal.names("reasoning_content"):
+        refused = "extra" in refusal.text or not _WANTED.search(refusal.text)
+        wanted = "none" if refused else "all"
+        if form.thoughts != wanted:
+            return last.changed(thoughts=wanted)
+    return None
 
 
 # ---------------------------------------------------------------- the proxy's own calls
@@ -360,9 +348,9 @@ def own_options(
 
 
 def easier(form: Form, refusal: Refusal) -> Form | None:
-    """Return the form without what the refusal of an own call names. Where it names nothing of ours, with
-    less: no schema, no options, no system role, then streamed. None where nothing is left to give up, and
-    after a server error that has no cause in the options."""
+    """Return the form without what the refusal of an own call names. If it names nothing of ours, with less:
+    no schema, no options, no system role, then streamed. None if nothing is left to give up, and after a
+    server error that has no cause in the options."""
     if named := easier_by_name(form, refusal):
         return named
     if (refusal.is_unrelated and refusal.status < 500) or refusal.is_of_content:
@@ -380,7 +368,7 @@ def easier(form: Form, refusal: Refusal) -> Form | None:
 
 
 def easier_by_name(form: Form, refusal: Refusal) -> Form | None:
-    """Return the form without what the refusal of an own call names; None where it names nothing of ours."""
+    """Return the form without what the refusal of an own call names; None if it names nothing of ours."""
     text = refusal.text
     if form.own_limit and ("max_tokens" in text or "max_completion_tokens" in text):
         other = "max_completion_tokens" if form.own_limit == "max_tokens" else ""

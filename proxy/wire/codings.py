@@ -7,6 +7,8 @@ compressed without a header that says so, or be plain under a header that a midd
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import Any, Protocol
 
 import brotli
@@ -268,3 +270,12 @@ def _each(coding: Coding, pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _is_plain(head: bytes) -> bool:
     """True if the bytes begin as text does."""
     return all(byte in _PLAIN for byte in head.removeprefix(_BOM)[:4])
+
+
+def unpacked(body: bytes, content_encoding: str, limit_bytes: int) -> bytes:
+    """Return the body without its codings, up to the limit; a damaged one ends where decoding fails."""
+    unpacker, pieces = Unpacker(content_encoding, limit_bytes), list[bytes]()
+    with suppress(Undecodable, TooLong):
+        for piece in chain(unpacker.feed(body), unpacker.end()):
+            pieces.append(piece)
+    return b"".join(pieces)

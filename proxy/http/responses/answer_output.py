@@ -7,7 +7,6 @@ The last event, and the whole object, wait until the response is saved: whoever 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -29,7 +28,7 @@ from proxy.wire.answers import (
     problem_of_text,
 )
 from proxy.wire.body import LARGE_BYTES, dump, dump_large
-from proxy.wire.codings import TooLong, Undecodable, Unpacker
+from proxy.wire.codings import unpacked
 from proxy.wire.translation.response import Translation, encode, encode_large
 
 Event = dict[str, Any]
@@ -204,7 +203,7 @@ def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> ClientRef
     The status stays, but that of a redirection: a client that followed it would go past the proxy.
     """
     kind, coding = header_values(headers)
-    text = _plain(coding, body)
+    text = unpacked(body, coding, _MOST_TEXT_BYTES)
     ours = status if status >= 400 else 502
     code = "rate_limit_exceeded" if status == 429 else "server_error"
     try:
@@ -220,16 +219,6 @@ def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> ClientRef
         is_json = value is not None or "json" in kind.lower()
         problem = problem_of_text("" if is_json else text.decode("utf-8", "replace"), status)
     return ClientRefusal(ours, problem, code, dump(problem.body(ours)))
-
-
-def _plain(coding: str, body: bytes) -> bytes:
-    """Return the body without its content coding; a damaged one ends where decoding fails."""
-    unpacker, pieces = Unpacker(coding, _MOST_TEXT_BYTES), list[bytes]()
-    with suppress(Undecodable, TooLong):
-        for piece in unpacker.feed(body):
-            pieces.append(piece)
-        pieces += unpacker.end()
-    return b"".join(pieces)
 
 
 class KeepAlive:
