@@ -1,4 +1,4 @@
-"""Builds the HTTP application of one process: the routes, wired to the parts that serve them."""
+"""Builds the HTTP application of one process: the routes, wired to the services that serve them."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from proxy import __version__
 from proxy.admit.safety import safe_id
 from proxy.app.factories import auth_of
 from proxy.app.maintenance import vitals
-from proxy.app.parts import Parts
+from proxy.app.services import Services
 from proxy.domain.core import Prepared, Turn
 from proxy.domain.limits import Rate
 from proxy.http.asgi import ASGIApp, Decoded
@@ -52,116 +52,120 @@ from proxy.wire.dialect import CHAT, RESPONSES, Dialect
 ELSEWHERE_S = 0.03  # for a response that another replica is just about to write down
 
 
-def routes(parts: Parts) -> Application:
+def routes(services: Services) -> Application:
     """Return the ASGI application."""
-    recaller, recent = _recaller(parts), RecentResponses()
+    recaller, recent = _recaller(services), RecentResponses()
     write_path = WritePath(
-        parts.written.recorder,
-        parts.written.touches.note,
-        partial(_forgotten, parts),
-        parts.credentials.remember,
+        services.learner.recorder,
+        services.learner.access_counts.note,
+        partial(_forgotten, services),
+        services.credentials.remember,
     )
-    speech = ResponsesMode(parts.settings.upstream.responses)
-    hearing, keeping, lives = EndpointProbe(speech), _keeping(parts), BackgroundRegistry()
-    makers = NativeOwnership(parts.stores.chains, parts.fail_open, parts.clock, keeping.ttl_s)
+    speech = ResponsesMode(services.settings.upstream.responses)
+    hearing, keeping, lives = EndpointProbe(speech), _keeping(services), BackgroundRegistry()
+    makers = NativeOwnership(services.stores.chains, services.fail_open, services.clock, keeping.ttl_s)
     translating = TranslationPorts(
-        parts.upstream,
+        services.upstream,
         keeping,
         lives,
-        clock=parts.clock,
-        start_s=parts.settings.upstream.stream_start_seconds,
-        silence_s=parts.settings.upstream.keep_alive_seconds,
-        max_answer_bytes=parts.settings.upstream.max_answer_mb << 20,
-        seal_key=SealKey(parts.stores.conversations, parts.fail_open, parts.clock),
-        learning=parts.learning,
+        clock=services.clock,
+        start_s=services.settings.upstream.stream_start_seconds,
+        silence_s=services.settings.upstream.keep_alive_seconds,
+        max_answer_bytes=services.settings.upstream.max_answer_mb << 20,
+        seal_key=SealKey(services.stores.conversations, services.fail_open, services.clock),
+        learning=services.learning,
     )
     compact = CompactApi(
-        translating, parts.tools.budget.tokens, parts.settings.server.max_body_bytes, parts.learning
+        translating, services.tools.budget.tokens, services.settings.server.max_body_bytes, services.learning
     )
 
     def relayed(dialect: Dialect) -> Relayed:
         return Relayed(
-            parts.upstream,
+            services.upstream,
             dialect,
-            parts.stores.sessions,
+            services.stores.sessions,
             recent,
-            parts.fail_open,
-            patience_s=ELSEWHERE_S if parts.settings.storage.backend != "sqlite" else 0.0,
+            services.fail_open,
+            patience_s=ELSEWHERE_S if services.settings.storage.backend != "sqlite" else 0.0,
         )
 
-    most = parts.settings.server.max_body_bytes
+    most = services.settings.server.max_body_bytes
     stored = ResponsesRouter(
         speech,
         hearing,
-        parts.upstream,
+        services.upstream,
         makers,
         stored=stored_app(
-            ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s),
+            ResponsesApi(keeping, lives, _caller_of, services.clock, translating.silence_s),
             ConversationsApi(keeping, _caller_of, most),
         ),
         compact=compact,
-        passthrough=Passthrough(parts.upstream),
+        passthrough=Passthrough(services.upstream),
         max_body_bytes=most,
-        clock=parts.clock,
+        clock=services.clock,
     )
 
     def intercept(dialect: Dialect, forwarding: Callable[[], Forwarding]) -> Intercept:
-        parser = _parser(parts, dialect)
-        return Intercept(parser, recaller, write_path, recent, parts.metrics, forwarding)
+        parser = _parser(services, dialect)
+        return Intercept(parser, recaller, write_path, recent, services.metrics, forwarding)
 
     def responses_forwarding() -> Forwarding:
         translated = TranslatedForwarding(translating)
-        return AutoForwarding(relayed(RESPONSES), translated, hearing, parts.clock, parts.learning, makers)
+        return AutoForwarding(
+            relayed(RESPONSES), translated, hearing, services.clock, services.learning, makers
+        )
 
-    limited = _limiter(parts)
+    limited = _limiter(services)
 
     def plain(app: ASGIApp, limit: str = "model") -> ASGIApp:
-        return limited(Decoded(app, parts.settings.server.max_body_bytes), limit)
+        return limited(Decoded(app, services.settings.server.max_body_bytes), limit)
 
     apps = Apps(
         chat=plain(intercept(CHAT, lambda: relayed(CHAT))),
         responses=plain(intercept(RESPONSES, responses_forwarding)),
         stored_responses=plain(stored),
         conversations=plain(stored),
-        memory=plain(_memory_api(parts), limit="memory"),
+        memory=plain(_memory_api(services), limit="memory"),
         operations=Operations(
-            lambda: vitals(parts),
-            parts.stores.jobs.counts,
-            parts.metrics,
-            parts.clock,
-            free_bytes=_free_bytes(parts),
+            lambda: vitals(services),
+            services.stores.jobs.counts,
+            services.metrics,
+            services.clock,
+            free_bytes=_free_bytes(services),
         ),
-        passthrough=limited(Passthrough(parts.upstream), "model"),
-        openapi=OpenApi(__version__, parts.settings.server.public_url or "."),
+        passthrough=limited(Passthrough(services.upstream), "model"),
+        openapi=OpenApi(__version__, services.settings.server.public_url or "."),
         ui=Ui.load(),
     )
     auth = auth_of(
-        parts.settings,
-        parts.stores.keys,
-        lambda reason: parts.metrics.not_trusted.labels(reason.value).inc(),
+        services.settings,
+        services.stores.keys,
+        lambda reason: services.metrics.not_trusted.labels(reason.value).inc(),
     )
-    return Application(apps, auth, parts.metrics)
+    return Application(apps, auth, services.metrics)
 
 
 _caller_of = partial(caller_of, project_key=safe_id)
 
 
-def _free_bytes(parts: Parts) -> Callable[[], int] | None:
-    if parts.settings.storage.backend != "sqlite":
+def _free_bytes(services: Services) -> Callable[[], int] | None:
+    if services.settings.storage.backend != "sqlite":
         return None
-    return lambda: shutil.disk_usage(parts.settings.data_dir).free
+    return lambda: shutil.disk_usage(services.settings.data_dir).free
 
 
-def _limiter(parts: Parts) -> Callable[[ASGIApp, str], ASGIApp]:
+def _limiter(services: Services) -> Callable[[ASGIApp, str], ASGIApp]:
     """Return what puts an app behind the limit named `model` or `memory`, if it is set."""
-    chosen, ledger = parts.settings.limits, parts.ledger
+    chosen, ledger = services.settings.limits, services.ledger
     if ledger is None:
         return lambda app, name: app
     rates = {
         "model": Rate.of(chosen.requests_per_minute, chosen.requests_burst),
         "memory": Rate.of(chosen.memory_requests_per_minute, chosen.memory_requests_burst),
     }
-    limiter = RateLimiter(ledger, parts.clock, parts.cache.limits if parts.cache is not None else None)
+    limiter = RateLimiter(
+        ledger, services.clock, services.cache.limits if services.cache is not None else None
+    )
 
     def limited(app: ASGIApp, name: str) -> ASGIApp:
         rate = rates[name]
@@ -170,36 +174,36 @@ def _limiter(parts: Parts) -> Callable[[ASGIApp, str], ASGIApp]:
     return limited
 
 
-def _memory_api(parts: Parts) -> MemoryApi:
-    stores, clock = parts.stores, parts.clock
-    edits = MemoryEditor(parts.written.gate, stores.quarantine, clock, parts.written.turns.give_way)
+def _memory_api(services: Services) -> MemoryApi:
+    stores, clock = services.stores, services.clock
+    edits = MemoryEditor(services.learner.gate, stores.quarantine, clock, services.learner.turns.give_way)
     return MemoryApi(
         lambda request: _caller_of(request.scope),
         MemoryEndpoints(
             stores.memories,
             edits,
-            parts.tools,
-            parts.zones,
+            services.tools,
+            services.zones,
             clock,
-            on_forgotten=parts.credentials.forget,
-            retrieval_limit=parts.settings.memory.default_retrieval_limit,
+            on_forgotten=services.credentials.forget,
+            retrieval_limit=services.settings.memory.default_retrieval_limit,
         ),
-        TransferEndpoints(stores.memories, edits, parts.zones, clock),
-        SessionEndpoints(stores.sessions, stores.jobs, parts.written.worker.wake.set, clock, safe_id),
+        TransferEndpoints(stores.memories, edits, services.zones, clock),
+        SessionEndpoints(stores.sessions, stores.jobs, services.learner.worker.wake.set, clock, safe_id),
         QuarantineEndpoints(stores.quarantine, edits),
         ReceiptEndpoints(stores.receipts),
-        DocumentEndpoints(parts.written.library, clock),
-        CallerEndpoints(parts.settings.identity.mode, __version__),
+        DocumentEndpoints(services.learner.documents, clock),
+        CallerEndpoints(services.settings.identity.mode, __version__),
     )
 
 
-async def _prepared(parts: Parts, loops: ToolLoops, turn: Turn) -> Prepared:
-    with parts.written.turns.turn():
-        return await loops.prepared(turn, lambda: prepare(turn, parts.tools))
+async def _prepared(services: Services, loops: ToolLoops, turn: Turn) -> Prepared:
+    with services.learner.turns.turn():
+        return await loops.prepared(turn, lambda: prepare(turn, services.tools))
 
 
-async def _forgotten(parts: Parts, turn: Turn, ids: Sequence[str] | None) -> tuple[str, ...]:
-    tools = parts.tools
+async def _forgotten(services: Services, turn: Turn, ids: Sequence[str] | None) -> tuple[str, ...]:
+    tools = services.tools
     if not tools.forgets:
         return ()
     if ids is None:
@@ -207,8 +211,8 @@ async def _forgotten(parts: Parts, turn: Turn, ids: Sequence[str] | None) -> tup
     return await forget_memories(turn, ids, tools.searcher)
 
 
-def _parser(parts: Parts, dialect: Dialect) -> RequestParser:
-    memory, chosen = parts.settings.memory, parts.settings.limits
+def _parser(services: Services, dialect: Dialect) -> RequestParser:
+    memory, chosen = services.settings.memory, services.settings.limits
     return RequestParser(
         dialect=dialect,
         defaults=Defaults(
@@ -216,44 +220,44 @@ def _parser(parts: Parts, dialect: Dialect) -> RequestParser:
             auto_store=memory.auto_store,
             may_store=memory.extraction != "off",
             retrieval_limit=memory.default_retrieval_limit,
-            accept_openai_user=parts.settings.identity.accept_openai_user,
+            accept_openai_user=services.settings.identity.accept_openai_user,
             compress=memory.compress,
         ),
         bounds=BodyLimits(chosen.max_messages, chosen.max_json_values, int(chosen.max_text_mb * 1e6)),
-        max_body_bytes=parts.settings.server.max_body_bytes,
+        max_body_bytes=services.settings.server.max_body_bytes,
         deadline_s=memory.deadline_ms / 1000,
-        clock=parts.clock,
+        clock=services.clock,
         identify=_caller_of,
         session_key=safe_id,
     )
 
 
-def _recaller(parts: Parts) -> Recaller:
-    memory = parts.settings.memory
+def _recaller(services: Services) -> Recaller:
+    memory = services.settings.memory
     return Recaller(
-        recall=partial(_prepared, parts, ToolLoops(parts.stores.memories)),
-        fail_open=parts.fail_open,
-        notes=parts.stores.notes,
-        zones=parts.zones,
-        learning=parts.learning,
+        recall=partial(_prepared, services, ToolLoops(services.stores.memories)),
+        fail_open=services.fail_open,
+        notes=services.stores.notes,
+        zones=services.zones,
+        learning=services.learning,
         rules=CompressionRules(
             threshold_tokens=memory.compress_threshold_tokens,
             keep_turns=memory.compress_keep_turns,
             step_turns=memory.compress_step_turns,
         ),
         # A turn that may wait for a model takes no slot: it would delay the others.
-        limiter=None if parts.tools.waits else RecallLimiter(),
+        limiter=None if services.tools.waits else RecallLimiter(),
     )
 
 
-def _keeping(parts: Parts) -> ResponseStore:
+def _keeping(services: Services) -> ResponseStore:
     return ResponseStore(
-        responses=parts.stores.chains,
-        conversations=parts.stores.conversations,
-        memories=parts.stores.memories,
-        fail_open=parts.fail_open,
-        clock=parts.clock,
-        ttl_s=parts.settings.storage.response_ttl_days * 86_400,
-        conversation_ttl_s=parts.settings.storage.conversation_ttl_days * 86_400,
-        most_bytes=int(parts.settings.limits.max_responses_mb_per_user * 1e6),
+        responses=services.stores.chains,
+        conversations=services.stores.conversations,
+        memories=services.stores.memories,
+        fail_open=services.fail_open,
+        clock=services.clock,
+        ttl_s=services.settings.storage.response_ttl_days * 86_400,
+        conversation_ttl_s=services.settings.storage.conversation_ttl_days * 86_400,
+        most_bytes=int(services.settings.limits.max_responses_mb_per_user * 1e6),
     )

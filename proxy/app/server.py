@@ -19,13 +19,13 @@ from uvicorn.supervisors import Multiprocess
 from proxy import BUILD, COMMIT, __version__, telemetry
 from proxy.app.factories import network_of, obstacle_of, place_of
 from proxy.app.reloadable import (
+    App,
     OpenUpstream,
     ReloadableApp,
     Terminal,
-    pinned,
-    planned,
+    pinned_environment,
+    plan_reload,
     settings_of,
-    settings_of_process,
 )
 from proxy.config import IdentitySettings, Settings, load, misspelt_variables
 from proxy.domain.endpoint import endpoint
@@ -34,28 +34,28 @@ from proxy.domain.operating_system import enable_keep_alive, limit_arenas
 from proxy.http.connections import RawTargetProtocol, WebSocketProtocol
 
 BACKLOG = 4096
-STARTING_S = 30.0  # that a worker may take to
-CHUNK_DELAY_S = 0.02  # the scripted model's pace: about that of a real one
+STARTING_S = 30.0  # for a worker to become ready
+CHUNK_DELAY_S = 0.02  # of the scripted model: about the pace of a real one
 
 
 def serve(settings: Settings) -> int:
-    """Run the proxy until it is told to stop; returns the exit status. Raises ConfigError."""
+    """Run the proxy until it is stopped; return the exit status. Raises ConfigError."""
     limit_arenas()
     telemetry.configure(settings.logging.level, settings.logging.format)
     for name, meant in misspelt_variables(os.environ):
         telemetry.log.warning("config.variable_ignored", variable=name, meant=meant)
     listener = bind(settings.server.host, settings.server.port)
     address = address_of(listener)
-    # uvicorn stops in order on these and then raises them again: a stop that was asked for is no failure.
+    # uvicorn stops in order on these signals and then raises them again, which would be a failed exit.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    if not Terminal.at_start().is_there:  # of which it would be the end
+    if not Terminal().is_attached:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     if settings.server.workers == 1:
         app = ReloadableApp(
             settings,
             scripted=scripted_at(),
-            on_started=lambda app: open_with(settings, address, app.embedder, judges=app.judges),
+            on_started=lambda app: announce(settings, address, app),
             reloads=True,
             owns_process=True,
         )
@@ -64,7 +64,7 @@ def serve(settings: Settings) -> int:
         except SystemExit:  # how uvicorn ends when the lifespan does not start
             raise app.failure or ConfigError("the server did not start") from None
         return 0
-    open_with(settings, address, None)
+    announce(settings, address)
     with tempfile.TemporaryDirectory(prefix="memory-proxy-metrics-") as directory:
         telemetry.share_metrics(Path(directory))
         Workers(settings, [listener]).run()
@@ -72,41 +72,41 @@ def serve(settings: Settings) -> int:
 
 
 class Workers(Multiprocess):
-    """The worker processes. A hang-up is passed on to them: each changes over by itself, and none ends."""
+    """The worker processes. SIGHUP is passed on to them: each reloads by itself, and none ends."""
 
     def __init__(self, settings: Settings, sockets: list[socket.socket]) -> None:
         config = _config("proxy.app.server:worker", settings, factory=True, workers=settings.server.workers)
         super().__init__(config, sockets)
-        self._settings, self._terminal = settings, Terminal.at_start()
+        self._settings, self._terminal = settings, Terminal()
         self._environ = dict(os.environ)
-        os.environ.update(pinned(settings))
+        os.environ.update(pinned_environment(settings))
 
     def handle_hup(self) -> None:
-        """Have the workers read the configuration again, once it is known that it can be read."""
-        if self._terminal.is_gone():
+        """Have the workers reload the configuration if it can be read."""
+        if self._terminal.was_closed():
             self.should_exit.set()
             return
         try:
-            plan = planned(self._settings, settings_of(self._environ))
+            plan = plan_reload(self._settings, settings_of(self._environ))
         except ConfigError as error:
             telemetry.log.error("config.reload.failed", error=str(error), changed=[])
             return
-        if plan.needs_restart:  # the workers cannot know: they are held to what it was
+        if plan.needs_restart:  # the workers cannot know: theirs are pinned
             telemetry.log.warning("config.reload.needs_restart", keys=plan.needs_restart)
         for process in self.processes:
-            # One that is still starting does not hear yet, and has read the old file.
+            # A worker that is still starting handles no signals yet, and has read the old file.
             if process.wait_until_ready(STARTING_S, self.should_exit) and process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
 
     def terminate_all(self) -> None:
-        """Tell the workers to stop. While any process has the socket open, the kernel accepts connections,
-        also those that no worker will serve."""
+        """Stop the workers, and close the sockets: while any process has one open, the kernel accepts
+        connections that no worker will serve."""
         super().terminate_all()
         for listener in self.sockets:
             listener.close()
 
     def keep_subprocess_alive(self) -> None:
-        """Start another worker for one that died, and leave that one's gauges out of the metrics."""
+        """Replace workers that died, and remove their gauges from the metrics."""
         before = {process.pid for process in self.processes}
         super().keep_subprocess_alive()
         for pid in before - {process.pid for process in self.processes}:
@@ -115,37 +115,35 @@ class Workers(Multiprocess):
 
 
 def worker() -> ReloadableApp:
-    """Return the application of one worker process; its settings are where the parent left them."""
-    settings = settings_of_process()
+    """Return the application of one worker process, with the settings of the parent's environment."""
+    settings = settings_of(os.environ)
     telemetry.configure(settings.logging.level, settings.logging.format)
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
+    threading.Thread(target=_stop_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
     return ReloadableApp(settings, scripted=scripted_at(), reloads=True, owns_process=True)
 
 
-def _leave_with(parent: int) -> None:
-    """Stop this worker when its parent is gone: nobody else could, and it would keep the port."""
+def _stop_with(parent: int) -> None:
+    """Stop this worker when its parent has died: nothing else would, and it would hold the port."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 class EmbeddedServer(uvicorn.Server):
-    """A uvicorn server inside another program's event loop: it leaves the signal handlers alone."""
+    """A uvicorn server inside another program's event loop, without signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.settled = asyncio.Event()  # it listens, or failed to
+        self.started_or_failed = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say when that is over."""
         try:
             await super().startup(sockets)
         finally:
-            self.settled.set()
+            self.started_or_failed.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
         yield
 
 
@@ -159,31 +157,25 @@ async def running(app: Any, **options: Any) -> AsyncIterator[str]:
     server = EmbeddedServer(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await server.settled.wait()
+        await server.started_or_failed.wait()
         if not server.started:
             raise ConfigError("the server did not start; its log says why")
         yield address_of(listener)
-    finally:  # no TaskGroup: it would wrap what the block raises
+    finally:  # no TaskGroup: it would wrap an exception of the block in a group
         server.should_exit = True
         await serving
 
 
 def scripted_at(chunk_delay_s: float = CHUNK_DELAY_S) -> OpenUpstream:
-    """Return what serves the scripted model until a stack is closed, and gives its base URL."""
+    """Return a function that serves the scripted model until a stack is closed, and returns its base URL."""
 
-    async def opened(stack: contextlib.AsyncExitStack) -> str:
-        return await stack.enter_async_context(scripted_upstream(chunk_delay_s))
+    async def open_scripted(stack: contextlib.AsyncExitStack) -> str:
+        from proxy.demo.model import scripted_model  # not imported with a real upstream
 
-    return opened
+        origin = await stack.enter_async_context(running(scripted_model(chunk_delay_s=chunk_delay_s)))
+        return f"{origin}/v1"
 
-
-@contextlib.asynccontextmanager
-async def scripted_upstream(chunk_delay_s: float) -> AsyncIterator[str]:
-    """Serve the scripted model while the block runs; yields its base URL."""
-    from proxy.demo.model import scripted_model  # a process with an upstream does without
-
-    async with running(scripted_model(chunk_delay_s=chunk_delay_s)) as origin:
-        yield f"{origin}/v1"
+    return open_scripted
 
 
 def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
@@ -227,7 +219,7 @@ async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; ConfigError if the address cannot be had."""
+    """Return a listening socket. Raises ConfigError if the address is not available."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -239,9 +231,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the origin under which this machine reaches the socket."""
+    """Return the origin at which this machine reaches the socket."""
     host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # all addresses: none that one can ask
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # a listener's wildcard is no destination
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -255,7 +247,7 @@ def _config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
-        proxy_headers=False,  # whoever is trusted is known by the socket's own peer (identity mode header)
+        proxy_headers=False,  # identity mode header trusts the peer of the socket
         date_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=75,
@@ -264,9 +256,11 @@ def _config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
     )
 
 
-def open_with(settings: Settings, origin: str, embedder: str | None, *, judges: bool = True) -> None:
-    """Say that the proxy serves: to people by the screen, on standard output; to whoever reads the log as
-    JSON by one line of it, since a collector may be given both streams as one."""
+# ---------------------------------------------------------------- the opening screen
+def announce(settings: Settings, origin: str, app: App | None = None) -> None:
+    """Print the opening screen; with logging.format json log one line instead, as a collector may read both
+    streams as one. `app`: None in the parent of several workers, which loads no model."""
+    embedder, judges = (app.embedder_source, app.has_judge) if app else (None, True)
     if settings.logging.format == "console":
         print(opening_screen(settings, origin, embedder, judges=judges), flush=True)
         return
@@ -287,8 +281,8 @@ def open_with(settings: Settings, origin: str, embedder: str | None, *, judges: 
 
 
 def opening_screen(settings: Settings, origin: str, embedder: str | None, *, judges: bool = True) -> str:
-    """Return the screen's text. `embedder`: what computes embeddings, "" for nothing, None if unknown.
-    `judges`: whether the trained heads could be loaded, as far as is known."""
+    """Return what the proxy does, where data is stored, what is off, and what to try. `embedder`: where the
+    embedding model is from, "" without one, None if unknown."""
     memory = settings.memory
     rows = [
         ("Listening", f"{origin}/v1   ← your client's base_url{_everywhere(settings.server.host)}"),

@@ -9,11 +9,12 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from proxy.app import parts
+from proxy.app import services
 from proxy.domain.judging import Asks, ProfileScores
 from tests.adversary.conftest import (
     Gated,
@@ -67,10 +68,7 @@ class InstalledJudge(ScriptedJudge):
 def judge(monkeypatch: pytest.MonkeyPatch) -> InstalledJudge:
     made = InstalledJudge(asks=asks, help=last_word, covered=covered)
 
-    async def installed(*_: object) -> InstalledJudge:
-        return made
-
-    monkeypatch.setattr(parts, "_judge", installed)
+    monkeypatch.setattr(services, "load_judge", lambda *_: SimpleNamespace(judge=made, note=""))
     return made
 
 

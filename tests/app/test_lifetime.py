@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.app import maintenance, parts
+from proxy.app import maintenance, services
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import Trigger
 from proxy.domain.session import Outcome, StoredExchange
@@ -92,7 +92,7 @@ async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(
     async def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(parts, "prepare", broken)
+    monkeypatch.setattr(services, "prepare", broken)
     async with house(Planner(), memory=UNHURRIED) as h:
         await ask(h, "Please answer in Chinese from now on.")
         await ask(h, "What rhymes with orange?")

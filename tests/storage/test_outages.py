@@ -135,10 +135,12 @@ def test_damaged_rows_and_faulty_statements_are_no_outage_and_logged_once_a_minu
 class Shut:
     """Stores that cannot be opened."""
 
-    is_open, place = False, "somewhere"
+    is_open, place, trouble = False, "somewhere", ""
 
     async def open(self):
         raise StoreUnavailable("gone")
+
+    upkeep = open
 
 
 class Away:
@@ -160,8 +162,9 @@ async def test_stores_out_of_reach_are_logged_once_a_minute_unless_they_do_it(
     clock, monkeypatch, stores, logged_at
 ):
     lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
-    keeping = maintenance.Care(SimpleNamespace(stores=stores, embedder=None), clock)
+    services = SimpleNamespace(stores=stores, models=SimpleNamespace(embedder=None), learner=None)
+    upkeep = maintenance.Maintenance(services, clock)
     while clock.now < 2.5 * maintenance.REMIND_S:
         clock.now += maintenance.STORE_RETRY_S
-        await (keeping._catch_up() if stores.is_open else keeping._open())
+        await upkeep._catch_up()
     assert lines == [("store.unavailable", (at * maintenance.REMIND_S, "somewhere")) for at in logged_at]

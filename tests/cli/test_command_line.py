@@ -21,7 +21,7 @@ from proxy.cli.main import main
 from proxy.config import PREFIX, load
 from tests.e2e.conftest import until
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from proxy.cli.main import main; raise SystemExit(main())"]
 # A busy machine does not keep the real deadline, least of all in the first request of a process.
 PATIENT = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "5000"}

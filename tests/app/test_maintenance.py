@@ -1,0 +1,150 @@
+"""What a running process does on its own: its clock, its health, and jobs that wait for a credential."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proxy.app.maintenance import Maintenance, SteadyClock, extracts_without_client, vitals
+from proxy.config import load
+from proxy.domain.core import Level
+from proxy.domain.errors import StoreUnavailable
+
+DAY = 86_400.0
+
+
+# ---------------------------------------------------------------- the clock
+class Machine:
+    """A machine whose clock can be set."""
+
+    def __init__(self) -> None:
+        self.wall, self.up = 1_000_000.0, 50.0
+        self.clock = SteadyClock(lambda: self.wall, lambda: self.up, patience_s=600)
+
+    def after(self, seconds: float, *, jump: float = 0.0) -> float:
+        """Let time pass, and its clock jump; return the time of the process."""
+        self.up += seconds
+        self.wall += seconds + jump
+        return self.clock()
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY, 3_650 * DAY])
+def test_a_jump_of_the_clock_is_adopted_only_if_it_lasts(jump: float) -> None:
+    machine = Machine()
+    assert machine.after(10, jump=jump) == 1_000_010
+    assert machine.after(599) == 1_000_609
+    assert machine.after(2) == 1_000_611 + jump
+    assert machine.after(5) == 1_000_616 + jump
+
+
+def test_a_jump_that_is_undone_or_followed_by_others_is_never_adopted() -> None:
+    machine = Machine()
+    machine.after(10, jump=DAY)
+    machine.after(300, jump=-DAY)
+    assert machine.after(800) == 1_001_110
+    for _ in range(20):
+        machine.after(400, jump=DAY)
+    assert machine.after(0) == 1_001_110 + 8_000
+
+
+def test_small_corrections_of_the_clock_are_followed() -> None:
+    machine = Machine()
+    for _ in range(100):
+        machine.after(10, jump=-0.4)
+    assert machine.after(0) == pytest.approx(machine.wall)
+    assert SteadyClock()() == pytest.approx(time.time(), abs=1)
+
+
+# ---------------------------------------------------------------- health
+@pytest.mark.parametrize(
+    ("state", "level", "reason"),
+    [
+        ({}, Level.FULL, ""),
+        ({"judge": None}, Level.UNJUDGED, "no_judge"),
+        ({"embedder": None}, Level.LEXICAL, "no_embedding_model"),
+        ({"resting": "deadline"}, Level.NONE, "deadline"),
+        ({"is_open": False, "trouble": "store_disk_full"}, Level.NONE, "store_unavailable"),
+        ({"trouble": "store_corrupt", "is_readable": False}, Level.NONE, "store_corrupt"),
+        # A full disk stops commits, and memories are still recalled.
+        ({"trouble": "store_disk_full", "resting": "store_unavailable"}, Level.FULL, "store_disk_full"),
+    ],
+)
+def test_health_names_the_cause_of_a_degradation(state: dict[str, Any], level: Level, reason: str) -> None:
+    state = {"embedder": object(), "judge": object(), "resting": None, **state}
+    stores = {"is_open": True, "is_readable": True, "trouble": "", "failure": "", **state}
+    services: Any = SimpleNamespace(
+        settings=load(None, {}, {}),
+        stores=SimpleNamespace(**stores),
+        fail_open=SimpleNamespace(resting=state["resting"]),
+        models=SimpleNamespace(embedder=state["embedder"], judge=state["judge"]),
+    )
+    found = vitals(services)
+    assert (found.level, found.reason) == (level, reason)
+
+
+# ---------------------------------------------------------------- jobs that wait for a client's key
+MODEL = {"llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "m"}
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ({}, False),
+        ({"upstream": {"api_key": ""}}, False),
+        ({"upstream": {"api_key": "sk-ours"}}, True),
+        ({"upstream": {"api_key": "sk-ours"}, "memory": {"extraction": "off"}}, False),
+        ({"memory": {"extraction": "verbatim"}}, True),
+        ({"external_models": [{"model_role": "memory_extraction", **MODEL}]}, True),
+        ({"external_models": [{"model_role": "memory_summary", **MODEL}]}, False),
+    ],
+)
+def test_the_settings_decide_whether_extraction_needs_the_clients_key(
+    sections: dict[str, Any], expected: bool
+) -> None:
+    assert extracts_without_client(load(None, {}, sections)) is expected
+
+
+class WaitingJobs:
+    """A queue in a store that is down for the first calls."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures, self.woken = failures, 0
+
+    async def wake(self, scope: None) -> bool:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("gone")
+        self.woken += 1
+        return True
+
+
+async def nothing(*_: object) -> int:
+    return 0
+
+
+@pytest.mark.parametrize(("key", "times"), [("sk-ours", 1), ("", 0)])
+async def test_waiting_jobs_are_woken_once_per_start_and_once_per_reload(key: str, times: int) -> None:
+    jobs, worker = WaitingJobs(failures=2), SimpleNamespace(wake=asyncio.Event())
+    services: Any = SimpleNamespace(
+        settings=load(None, {}, {"upstream": {"api_key": key}}),
+        stores=SimpleNamespace(is_open=True, upkeep=nothing, jobs=jobs, forms=None),
+        learning=SimpleNamespace(forms=SimpleNamespace(sync=nothing)),
+        clock=lambda: 0.0,
+        learner=SimpleNamespace(
+            recorder=SimpleNamespace(catch_up=nothing),
+            access_counts=SimpleNamespace(write=nothing),
+            notes=SimpleNamespace(close=nothing),
+            documents=SimpleNamespace(catch_up=nothing),
+            worker=worker,
+        ),
+    )
+    maintenance = Maintenance(services)
+    for _ in range(5):
+        await maintenance._catch_up()
+    assert (jobs.woken, worker.wake.is_set()) == (times, bool(times))
+    maintenance.take_over()
+    for _ in range(3):
+        await maintenance._catch_up()
+    assert jobs.woken == 2 * times

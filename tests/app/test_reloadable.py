@@ -1,0 +1,407 @@
+"""A process that serves, reloads its configuration while it serves, and stops: no answer is cut short."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from proxy.app.reloadable import is_fixed, pinned_environment, plan_reload
+from proxy.config import Settings, load
+from tests.support.model import ScriptedModel, known
+from tests.support.process import COMMAND, serving_process
+from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
+
+UPGRADE = b"GET /v1/realtime HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
+SHUTDOWN = "MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS"
+
+
+# ---------------------------------------------------------------- which settings can change
+def test_a_reload_changes_what_it_can_and_names_what_needs_a_restart() -> None:
+    current = load(None, {}, {"server": {"port": 1}, "memory": {"budget_tokens": 100}})
+    row = {"model_role": "memory_extraction", "llm_endpoint": "http://h/v1", "llm_model_name": "m"}
+    wanted = load(
+        None,
+        {},
+        {
+            "server": {"port": 2, "max_body_bytes": 5_000},
+            "storage": {"data_dir": "/elsewhere"},
+            "cache": {"prefix": "other:"},
+            "memory": {"budget_tokens": 200},
+            "upstream": {"api_key": "sk-new"},
+            "external_models": [row],
+        },
+    )
+    plan = plan_reload(current, wanted)
+    assert set(plan.needs_restart) == {"server.port", "storage.data_dir", "cache.prefix"}
+    changed = {"server.max_body_bytes", "memory.budget_tokens", "upstream.api_key", "external_models"}
+    assert set(plan.changed) == changed
+    assert (plan.settings.server.port, plan.settings.server.max_body_bytes) == (1, 5_000)
+    assert plan.settings.storage.data_dir is None
+    assert plan.settings.cache == current.cache
+    assert plan.settings.upstream == wanted.upstream
+    again = plan_reload(wanted, load(None, {}, wanted.model_dump()))
+    assert (again.changed, again.needs_restart, again.settings) == ((), (), wanted)
+
+
+def test_workers_get_the_stores_of_their_parent_even_if_the_file_has_changed(tmp_path: Path) -> None:
+    storage = {"data_dir": tmp_path, "backend": "postgres", "postgres_url": "postgresql://u:secret@h/m"}
+    settings = load(None, {}, {"storage": storage, "cache": {"redis_url": "redis://u:secret@h/1"}})
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "storage: {data_dir: /elsewhere}\ncache: {redis_url: redis://x}\nmemory: {budget_tokens: 300}"
+    )
+    pinned = load(file, pinned_environment(settings))
+    assert (pinned.storage, pinned.cache) == (settings.storage, settings.cache)
+    assert pinned.memory.budget_tokens == 300
+
+
+def test_every_fixed_key_is_a_setting() -> None:
+    known_keys = {
+        f"{section}.{name}"
+        for section, model in Settings.model_fields.items()
+        for name in getattr(model.annotation, "model_fields", ())
+    }
+    assert {key for key in known_keys if is_fixed(key)} >= {"server.leave_seconds", "tracing.endpoint"}
+
+
+# ---------------------------------------------------------------- reload
+class Upstream:
+    """Answers with its name; a stream waits in the middle for `go`."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.go = name, asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if not exchange.request.json.get("stream"):
+            await exchange.json(completion(self.name))
+            return
+        first, *rest = completion_events(self.name, "whole")
+        await exchange.start_stream()
+        await exchange.chunk(first)
+        await self.go.wait()
+        await exchange.chunk(*rest)
+        await exchange.end()
+
+
+def body(**more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "Good morning"}], **more}
+
+
+async def answer_of(http: httpx2.AsyncClient, base_url: str) -> str:
+    answer = await http.post(f"{base_url}/chat/completions", json=body())
+    assert answer.status_code == 200, answer.text
+    content: str = answer.json()["choices"][0]["message"]["content"]
+    return content
+
+
+class Streaming:
+    """A streamed answer that has begun."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+
+    async def first(self) -> None:
+        await anext(self._lines)
+
+    async def rest(self) -> str:
+        return "\n".join([line async for line in self._lines])
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=90) as client:
+        yield client
+
+
+def configured(file: Path, **sections: Any) -> Path:
+    file.write_text(json.dumps({"memory": {"extraction": "off"}, **sections}))
+    return file
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_sighup_serves_new_requests_with_the_new_file_while_streams_finish_with_the_old(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient, workers: str
+) -> None:
+    old, new = Upstream("old"), Upstream("new")
+    async with ScriptedUpstream(old) as first, ScriptedUpstream(new) as second:
+        file = configured(tmp_path / "c.yaml", upstream={"base_url": first.url})
+        flags = ("--config", str(file), "--workers", workers)
+        async with serving_process(tmp_path / "data", *flags, models_dir=models_dir) as served:
+            memory = {"user_id": "a", "content": "Likes tea."}
+            assert (await http.post(f"{served.base_url}/memory", json=memory)).status_code == 201
+            assert await answer_of(http, served.base_url) == "old"
+            file.write_text("upstream: {base_ulr: http://127.0.0.1:1/v1}")
+            served.signal(signal.SIGHUP)
+            (failed,) = await served.until_logged("config.reload.failed")
+            assert "did you mean upstream.base_url" in failed["error"]
+            assert await answer_of(http, served.base_url) == "old"
+            streamed = http.stream("POST", f"{served.base_url}/chat/completions", json=body(stream=True))
+            async with streamed as response:
+                stream = Streaming(response.aiter_lines())
+                await stream.first()
+                configured(file, upstream={"base_url": second.url}, server={"shutdown_seconds": 7})
+                served.signal(signal.SIGHUP)
+                done = await served.until_logged("config.reload.done", int(workers))
+                assert [line["keys"] for line in done] == [["upstream.base_url"]] * int(workers)
+                restart = served.logged("config.reload.needs_restart")
+                assert {tuple(line["keys"]) for line in restart} == {("server.shutdown_seconds",)}
+                async with httpx2.AsyncClient(timeout=90) as other:
+                    assert await answer_of(other, served.base_url) == "new"
+                old.go.set()
+                assert "whole" in await stream.rest()
+            listed = await http.get(f"{served.base_url}/memory", params={"user_id": "a"})
+            assert listed.json()["total"] == 1
+        assert served.process.returncode == 0
+
+
+async def test_settings_that_do_not_start_change_and_extract_nothing(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    model = ScriptedModel(facts=known(("oolong", "User likes oolong tea.")))
+    async with ScriptedUpstream(model) as upstream:
+        later = {"extraction_batch_size": 50, "personal_idle_seconds": 999}
+        sections = {"upstream": {"base_url": upstream.url}, "memory": later}
+        file = configured(tmp_path / "c.yaml", **sections)
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            message = {"messages": [{"role": "user", "content": "I like oolong tea."}]}
+            of_alice = {"memory_context": {"user_id": "alice"}}
+            answer = await http.post(f"{served.base_url}/chat/completions", json=body(**message, **of_alice))
+            assert answer.headers["x-memory-store"] == "queued"
+            sections["memory"] = {**later, "personal_idle_seconds": 0}
+            for number, (embedding, named) in enumerate(
+                (({"dimension": 7}, "embedding.dimension"), ({"model": "no-such-model"}, "no-such-model"))
+            ):
+                configured(file, **sections, embedding=embedding)
+                served.signal(signal.SIGHUP)
+                *_, failed = await served.until_logged("config.reload.failed", number + 1)
+                assert named in failed["error"]
+            health = (await http.get(f"{served.origin}/health")).json()
+            assert health["memory"]["level"] == "full"
+            await asyncio.sleep(1)
+            assert model.extractions == []
+
+
+class Keyed(ScriptedModel):
+    """Extracts for the operator's key alone."""
+
+    async def __call__(self, exchange: Exchange) -> None:
+        request = exchange.request
+        extraction = b"(memory_extraction)" in (request.header(b"user-agent") or b"")
+        if extraction and request.header(b"authorization") != b"Bearer sk-ours":
+            await exchange.json({"error": {"message": "no"}}, 401)
+        else:
+            await super().__call__(exchange)
+
+
+async def test_extraction_that_waits_for_a_key_continues_when_a_reload_brings_one(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    model = Keyed(facts=known(("oolong", "User likes oolong tea.")))
+    async with ScriptedUpstream(model) as upstream:
+        settings = {"memory": {"extraction_batch_size": 1}, "upstream": {"base_url": upstream.url}}
+        file = configured(tmp_path / "c.yaml", **settings)
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            message = {"messages": [{"role": "user", "content": "I like oolong tea."}]}
+            of_alice = {"memory_context": {"user_id": "alice"}}
+            answer = await http.post(f"{served.base_url}/chat/completions", json=body(**message, **of_alice))
+            assert answer.headers["x-memory-store"] == "queued"
+            await served.until_logged("memory.extraction_waits")
+            configured(file, **settings | {"upstream": {"base_url": upstream.url, "api_key": "sk-ours"}})
+            served.signal(signal.SIGHUP)
+            await served.until_logged("config.reload.done")
+            await served.until_logged("memory.extracted", within_s=20)
+            listed = await http.get(f"{served.base_url}/memory", params={"user_id": "alice"})
+            assert [one["content"] for one in listed.json()["data"]] == ["User likes oolong tea."]
+
+
+async def test_a_stop_during_a_reload_stops(tmp_path: Path, models_dir: Path) -> None:
+    async with ScriptedUpstream(Upstream("old")) as upstream:
+        file = configured(tmp_path / "c.yaml", upstream={"base_url": upstream.url})
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            configured(file, upstream={"base_url": upstream.url}, memory={"budget_tokens": 100})
+            served.signal(signal.SIGHUP)
+            await asyncio.sleep(0.05)  # the reload may have begun, or be done: either way
+            served.signal(signal.SIGTERM)
+            assert await served.ended() == 0
+
+
+# ---------------------------------------------------------------- stop
+async def test_ready_answers_503_before_the_port_closes_and_a_stream_finishes(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    slow = Upstream("slow")
+    async with (
+        ScriptedUpstream(slow) as upstream,
+        serving_process(
+            tmp_path / "data",
+            *("--upstream", upstream.url),
+            models_dir=models_dir,
+            MEMORY_PROXY__SERVER__LEAVE_SECONDS="1.5",
+        ) as served,
+    ):
+        assert (await http.get(f"{served.origin}/ready")).status_code == 200
+        streamed = http.stream("POST", f"{served.base_url}/chat/completions", json=body(stream=True))
+        async with streamed as response:
+            stream = Streaming(response.aiter_lines())
+            await stream.first()
+            served.signal(signal.SIGTERM)
+            statuses = await _statuses_of_ready(served.origin)
+            assert 503 in statuses
+            assert statuses.index(503) <= 2  # at once, and until the port is closed
+            assert set(statuses[statuses.index(503) :]) == {503}
+            slow.go.set()
+            assert "whole" in await stream.rest()
+        assert await served.ended() == 0
+        assert [line["port_closes_in_s"] for line in served.logged("process.stopping")] == [1.5]
+
+
+async def _statuses_of_ready(origin: str) -> list[int]:
+    """Request /ready until the port is closed; return the statuses."""
+    statuses: list[int] = []
+    async with asyncio.timeout(60):
+        while True:
+            async with httpx2.AsyncClient(timeout=90) as http:  # a connection of its own each time
+                try:
+                    answer = await http.get(f"{origin}/ready", headers={"X-Request-Id": "probe-1"})
+                    assert answer.headers["x-request-id"] == "probe-1"
+                    statuses.append(answer.status_code)
+                except httpx2.TransportError:
+                    return statuses
+            await asyncio.sleep(0.05)
+
+
+async def test_answers_that_do_not_end_are_cut_after_the_shutdown_time_and_what_users_said_is_stored(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        if exchange.request.json.get("stream"):
+            await Upstream("slow")(exchange)
+        await asyncio.Event().wait()
+
+    async with ScriptedUpstream(script) as upstream:
+        flags = ("--upstream", upstream.url)
+        async with serving_process(
+            tmp_path / "data", *flags, models_dir=models_dir, **{SHUTDOWN: "1"}
+        ) as served:
+            url = f"{served.base_url}/chat/completions"
+            silent = asyncio.create_task(http.post(url, json=body()))
+            of_a = {"memory_context": {"user_id": "a"}}
+            async with http.stream("POST", url, json=body(stream=True, **of_a)) as response:
+                stream = Streaming(response.aiter_lines())
+                await stream.first()
+                assert response.headers["x-memory-store"] == "queued"
+                while len(upstream.requests) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                served.signal(signal.SIGTERM)
+                with pytest.raises(httpx2.TransportError):
+                    await stream.rest()
+            answer = await silent
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert answer.json()["error"]["code"] == "stopping"
+            assert await served.ended(within_s=8) == 0
+            (stopping,), (stopped,) = served.logged("process.stopping"), served.logged("process.stopped")
+            assert (stopping["reason"], stopping["requests_under_way"]) == ("SIGTERM", 2)
+            assert 1 <= stopped["took_s"] < 8
+        log = (tmp_path / "data.log").read_text()
+        assert [line for line in log.splitlines() if not line.startswith("{")] == []
+        assert "Traceback" not in log
+        async with serving_process(tmp_path / "data", *flags) as served:
+            sessions = await http.get(f"{served.base_url}/memory/sessions", params={"user_id": "a"})
+            assert [one["exchanges"] for one in sessions.json()["data"]] == [1]
+
+
+async def test_stopping_workers_refuse_new_connections_while_one_still_answers(
+    tmp_path: Path, models_dir: Path
+) -> None:
+    asked = asyncio.Event()
+
+    async def silent(exchange: Exchange) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with ScriptedUpstream(silent) as upstream, httpx2.AsyncClient(timeout=60) as http:
+        flags = ("--upstream", upstream.url, "--workers", "2")
+        async with serving_process(
+            tmp_path / "data", *flags, models_dir=models_dir, **{SHUTDOWN: "4"}
+        ) as served:
+            answer = asyncio.create_task(http.post(f"{served.base_url}/chat/completions", json=body()))
+            await asked.wait()
+            served.signal(signal.SIGINT)
+            address = urlsplit(served.base_url)
+            for _ in range(40):
+                try:
+                    _, writer = await asyncio.open_connection(address.hostname, address.port)
+                except ConnectionRefusedError:
+                    break
+                writer.close()
+                await asyncio.sleep(0.1)
+            else:
+                pytest.fail("connections are still accepted")
+            assert not answer.done()
+            assert (await answer).status_code == 503
+            assert await served.ended(within_s=30) == 0
+            assert len(served.logged("process.stopping")) == len(served.logged("process.stopped")) == 2
+
+
+async def test_an_open_websocket_does_not_delay_the_stop(tmp_path: Path) -> None:
+    async def open_for_ever(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello")
+        await exchange.gone()
+
+    async with ScriptedUpstream(open_for_ever) as upstream:
+        async with serving_process(
+            tmp_path / "data", "--upstream", upstream.url, **{SHUTDOWN: "1"}
+        ) as served:
+            port = int(served.origin.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(UPGRADE)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+            assert await reader.readexactly(5) == b"hello"
+            served.signal(signal.SIGTERM)
+            assert await served.ended(within_s=20) == 0
+            assert await reader.read() == b""
+            writer.close()
+            await upstream.until_closed()
+        assert "Traceback" not in (tmp_path / "data.log").read_text()
+
+
+def test_closing_its_terminal_stops_a_server(tmp_path: Path) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(COMMAND[0], [*COMMAND, "serve", "--port", "0", "--data-dir", str(tmp_path / "data")])
+    printed = b""
+    while b"Settings: " not in printed:
+        printed += os.read(terminal, 4096)
+    os.close(terminal)  # the kernel sends SIGHUP
+    deadline = time.monotonic() + 60
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        assert time.monotonic() < deadline, "the server outlives its terminal"
+        time.sleep(0.05)
+    assert os.waitstatus_to_exitcode(ended[1]) >= 0
+
+
+async def test_nothing_is_written_or_reported_outside_the_data_directory(
+    http: httpx2.AsyncClient, tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # onnxruntime stores its device id in ~/.cache.
+    for name in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)  # `import proxy` has set it for these tests
+    home = tmp_path / "home"
+    home.mkdir()
+    async with serving_process(tmp_path / "data", models_dir=models_dir, HOME=str(home)) as server:
+        message = {
+            "memory_context": {"user_id": "ann"},
+            "messages": [{"role": "user", "content": "I like it."}],
+        }
+        response = await http.post(f"{server.base_url}/chat/completions", json=body(**message))
+        assert response.headers["x-memory-level"] == "full"
+    assert not list(home.rglob("*"))

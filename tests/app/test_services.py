@@ -1,0 +1,219 @@
+"""The services of a process that has just started."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.admit.safety import SafetyPolicy
+from proxy.app import http
+from proxy.app.maintenance import vitals
+from proxy.app.services import WARM_UP_TURN, Services, with_query_models
+from proxy.config import load
+from proxy.domain.core import Level, Prepared, Scope, Turn
+from proxy.domain.errors import StoreUnavailable
+from proxy.http import failopen
+from proxy.learn.budget import PAUSE_S
+from proxy.recall.prepare import RecallTools, prepare
+from proxy.storage.sql.documents import SqlPassages
+from tests.models.heads import write_heads
+from tests.recall.conftest import Shelf
+from tests.recall.conftest import tools_with as tools_over
+from tests.storage.recording import recorded
+
+SCRIPT = """
+import asyncio, json, sys
+from pathlib import Path
+from proxy.app.reloadable import App
+from proxy.admit import secrets
+from proxy.http.connections import RawTargetProtocol
+from proxy.config import load
+from tests.support.serving import ask, serving
+
+LOADED_ONCE = {"vendors": secrets.vendor_keys, "shapes": secrets.shapes}
+
+async def main(data_dir):
+    storage, memory = {"data_dir": Path(data_dir)}, {"deadline_ms": 10_000}
+    settings = load(None, {}, {"storage": storage, "memory": memory, "server": {"shutdown_seconds": 1}})
+    async with (
+        App.open(settings, "http://127.0.0.1:9/v1") as app,
+        serving(app.routes, http=RawTargetProtocol) as origin,
+    ):
+        loaded = {name: load.cache_info().currsize for name, load in LOADED_ONCE.items()}
+        await ask(origin, b"GET /ready")
+        known = set(sys.modules)
+        said = "Please remember that my budget for Hawaii is $10,000. How much can I spend on my vacation?"
+        body = {
+            "messages": [{"role": "user", "content": said}],
+            "model": "m",
+            "memory_context": {"user_id": "ana"},
+        }
+        head, _ = await ask(
+            origin,
+            b"POST /v1/chat/completions",
+            (b"content-type: application/json",),
+            json.dumps(body).encode(),
+        )
+        imported = sorted(set(sys.modules) - known)
+    print(json.dumps({"loaded": loaded, "imported": imported, "head": head.decode().lower()}))
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@asynccontextmanager
+async def opened(data_dir: Path, clock: Any = time.time, **sections: Any) -> AsyncIterator[Services]:
+    settings = load(None, {}, {"storage": {"data_dir": data_dir}, **sections})
+    async with AsyncExitStack() as stack:
+        yield await Services.open(settings, "http://127.0.0.1:9/v1", stack, clock=clock)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, models_dir: Path) -> Path:
+    (tmp_path / "models").symlink_to(models_dir)
+    return tmp_path
+
+
+async def test_the_first_question_finds_everything_loaded(data_dir: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SCRIPT, str(data_dir), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
+    found = json.loads(out.splitlines()[-1])
+    assert "x-memory-status: none" in found["head"]
+    assert found["loaded"] == {"vendors": 1, "shapes": 1}
+    assert found["imported"] == []
+
+
+async def test_a_slow_warm_up_is_logged_as_no_failure(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds = SqlPassages.holds
+
+    async def slow(passages: SqlPassages, scope: Scope) -> bool:
+        await asyncio.sleep(0.2)
+        return await holds(passages, scope)
+
+    monkeypatch.setattr(SqlPassages, "holds", slow)
+    lines = recorded(monkeypatch, lambda facts: facts)
+    async with opened(data_dir):
+        pass
+    assert [event for event, _ in lines if event in ("documents.left_out", "memory.failed")] == []
+
+
+async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> str:
+        if broken:
+            raise StoreUnavailable("gone")
+        return "fine"
+
+    monkeypatch.setattr(failopen, "OPEN_S", 0.05)
+    now, broken = 1e9, True
+    async with opened(data_dir, clock=lambda: now) as services:
+        for _ in range(failopen.TRIP_AFTER):
+            await services.fail_open.attempt("recall", work, 1)
+        assert services.fail_open.resting is not None
+        now, broken = now - 86_400, False
+        await asyncio.sleep(0.1)
+        assert await services.fail_open.attempt("recall", work, 1) == "fine"
+
+
+async def test_the_worker_pauses_while_a_turn_is_prepared(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(turn: Turn, tools: RecallTools) -> Prepared:
+        begun.set()
+        await go_on.wait()
+        return await prepare(turn, tools)
+
+    monkeypatch.setattr(http, "prepare", held)
+    async with opened(data_dir) as services, asyncio.timeout(60):
+        turn = asyncio.ensure_future(http._recaller(services).recall(WARM_UP_TURN))
+        await begun.wait()
+        job = asyncio.create_task(services.learner.turns.pause())
+        await asyncio.sleep(5 * PAUSE_S)
+        assert not job.done()
+        go_on.set()
+        await asyncio.gather(turn, job)
+
+
+@pytest.mark.parametrize(("chosen", "used"), [(None, 0.85), (0.0, 0.0)])
+async def test_the_dense_weight_is_the_models_unless_it_is_set(
+    data_dir: Path, chosen: float | None, used: float
+) -> None:
+    async with opened(data_dir, retrieval={"dense_weight": chosen}) as services:
+        assert services.tools.searcher.ranking.dense_weight == used
+
+
+async def test_an_unusable_embedding_path_is_logged(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = recorded(monkeypatch, lambda facts: facts)
+    async with opened(data_dir, embedding={"path": data_dir / "mispelt"}):
+        pass
+    ((_, facts),) = (line for line in lines if line[0] == "embedding.path_unusable")
+    assert facts["taken"] == "installer"
+    assert "mispelt is not a directory" in facts["notes"][0]
+
+
+async def test_the_read_path_and_the_write_path_use_one_judge(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.models.heads.DIRECTORY", write_heads(tmp_path))
+    async with opened(tmp_path / "data") as services:
+        assert services.models.judge is not None
+        assert services.tools.searcher.judge is services.learner.gate.judge is services.models.judge
+        assert vitals(services).level is Level.FULL
+
+
+async def test_without_its_heads_the_proxy_starts_without_a_judge_and_logs_it(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.models.heads.DIRECTORY", tmp_path / "nowhere")
+    lines = recorded(monkeypatch, lambda facts: facts)
+    async with opened(tmp_path / "data") as services:
+        assert services.tools.searcher.judge is None
+        assert (vitals(services).level, vitals(services).reason) == (Level.UNJUDGED, "no_judge")
+    ((_, facts),) = (line for line in lines if line[0] == "judge.unavailable")
+    assert "message is missing" in facts["note"]
+
+
+# ---------------------------------------------------------------- models that read the question
+class Unused:
+    """A completer that is never called."""
+
+    async def complete(self, request: Any) -> str:
+        raise AssertionError(request.role)
+
+
+@pytest.mark.parametrize("role", [None, "memory_rewrite", "memory_plan"])
+async def test_queries_are_rewritten_or_planned_only_if_a_model_is_set(
+    tmp_path: Path, role: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"model_role": role, "llm_endpoint": "http://127.0.0.1:9/v1", "llm_model_name": "small"}
+    sections: Any = {"external_models": [row]} if role else {}
+    sections["retrieval"] = {"rerank": str(tmp_path / "absent")}
+    settings = load(None, {}, {"storage": {"data_dir": tmp_path}, **sections})
+    async with AsyncExitStack() as stack:
+        tools = await with_query_models(tools_over(Shelf(), None), settings, Unused(), SafetyPolicy(), stack)
+    assert (tools.rewriter is not None) is (role == "memory_rewrite")
+    assert (tools.planner is not None) is (role == "memory_plan")
+    assert tools.waits is (role is not None)
+    assert tools.searcher.reranking is None
+    logged = capsys.readouterr()
+    assert "rerank.unavailable" in logged.out + logged.err
