@@ -36,10 +36,10 @@ from proxy.domain.ports import EmbeddingModel
 
 # ---------------------------------------------------------------- encoder
 MAX_TOKENS = 256
-# No more of a text is tokenised, half of it at either end: megabytes would take seconds.
+# Of a longer text only this much is tokenised, half from either end: megabytes would take seconds.
 MAX_CHARS = 16 * MAX_TOKENS
-_GLANCE = 400  # characters that tell whether a text can be read
-# Above this share of letters that the model's vocabulary does not have, its vector means nothing.
+_GLANCE = 400  # characters that are checked for unknown words
+# Above this share of letters unknown to the model's vocabulary the vector means nothing.
 UNKNOWN_LIMIT = 0.25
 
 _UNKNOWN_TOKENS = ("[UNK]", "<unk>")
@@ -53,27 +53,27 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class EncoderOutput:
-    """What one run over a text gave: the unit vector (float32), and of our encoder the last hidden states
-    (float16, a row a token)."""
+    """The result of one run over a text: the unit vector (float32), and from our encoder the last hidden
+    states (float16, one row per token)."""
 
     vector: bytes
     states: bytes = b""
 
 
 class TextTokenizer(Protocol):
-    """What an encoder needs of a tokenizer. It truncates at what the model reads."""
+    """What an encoder needs of a tokenizer, which truncates at the model's maximum."""
 
     def ids(self, text: str) -> list[int]:
         """Return the token ids of a text, special tokens included."""
         ...
 
     def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
-        """Yield each piece of the text, and True if the vocabulary does not have it."""
+        """Yield each piece of the text, and whether the vocabulary lacks it."""
         ...
 
 
 class HubTokenizer:
-    """A tokenizer.json, read by `tokenizers`."""
+    """A tokenizer.json, loaded with `tokenizers`."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         tokenizer.no_padding()  # the published file pads everything to 128 tokens
@@ -94,7 +94,7 @@ class HubTokenizer:
 class Encoder:
     """One sentence model: mean (or first-token) pooling over its last layer, unit length.
 
-    `directory`: where the weights of our own encoder lie, which the heads share; None for any other."""
+    `directory`: of the weights of our own encoder, which the heads share; None for any other."""
 
     def __init__(
         self,
@@ -113,18 +113,18 @@ class Encoder:
         self._first_token = pooling == "cls"
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one unit vector a text. Raises EmbeddingFailed."""
+        """Return one unit vector per text. Raises EmbeddingFailed."""
         return [self._pool(*self._run(text, [self._output])) for text in texts]
 
     def read(self, text: str) -> EncoderOutput:
-        """Return all that one run over the text gives. Raises EmbeddingFailed."""
+        """Return the vector and the hidden states of a text. Raises EmbeddingFailed."""
         if not self.has_states:
             return EncoderOutput(self.encode([text])[0].tobytes())
         pooled, states = self._run(text, [self._output, _STATES])
         return EncoderOutput(self._pool(pooled).tobytes(), states.astype(np.float16).tobytes())
 
     def understands(self, text: str) -> bool:
-        """True while enough of the text's words are known to the model for its vector to mean something."""
+        """True if the model knows enough of the text's words for its vector to mean something."""
         if text.isascii():
             return bool(text) and not text.isspace()
         total = unknown = 0
@@ -143,15 +143,15 @@ class Encoder:
         return [np.asarray(output[0], np.float32) for output in made]
 
     def _feed(self, tokens: list[int]) -> dict[str, NDArray[np.integer]]:
-        """Return the graph's inputs for one text: it asks for two or three, as int64 or int32."""
+        """Return the graph's inputs for one text: two or three, as int64 or int32."""
         shape = (1, len(tokens))
         values = {"input_ids": [tokens], "attention_mask": np.ones(shape), "token_type_ids": np.zeros(shape)}
         return {name: np.asarray(values[name], kind) for name, kind in self._inputs.items()}
 
     def _pool(self, output: Vector) -> Vector:
-        """Return the unit vector of (tokens, dimension), or of what the graph has pooled already."""
+        """Return the unit vector of (tokens, dimension), or of an output that the graph has pooled."""
         if output.ndim == 2:
-            # The sum and the mean have the same direction, and length is taken out below.
+            # The sum has the direction of the mean.
             output = output[0] if self._first_token else output.sum(axis=0)
         return _unit(output)
 
@@ -164,34 +164,34 @@ def _unit(vector: Vector) -> Vector:
 
 
 def readable(text: str) -> str:
-    """Return both ends of the text, without what UTF-8 cannot hold."""
+    """Return both ends of the text, with lone surrogates replaced."""
     return _LONE_SURROGATE.sub("\ufffd", edges(text))
 
 
 def edges(text: str) -> str:
-    """Return the text without the middle that no model reads."""
+    """Return the text without the middle, which no model reads."""
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS // 2] + text[-MAX_CHARS // 2 :]
 
 
 def _weight(piece: str) -> int:
-    """Return how much a piece says, in letters: an emoji nothing, a Chinese character three."""
+    """Return the weight of a piece in letters: 0 for an emoji, 3 for a Chinese character."""
     return sum(3 if unicodedata.east_asian_width(c) in "WF" else 1 for c in piece if c.isalnum())
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """What a model wants to read before a question, and before what may answer it."""
+    """The prefixes that a model expects before a question and before a passage."""
 
     query: str = ""
     passage: str = ""
 
 
 # ---------------------------------------------------------------- embedder
-# What a thread does before it looks at the queue again: a query waits at most for this (0.1 s if all
-# are as long as the model reads, 5 ms for facts of usual length).
+# Texts that a thread encodes before it returns to the queue, where a query waits (5 ms for facts of usual
+# length, 0.1 s for the longest).
 _TEXTS_A_STEP = 4
 
-_PASSES = 64  # questions whose hidden states are kept: 100 kB at most each
+_PASSES = 64  # questions whose hidden states are cached: 100 kB at most each
 
 _Embed = Callable[[Sequence[str], asyncio.Semaphore | None], Awaitable[list[bytes]]]
 _T = TypeVar("_T")
@@ -200,11 +200,9 @@ _T = TypeVar("_T")
 class OnnxEmbedder:
     """Implements ports.Embedder. The event loop never waits for the model.
 
-    A call takes one short step at a time, so that a long import holds one thread and a query finds
-    the other. A cancelled call leaves the pool as it was: a step under way ends unheard.
-
-    Everybody who asks for a question while it is read, for its vector or for all of its output, waits for one
-    run.
+    A call takes one short step at a time, so that a long import occupies one thread and a query finds the
+    other. If a call is cancelled, its running step finishes and the result is discarded. Concurrent
+    requests for the same question share one run.
     """
 
     def __init__(
@@ -222,37 +220,37 @@ class OnnxEmbedder:
         )
         self._recent = TTLCache[bytes, bytes](cache_size)
         self._passes = TTLCache[bytes, EncoderOutput](min(_PASSES, cache_size))
-        self._begun: dict[bytes, _Begun] = {}
+        self._runs: dict[bytes, _Run] = {}
 
     @property
     def model(self) -> EmbeddingModel:
         return self._model
 
     def begin(self, text: str) -> None:
-        """See ports.Embedder: whoever asks for the text while the model reads it waits for this run."""
+        """See ports.Embedder: requests for the text while the model reads it wait for this run."""
         key = _key(self._prompts.query + text)
         is_known = self._passes.get(key) or (not self.encoder.has_states and self._recent.get(key))
-        if key not in self._begun and not is_known and self.understands(text):
-            with suppress(EmbeddingFailed):  # whoever asks will be told
+        if key not in self._runs and not is_known and self.understands(text):
+            with suppress(EmbeddingFailed):  # `read` raises it
                 self._start(key, self._prompts.query + text)
 
     async def read(self, text: str) -> EncoderOutput:
-        """Return all that one run over a question gives. Raises EmbeddingFailed."""
+        """Return the vector and hidden states of a question. Raises EmbeddingFailed."""
         asked = self._prompts.query + text
         key = _key(asked)
         if found := self._passes.get(key):
             return found
-        return await (self._begun.get(key) or self._start(key, asked)).made()
+        return await (self._runs.get(key) or self._start(key, asked)).result()
 
     async def read_passage(self, text: str) -> EncoderOutput:
-        """Return all that one run over a text that is found or compared gives. Raises EmbeddingFailed."""
-        told = self._prompts.passage + text
-        made = await self.run(partial(self.encoder.read, told))
-        self._recent.put(_key(told), made.vector)
-        return made
+        """Return the vector and hidden states of a text to find or compare. Raises EmbeddingFailed."""
+        passage = self._prompts.passage + text
+        output = await self.run(partial(self.encoder.read, passage))
+        self._recent.put(_key(passage), output.vector)
+        return output
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """Do the work, a few milliseconds, in a thread of the embedder's. Raises EmbeddingFailed."""
+        """Do work of a few milliseconds in one of the embedder's threads. Raises EmbeddingFailed."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except RuntimeError as e:  # the pool was shut down
@@ -263,38 +261,38 @@ class OnnxEmbedder:
         return self._recent.get(_key(self._prompts.query + text)) or (await self.read(text)).vector
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
+        """Return one float32 unit vector per text, in order. Raises EmbeddingFailed."""
         return await self._passages(texts, None)
 
     def in_background(self) -> "BackgroundEmbedder":
-        """Return the same embedder for work that nobody waits for."""
+        """Return the same embedder for background work."""
         return BackgroundEmbedder(self, self._passages)
 
-    def _start(self, key: bytes, asked: str) -> "_Begun":
+    def _start(self, key: bytes, asked: str) -> "_Run":
         try:
             run = asyncio.get_running_loop().run_in_executor(self._pool, self.encoder.read, asked)
         except RuntimeError as e:  # the pool was shut down
             raise EmbeddingFailed("the embedder is closed") from e
-        begun = self._begun[key] = _Begun(run, partial(self._begun.pop, key))
+        self._runs[key] = shared = _Run(run, partial(self._runs.pop, key))
         run.add_done_callback(partial(self._ended, key))
-        return begun
+        return shared
 
     def _ended(self, key: bytes, run: "asyncio.Future[EncoderOutput]") -> None:
-        begun = self._begun.get(key)
-        if begun is not None and begun.run is run:
-            del self._begun[key]
+        shared = self._runs.get(key)
+        if shared is not None and shared.future is run:
+            del self._runs[key]
         if not run.cancelled() and run.exception() is None:
             self._recent.put(key, run.result().vector)
             self._passes.put(key, run.result())
 
     async def _passages(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        """Embed texts that are found or compared; each step waits for its `turn`, if it is given one."""
+        """Embed texts to find or compare; each step waits for its `turn`, if given."""
         texts = [self._prompts.passage + text for text in texts]
         keys = [_key(text) for text in texts]
         found = {key: vector for key in keys if (vector := self._recent.get(key))}
-        for key in set(keys) & self._begun.keys():
-            if begun := self._begun.get(key):  # it may have ended while another was waited for
-                found[key] = (await begun.made()).vector
+        for key in set(keys) & self._runs.keys():
+            if run := self._runs.get(key):  # it may have ended while another was awaited
+                found[key] = (await run.result()).vector
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
             vectors = await self._compute(list(missing.values()), turn)
@@ -304,12 +302,12 @@ class OnnxEmbedder:
         return [found[key] for key in keys]
 
     def understands(self, text: str) -> bool:
-        """False where too much of the text is unknown to the model: its vector would mean nothing."""
+        """See ports.Embedder."""
         return self.encoder.understands(text)
 
     def close(self) -> None:
-        """End the threads, after the steps already handed to them."""
-        # Not cancel_futures: the coroutines that wait for them would see a cancellation of their own.
+        """End the threads after their queued steps."""
+        # Not cancel_futures: the waiting coroutines would be cancelled.
         self._pool.shutdown(wait=True)
 
     async def _compute(self, texts: list[str], turn: asyncio.Semaphore | None) -> list[bytes]:
@@ -322,28 +320,28 @@ class OnnxEmbedder:
         return vectors
 
 
-class _Begun:
-    """A run over a question. It is called off when all who waited have gone: in a burst, what comes too late
-    must not keep the model from what does not."""
+class _Run:
+    """A run over a question. It is cancelled when no request waits for it any more: in a burst, requests past
+    their deadline must not occupy the model."""
 
-    def __init__(self, run: "asyncio.Future[EncoderOutput]", call_off: Callable[[], object]) -> None:
-        self.run = run
-        self._call_off = call_off  # at once: who comes next must not find what is being cancelled
+    def __init__(self, future: "asyncio.Future[EncoderOutput]", discard: Callable[[], object]) -> None:
+        self.future = future
+        self._discard = discard  # at once: the next request must not find a cancelled run
         self._waiting = 0
 
-    async def made(self) -> EncoderOutput:
+    async def result(self) -> EncoderOutput:
         self._waiting += 1
         try:
-            return await asyncio.shield(self.run)
+            return await asyncio.shield(self.future)
         finally:
             self._waiting -= 1
-            if not self._waiting and self.run.cancel():
-                self._call_off()
+            if not self._waiting and self.future.cancel():
+                self._discard()
 
 
 class BackgroundEmbedder:
-    """Implements ports.Embedder with one step at a time for all its callers together: however much there
-    is to extract or to import, a query finds a thread of the pool free."""
+    """Implements ports.Embedder with one step at a time for all its callers together, so that a query
+    finds a free thread during any extraction or import."""
 
     def __init__(self, embedder: OnnxEmbedder, embed: _Embed) -> None:
         self._embedder, self._embed = embedder, embed
@@ -354,18 +352,18 @@ class BackgroundEmbedder:
         return self._embedder.model
 
     def begin(self, text: str) -> None:
-        """Do nothing: nobody waits."""
+        """Do nothing: background work has no deadline."""
 
     async def embed_query(self, text: str) -> bytes:
         """See ports.Embedder."""
         return await self._embedder.embed_query(text)
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
+        """Return one float32 unit vector per text, in order. Raises EmbeddingFailed."""
         return await self._embed(texts, self._turn)
 
     def understands(self, text: str) -> bool:
-        """See OnnxEmbedder."""
+        """See ports.Embedder."""
         return self._embedder.understands(text)
 
 

@@ -36,7 +36,7 @@ _VECTOR_SCALE = 8  # unit vectors of 384 numbers are small for a network
 
 @dataclass(frozen=True, slots=True)
 class HeadFile:
-    """One head's card, and where its weights lie."""
+    """One head's card, and the path of its weights."""
 
     path: Path
     card: Mapping[str, Any]
@@ -57,7 +57,7 @@ class HeadFile:
         return found
 
     def offsets(self, labels: Sequence[str]) -> Array:
-        """Return what is added to the labels' logits."""
+        """Return the offsets of the labels' logits."""
         given = self.card.get("offsets", {})
         return np.array([float(given.get(label, 0.0)) for label in labels], np.float32)
 
@@ -100,14 +100,14 @@ class MessageHead:
             check("message", needs, asks)
         except ValueError as e:
             raise EmbeddingFailed("the weights of the head message do not fit") from e
-        # Memory's own log-odds: it is calibrated by itself. The others only give the reason.
+        # Memory's own log-odds: it is calibrated separately. The others only give the reason.
         memory = sigmoid(needs[0] - np.logaddexp.reduce(needs[1:]) + self._needs[0])
         others = softmax(needs + np.append(np.float32(0), self._needs[1:]))[1:]
         return Needs(float(memory), *others.tolist()), Asks(*sigmoid(asks).tolist())
 
 
 class ProfileHead:
-    """Judges by a memory's vector whether it holds in every conversation: two layers."""
+    """Judges by a memory's vector whether it applies to every conversation: two layers."""
 
     def __init__(self, file: HeadFile) -> None:
         self._arrays, self._offsets = complete(file, ("a", "out")), file.offsets(PROFILE)
@@ -147,7 +147,7 @@ def gelu(x: Array) -> Array:
 
 
 def linear(arrays: Mapping[str, Array], layer: str, x: Array) -> Array:
-    """Return what the layer makes of each row."""
+    """Return the layer's output for each row."""
     return np.asarray(x @ arrays[layer + ".weight"].T + arrays[layer + ".bias"])
 
 
@@ -161,7 +161,7 @@ def complete(file: HeadFile, layers: Sequence[str], others: Sequence[str] = ()) 
 
 
 def check(name: str, *made: Array) -> None:
-    """Raise EmbeddingFailed for what is no number."""
+    """Raise EmbeddingFailed if a value is not finite."""
     if not all(np.isfinite(array).all() for array in made):
         raise EmbeddingFailed(f"the head {name} returned no number")
 
@@ -178,7 +178,16 @@ _TAG_BYTES = 8  # bytes of the weights' checksum before a stored memory
 
 
 class RelevanceHead:
-    """Judges (message, memory) by the cosine, and by reading both where there is a reader."""
+    """Judges whether a memory helps with a message. The cosine decides where it leaves no doubt; for the
+    other memories a small transformer, the reader, reads the hidden states of both texts together, in one
+    batch.
+
+    The file holds `cosine` (slope and constant of a logistic curve) and, if it has a reader, the reader's
+    arrays: projections of both texts' states (`pq`, `pm`, their norms `nq`, `nm`, the rows `seg`), two
+    blocks `bl.N` that attend to both texts as one, and two layers `f1`, `f2` over the pooled states and
+    the cosine. The card's `open` (two probabilities) and `most` say which memories are read: none if the
+    nearest one's chance by the cosine is above the second, else the `most` nearest of those above the
+    first."""
 
     def __init__(self, file: HeadFile) -> None:
         arrays = complete(file, (), ("cosine",))
@@ -194,12 +203,12 @@ class RelevanceHead:
         self._tag = bytes.fromhex(str(file.card.get("sha256", ""))[:16].rjust(16, "0"))
 
     def by_cosine(self, cosines: Array) -> list[float]:
-        """Return the chances that memories of these cosines help."""
+        """Return the chances that memories with these cosines help."""
         odds = self._slope * cosines + self._constant + self._offset
         return [float(chance) for chance in sigmoid(odds)]
 
     def open(self, chances: Sequence[float]) -> list[int]:
-        """Return the places of the memories that have to be read."""
+        """Return the indices of the memories that have to be read."""
         if self.reader is None or max(chances) > self._high:
             return []
         nearest = sorted(range(len(chances)), key=lambda at: -chances[at])[: self._most]
@@ -221,7 +230,7 @@ class RelevanceHead:
         return self._tag + np.float32(scale).tobytes() + np.round(read / scale).astype(np.int8).tobytes()
 
     def memory(self, shown: bytes | None) -> Array | None:
-        """Return the memory as `read` takes it; None for one that another head, or nothing, has made."""
+        """Return the memory as `read` takes it; None without a stored reading of this head."""
         if shown is None or self.reader is None or shown[:_TAG_BYTES] != self._tag:
             return None
         scale = np.frombuffer(shown, np.float32, 1, _TAG_BYTES)[0]
@@ -254,7 +263,7 @@ class _Reader:
         return self._projected("pm", "nm", states, segment=1)
 
     def logits(self, states: Array, memories: Sequence[Array], cosines: Array) -> Array:
-        """Return one logit a memory. Raises EmbeddingFailed."""
+        """Return one logit per memory. Raises EmbeddingFailed."""
         message = self._projected("pq", "nq", states, segment=0)
         length, lengths = len(message), np.array([len(memory) for memory in memories])
         tokens = np.zeros((len(memories), length + lengths.max(), message.shape[1]), np.float32)
@@ -308,7 +317,12 @@ _MATRICES = {"qkv": "qkv", "attended": "ao", "up": "up", "down": "down"}
 
 
 class PairModel:
-    """The encoder with its matrices changed by what a head brings. The session is made at the first use."""
+    """The encoder for two texts, its matrices changed by a head's low-rank updates.
+
+    All heads use one session, whose changes are inputs; the encoder's own matrices are mapped from its
+    file. Texts are cut as in training (training/model.py): the second one's first 64 tokens; of the first,
+    as many as are left of 128, half from its beginning and half from its end. The session is created at
+    the first use."""
 
     def __init__(self, encoder: Encoder) -> None:
         assert isinstance(encoder.tokenizer, Vocabulary)
@@ -317,7 +331,7 @@ class PairModel:
         self._making = Lock()
 
     def states(
-        self, first: str, second: str, beside: Array, changes: Mapping[str, "OrtValue"]
+        self, first: str, second: str, second_segment: Array, changes: Mapping[str, "OrtValue"]
     ) -> tuple[Array, int]:
         """Return the hidden states of both texts, and how many tokens are the first's. Raises
         EmbeddingFailed."""
@@ -327,7 +341,7 @@ class PairModel:
         try:
             a, b = self._tokens(first, second)
             segments = np.zeros((1, len(a) + len(b), WIDTH), np.float32)
-            segments[0, len(a) :] = beside
+            segments[0, len(a) :] = second_segment
             value = onnxruntime.OrtValue.ortvalue_from_numpy
             feed = {"input_ids": value(np.array([a + b], np.int64)), "segments": value(segments), **changes}
             (made,) = session.run_with_ort_values(["states"], feed)
@@ -340,7 +354,7 @@ class PairModel:
         return self._tokenizer.ids(first, MAX_TOKENS - len(b)), b
 
     def open(self) -> "InferenceSession":
-        """Return the session, made if it is not there. Blocks. Raises EmbeddingFailed."""
+        """Return the session; create it if necessary. Blocks. Raises EmbeddingFailed."""
         with self._making:
             if self._made is None:
                 self._made = onnx_session(PAIR_GRAPH, self._directory, packed=False)
@@ -348,8 +362,9 @@ class PairModel:
 
 
 class PairHead:
-    """One head: for each of its questions, the probability of each of its labels. Its weights are read at the
-    first use. `labels`: of each question, in any order; the card has those of training."""
+    """A head that reads two texts: for each of its questions, the probability of each label. Its weights
+    are read at the first use. `labels`: of each question, in any order; the card has the order of
+    training."""
 
     def __init__(self, model: PairModel, file: HeadFile, labels: Sequence[frozenset[str]]) -> None:
         self.model, self._file = model, file
@@ -359,7 +374,7 @@ class PairHead:
         self._weights: _Weights | None = None
 
     def judge(self, first: str, second: str) -> list[dict[str, float]]:
-        """Return the probabilities by label, one dict a question. Blocks. Raises EmbeddingFailed."""
+        """Return the probabilities by label, one dict per question. Blocks. Raises EmbeddingFailed."""
         if self._weights is None:
             self._weights = _Weights(self._file, self._labels)
         weights = self._weights
@@ -377,7 +392,7 @@ class PairHead:
 
 
 class _Weights:
-    """What a head's file holds, as it is used. Raises EmbeddingFailed."""
+    """The weights of a head's file, prepared for use. Raises EmbeddingFailed."""
 
     def __init__(self, file: HeadFile, labels: Sequence[Sequence[str]]) -> None:
         import onnxruntime

@@ -1,7 +1,7 @@
 """The judge: our encoder's heads, behind threads. Implements judging.Judge.
 
-A message is read once: the embedder's run for its vector gives the hidden states that the heads of messages
-see. Pairs of texts are read in the background, on a thread of their own.
+A message is read once: the run for its vector also returns the hidden states for the heads. Pairs of texts
+are judged in the background, on a thread of their own.
 """
 
 import asyncio
@@ -27,13 +27,15 @@ from proxy.models.weights import WIDTH, Array
 
 RELATION = frozenset({"same", "changed", "apart"})
 FOLLOWS = frozenset({"yes", "no"})
-WHOSE = frozenset({"user", "other", "nobody"})
+ABOUT = frozenset({"user", "other", "nobody"})
 SENSE = frozenset(
     "stated hedged hypothetical fiction quoted sarcastic transient instruction rule remember forget"
     " off_record".split()
 )
-_MEMORY_BYTES = 4_000_000  # of memories that are stored without their reading: some 2,000
-_MAY_FORGET = 0.15  # of the message head: one message in fifteen reaches it, and nearly all that ask for it
+_MEMORY_BYTES = 4_000_000  # cache for memories stored without their reading: some 2,000
+_MAY_FORGET = (
+    0.15  # of the message head: one message in fifteen reaches it, and nearly all that ask to forget
+)
 _MAY_ASK = 0.02  # likewise, where no request waits: one in three reaches it, and all that ask for something
 _SENSES = 512
 _T = TypeVar("_T")
@@ -41,7 +43,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """What judges, each with its weights."""
+    """All heads."""
 
     message: MessageHead
     profile: ProfileHead
@@ -58,7 +60,7 @@ class Heads:
             ProfileHead(read_head("profile", directory)),
             RelevanceHead(read_head("relevance", directory)),
             PairHead(model, read_head("relation", directory), [RELATION]),
-            PairHead(model, read_head("statement", directory), [FOLLOWS, WHOSE, SENSE]),
+            PairHead(model, read_head("statement", directory), [FOLLOWS, ABOUT, SENSE]),
             PairHead(model, read_head("forget", directory), [FOLLOWS]),
         )
 
@@ -66,8 +68,8 @@ class Heads:
 class OnnxJudge:
     """Implements judging.Judge. The event loop never waits for the encoder.
 
-    `embedder`: of our encoder. `shares_space`: memories' vectors are its vectors, too; where another model
-    embeds, they say nothing here.
+    `embedder`: of our encoder. `shares_space`: the stored vectors of memories are this encoder's, not another
+    model's.
     """
 
     def __init__(self, embedder: OnnxEmbedder, heads: Heads, *, shares_space: bool = True) -> None:
@@ -76,7 +78,7 @@ class OnnxJudge:
         self._read_memories = TTLCache[bytes, bytes](_MEMORY_BYTES, size_of=len)
         self._senses: dict[bytes, dict[str, float]] = {}  # of messages that may ask for something
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=lower_thread_priority)
-        # Loading the session of pairs takes longer than a request may wait.
+        # Creating the session for pairs takes longer than a request may wait.
         self._pool.submit(heads.statement.model.open)
 
     def begin(self, text: str) -> None:
@@ -84,8 +86,8 @@ class OnnxJudge:
         self._embedder.begin(text)
 
     async def read(self, text: str, *, closely: bool = False) -> Reading:
-        """See judging.Judge. A message that may ask for something is read again by the statement head, which
-        is surer about that, and takes twice as long."""
+        """See judging.Judge. A message that may ask something of memory is read again by the statement
+        head, which is more accurate, and takes twice as long."""
         made = await self._embedder.read(text)
         needs, asks = self._heads.message.judge(_states(made.states))
         may_ask = closely and max(asks.remember, asks.off_record, asks.rule) >= _MAY_ASK
@@ -154,12 +156,12 @@ class OnnxJudge:
         return found
 
     async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
-        """See judging.Judge. Read where messages are: somebody waits for it."""
+        """See judging.Judge. In the embedder's threads, since a request waits for it."""
         judge = self._heads.forget.judge
         return [(await self._embedder.run(partial(judge, message, one)))[0]["yes"] for one in contents]
 
     def profile(self, vectors: Sequence[bytes]) -> list[ProfileScores]:
-        """See judging.Judge. Of vectors of another model nothing is known."""
+        """See judging.Judge. Vectors of another model cannot be judged."""
         if not vectors or not self.shares_space:
             return [ProfileScores(0.0, 0.0) for _ in vectors]
         return self._heads.profile.judge(np.stack([_floats(vector) for vector in vectors]))
@@ -183,13 +185,13 @@ class OnnxJudge:
         return Relation(**found)
 
     def _statement(self, pair: tuple[str, str]) -> Statement:
-        follows, whose, sense = self._heads.statement.judge(*pair)
-        return Statement(follows["yes"], whose["user"], whose["other"], whose["nobody"], sense)
+        follows, about, sense = self._heads.statement.judge(*pair)
+        return Statement(follows["yes"], about["user"], about["other"], about["nobody"], sense)
 
     async def _each(
         self, pairs: Sequence[tuple[str, str]], judge: Callable[[tuple[str, str]], _T]
     ) -> list[_T]:
-        """Judge one pair a step, so that several callers take turns."""
+        """Judge one pair per step, so that several callers take turns."""
         return [await self._run(partial(judge, pair)) for pair in pairs]
 
     async def _run(self, work: Callable[[], _T]) -> _T:
@@ -200,8 +202,8 @@ class OnnxJudge:
 
 
 def _surer(asked: float, meant: float) -> float:
-    """Return the chance of an ask by both heads: the slower one counts only if the message head sees it at
-    all, since a message that is taken to be off the record is lost."""
+    """Return the probability by both heads. The statement head counts only if the message head sees the
+    request at all, since a message wrongly taken as off the record is lost."""
     return max(asked, meant) if asked >= _MAY_ASK else asked
 
 
@@ -227,9 +229,9 @@ def load_judge(
     *,
     directory: Path | None = None,
 ) -> LoadedJudge:
-    """Return the judge. Never raises for want of a file. `embedder`: the one that searches; if it is of
-    another model, or there is none, our encoder is loaded besides. Blocks, 50 ms, or as long as the encoder's
-    loading takes."""
+    """Return the judge. A missing file is not an error. `embedder`: the one for searches; if it is of
+    another model, or None, our encoder is loaded, too. Blocks, 50 ms, or as long as the encoder's loading
+    takes."""
     shares_space = embedder is not None and embedder.encoder.directory is not None
     if embedder is None or not shares_space:
         loaded = load_embedder(models_dir)

@@ -1,10 +1,10 @@
-"""Find an embedding model on this machine: the first source that works, and why the others did not.
+"""Find an embedding model on this machine: the first source that works, and why the others do not.
 
-Sources, in order: a directory that the operator names, our own encoder on what scripts/fetch-models brings,
+Sources, in order: a directory that the operator names, our own encoder on the files of scripts/fetch-models,
 and fastembed with what it has cached, or with its own download if the operator allowed that. Nothing else
-touches the network: hubs are slow to fail, and start-up must not wait for one.
+uses the network: hubs are slow to fail, and start-up must not wait for one.
 
-What is known about models stands in a table, one row each. Thresholds are cosines and belong to a model.
+Known models are rows of a table. Thresholds are cosines and belong to a model.
 """
 
 import importlib.util
@@ -32,8 +32,8 @@ PROMPTS = ("query: ", "passage: ")  # before a question or message, and before a
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """Models that were trained in one way. `first_token`: the vector is that of the first token, not the mean
-    (where no file beside the model says so: fastembed keeps none)."""
+    """Models that were trained in one way. `first_token`: the vector is that of the first token, not the
+    mean; used if no file next to the model says so, as with fastembed."""
 
     prompts: Prompts = Prompts()  # noqa: RUF009 frozen
     first_token: bool = False
@@ -41,7 +41,7 @@ class ModelFamily:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model, and the name under which fastembed offers it ("": it does not)."""
+    """A model, and its name in fastembed ("": fastembed does not offer it)."""
 
     model: EmbeddingModel
     fastembed_name: str
@@ -49,7 +49,7 @@ class KnownModel:
 
 
 _RETRIEVE = Prompts("Represent this sentence for searching relevant passages: ")
-# By what a name begins with; the first that fits. As their makers' model cards say.
+# By the beginning of the name, the first match, from the model cards.
 _FAMILIES = {
     "multilingual-e5-large-instruct": ModelFamily(),  # asks with an instruction of one's own
     "multilingual-e5-": ModelFamily(Prompts("query: ", "passage: ")),
@@ -85,7 +85,7 @@ KNOWN_MODELS = {
     )
 }
 
-# For a model without a row: cautious, since a wrong memory injected costs more than a missed one.
+# For a model without a row: cautious, since injecting a wrong memory costs more than missing one.
 _UNMEASURED = EmbeddingModel("", 0, 0.35, 0.0)
 
 
@@ -110,7 +110,7 @@ ONNX_NAMES = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx")
 
 @dataclass(frozen=True, slots=True)
 class LoadedEmbedder:
-    """`embedder` is None where no source worked; `notes` says why each source tried did not."""
+    """`embedder` is None if no source works; `notes` says why each source that was tried does not."""
 
     embedder: OnnxEmbedder | None
     source: str  # "directory" | "installer" | "fastembed" | "none"
@@ -127,11 +127,11 @@ def load_embedder(
     threads: int = 2,
     cache_size: int = 1024,
 ) -> LoadedEmbedder:
-    """Return the embedder of the first source that works. Never raises for want of a model.
+    """Return the embedder of the first source that works. A missing model is not an error.
 
-    Blocks: 0.4 s, or as long as a download takes where one is allowed. `path` names a directory of an ONNX
-    sentence model, or for our own of what scripts/fetch-models brings. `models_dir`: where fastembed keeps
-    its files. `threshold`: the operator's similarity threshold, in the place of the model's.
+    Blocks: 0.4 s, or as long as an allowed download takes. `path`: a directory of an ONNX sentence model,
+    or for our own of the files of scripts/fetch-models. `models_dir`: for fastembed's files. `threshold`:
+    the operator's similarity threshold, instead of the model's.
     """
     row = row_of(model)
     sources: dict[str, Callable[[], Encoder]] = {
@@ -175,8 +175,8 @@ def _from_installer(row: KnownModel) -> Encoder:
 
 
 def fetched_dir() -> Path:
-    """Return where scripts/fetch-models puts the word embeddings and the vocabulary: inside the environment
-    that runs us."""
+    """Return the directory of the word embeddings and the vocabulary (scripts/fetch-models), inside our
+    Python environment."""
     return Path(sys.prefix, "share", "memory-proxy", "multilingual-e5-small")
 
 
@@ -208,7 +208,7 @@ def _from_fastembed(models_dir: Path, row: KnownModel, *, download: bool) -> Enc
 
 
 def _fastembed_directory(models_dir: Path, row: KnownModel, *, offline: bool) -> Path:
-    """Return where fastembed keeps the model. Without a network its download gives up after about 40 s."""
+    """Return fastembed's directory of the model. Without a network its download fails after about 40 s."""
     try:
         # Imported by name: it is an optional package, and slow to import.
         fastembed: Any = importlib.import_module("fastembed")
@@ -216,7 +216,7 @@ def _fastembed_directory(models_dir: Path, row: KnownModel, *, offline: bool) ->
             row.fastembed_name,
             cache_dir=str(models_dir / "fastembed"),
             local_files_only=offline,
-            lazy_load=True,  # the files are all we want: sessions are made here
+            lazy_load=True,  # only the files are needed: sessions are made here
         )
         return Path(loaded.model._model_dir)
     except Exception as e:  # its hub client raises whatever its HTTP library does
@@ -235,17 +235,17 @@ def _onnx(directory: Path, graph: Path, row: KnownModel) -> Encoder:
 
 
 def onnx_session(graph: Path, weights_dir: Path | None = None, *, packed: bool = True) -> "InferenceSession":
-    """Return a session of one thread. `weights_dir`: the directory of the graph's external weights. `packed`:
-    with copies of them in the order in which they are read, a sixth faster; else they stay mapped. Raises
-    EmbeddingFailed."""
+    """Return a session with one thread. `weights_dir`: the directory of the graph's external weights.
+    `packed`: with copies of them in the order in which they are read, a sixth faster; else they stay
+    mapped. Raises EmbeddingFailed."""
     try:
         import onnxruntime
     except ImportError as e:
         raise EmbeddingFailed("onnxruntime cannot be imported") from e
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what fails is raised, and need not be printed as well
-    options.enable_mem_pattern = False  # every text has another shape: patterns would only pile up
+    options.log_severity_level = 4  # errors are raised, so they need not be printed, too
+    options.enable_mem_pattern = False  # every text has another shape: patterns would only accumulate
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     model: str | bytes = str(graph)
     if weights_dir is not None:
@@ -274,7 +274,7 @@ def read_tokenizer(directory: Path) -> "Tokenizer":
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return the object in the file, {} where there is none."""
+    """Return the object in the file, {} if there is none."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -283,7 +283,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _probe(encoder: Encoder, row: KnownModel) -> EmbeddingModel:
-    """Return the model with its true dimension, after one run that also warms the session up."""
+    """Return the model with its actual dimension, after one run that also warms the session up."""
     dimension = encoder.encode(["ready"])[0].size
     if row.model.dimension not in (0, dimension):
         raise EmbeddingFailed(f"{row.model.name} has {row.model.dimension} dimensions, this has {dimension}")

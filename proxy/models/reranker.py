@@ -1,8 +1,8 @@
-"""A cross-encoder: question and text go through the model together, and one logit comes out.
+"""A cross-encoder: reads question and text together, and returns one logit.
 
-It is found as an embedding model is: in a directory that the operator names, else with fastembed, which is
-asked for what it has cached and downloads only where that is allowed. fastembed brings the files; the session
-is ours, of one thread, so that a rerank never takes the processors that relay.
+It is loaded from a directory that the operator names, else from fastembed's cache, or with a download by
+fastembed if that is allowed. The session is ours, with one thread, so that a rerank does not take the
+processors from the relay.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 NONE = "none"
-# Rows of fastembed's list, and what an operator may well put into a directory, that read English alone.
+# Models that read only English: of fastembed's list, and common ones that an operator may install.
 _ENGLISH_ONLY = ("ms-marco-minilm", "-en")
 _LATIN_SHARE = 0.5  # of the letters, for a model that reads English alone
 _MAX_QUERY_CHARS = 600
 
 
 class OnnxReranker:
-    """Implements ports.Reranker with one thread: the event loop never waits for the model. A cancelled call
-    leaves a step under way to end unheard."""
+    """Implements ports.Reranker with one thread: the event loop never waits for the model. If a call is
+    cancelled, its running step finishes and the result is discarded."""
 
     def __init__(self, session: "InferenceSession", tokenizer: "Tokenizer", *, english_only: bool) -> None:
-        tokenizer.no_padding()  # every pair is a run of its own, for the reasons given in `encoder`
+        tokenizer.no_padding()  # every pair is a run of its own (see embedder)
         self._session, self._tokenizer, self._english_only = session, tokenizer, english_only
         self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
         self._output = session.get_outputs()[0].name
@@ -65,7 +65,7 @@ class OnnxReranker:
         return [self._run(asked, _readable(text[:MAX_CHARS])) for text in texts]
 
     def close(self) -> None:
-        """End the thread, after the step already handed to it."""
+        """End the thread after its queued steps."""
         self._pool.shutdown(wait=True)
 
     def _run(self, query: str, text: str) -> float:
@@ -87,12 +87,12 @@ class OnnxReranker:
 
 
 def _readable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()  # lone surrogates are no text
+    return text.encode("utf-8", "replace").decode()  # replaces lone surrogates
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedReranker:
-    """`reranker` is None where none was asked for, or none could be loaded; `note` says why not."""
+    """`reranker` is None if none is configured, or it could not be loaded; `note` says why."""
 
     reranker: OnnxReranker | None
     note: str = ""
@@ -100,8 +100,8 @@ class LoadedReranker:
 
 def load_reranker(models_dir: Path, model: str, *, allow_download: bool = False) -> LoadedReranker:
     """Return the model's reranker. `model`: "none", a directory, or a name that fastembed knows, such as
-    Xenova/ms-marco-MiniLM-L-6-v2. Blocks, a second or as long as a download takes; never raises for want of
-    a model."""
+    Xenova/ms-marco-MiniLM-L-6-v2. Blocks, a second or as long as a download takes. A missing model is
+    not an error."""
     if model == NONE:
         return LoadedReranker(None)
     try:
@@ -110,7 +110,7 @@ def load_reranker(models_dir: Path, model: str, *, allow_download: bool = False)
             if _is_path(model)
             else _from_fastembed(models_dir, model, allow_download)
         )
-        # Exports keep the graph in a folder of its own, beside the tokenizer.
+        # Some exports have the graph in a subfolder, next to the tokenizer.
         home = graph.parent if (graph.parent / "tokenizer.json").is_file() else graph.parent.parent
         reranker = OnnxReranker(
             onnx_session(graph), read_tokenizer(home), english_only=reads_english_alone(model)
@@ -122,7 +122,7 @@ def load_reranker(models_dir: Path, model: str, *, allow_download: bool = False)
 
 
 def reads_english_alone(model: str) -> bool:
-    """True for models that are known to read nothing else, by their name or their directory's."""
+    """True for models that are known to read only English, by their name or their directory's."""
     name = model.rstrip("/").rsplit("/", 1)[-1].lower()
     return any(name.startswith(mark) or name.endswith(mark) for mark in _ENGLISH_ONLY)
 

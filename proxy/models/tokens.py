@@ -76,7 +76,7 @@ _LOADED: dict[str, "Encoding"] = {}  # of this process: an intact table always m
 
 
 class Tokens:
-    """Implements ports.TokenCounter. Never waits for a table, never raises, safe in several threads."""
+    """Implements ports.TokenCounter. Thread-safe; it never waits for a table and never raises."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory or tables_dir()
@@ -96,8 +96,8 @@ class Tokens:
         return self._counted(text, table, encoding)
 
     def _counted(self, text: str, table: EncodingTable, encoding: "Encoding") -> int:
-        """Return the exact count; the lines of memories come again and again, so counts are kept, by a
-        hash of the text and without it."""
+        """Return the exact count. Counts are cached by a hash of the text, since memories are counted
+        again and again."""
         key = hash((table.name, text))
         count = self._counts.get(key)
         if count is None:
@@ -107,8 +107,8 @@ class Tokens:
         return count
 
     def start(self, table: EncodingTable = O200K) -> "Future[Encoding | None]":
-        """Begin to load the table, once. Its last 0.13 s hold the interpreter's lock, so the best
-        moment is before the first request."""
+        """Begin to load the table, once. The last 0.13 s hold the interpreter's lock, so do it before the
+        first request."""
         with self._lock:
             if table.name not in self._loading:
                 pool = ThreadPoolExecutor(1, thread_name_prefix="tokens")

@@ -34,11 +34,11 @@ _TAG = b"MPPIECE1"
 _COUNT = 250_002
 _LONGEST = 16  # characters of a piece
 _SLOTS = 1 << 19
-_AT_ONCE = 128  # characters that are looked up together: arrays of a size that the heap keeps ready
+_AT_ONCE = 128  # characters that are looked up together: arrays of this size are reused by the heap
 _BEGIN, _END, _UNKNOWN = 0, 2, 3
 _SPECIAL = frozenset({"<s>", "<pad>", "</s>", "<unk>", "<mask>"})  # text that spells them out is text
 _UNKNOWN_PENALTY = 10.0
-# No more is looked at of a text, half of it at either end: what is cut from its middle would be cut anyway.
+# Of a longer text only this much is read, half from either end: the middle would be cut anyway.
 _MOST_CHARS = _LONGEST * MAX_TOKENS
 
 # The text as the published model's normaliser (nmt_nfkc) leaves it: control characters are dropped, every
@@ -54,25 +54,25 @@ _INVERSE = np.cumprod(np.full(_MOST_CHARS + 2, pow(_FACTOR, -1, 1 << 64), np.uin
 
 
 class Vocabulary:
-    """Implements encoder.TextTokenizer with the file that `write` makes."""
+    """Implements embedder.TextTokenizer with the file that `write` makes."""
 
     def __init__(self, keys: Array, ids: Array, scores: Array) -> None:
         self._keys, self._ids, self._scores = keys, ids, scores
         self._unknown_score = float(scores.min()) - _UNKNOWN_PENALTY
 
     def ids(self, text: str, most: int = MAX_TOKENS) -> list[int]:
-        """See encoder.TextTokenizer. Of a long text the middle is left out: what is added at the end counts
-        as much as the beginning."""
+        """See TextTokenizer. The middle of a long text is left out, so that its end counts as much as its
+        beginning."""
         found = self.all_ids(text)
         return found if len(found) <= most else found[: most // 2] + found[most // 2 - most :]
 
     def all_ids(self, text: str) -> list[int]:
-        """Return the token ids of a text, special tokens included: all of a short text, of a long one both
-        ends, either longer than what is read."""
+        """Return the token ids of a text, special tokens included; of a long text both ends, each longer
+        than what is read."""
         return [_BEGIN, *(token for token, _ in self._segments(_normalised(text))), _END]
 
     def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
-        """See encoder.TextTokenizer; pieces of the normalised text."""
+        """See TextTokenizer; pieces of the normalised text."""
         text = _normalised(text)
         at = 0
         for token, end in self._segments(text):
@@ -147,7 +147,7 @@ def _marks(keys: Array) -> Array:
 
 
 def _normalised(text: str) -> str:
-    """Return the text as it is cut into pieces: every space is "▁", and one stands before it."""
+    """Return the text as it is cut into pieces: every space is "▁", and one is put before it."""
     if len(text) > _MOST_CHARS:
         text = text[: _MOST_CHARS // 2] + text[-_MOST_CHARS // 2 :]
     if not (text.isascii() and text.isprintable()):
@@ -191,7 +191,7 @@ def _placed(keys: Array, tokens: Sequence[int]) -> tuple[Array, Array]:
     held: list[int] = [-1] * _SLOTS
     for at in range(len(keys)):
         moving, slot = at, both[at][0]
-        while held[slot] >= 0:  # who was there moves to its other place
+        while held[slot] >= 0:  # the key there moves to its other slot
             moving, held[slot] = held[slot], moving
             first, second = both[moving]
             slot = second if slot == first else first

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from proxy.models import weights
-from proxy.models.judge import FOLLOWS, RELATION, SENSE, WHOSE
+from proxy.models.judge import ABOUT, FOLLOWS, RELATION, SENSE
 
 WIDTH = weights.WIDTH
 _WIDE = 4 * WIDTH
@@ -99,7 +99,7 @@ def write_heads(directory: Path) -> Path:
     write_head(directory, "relevance", {"cosine": np.array([12.0, -4.8])})
     relation = [sorted(RELATION)]
     write_head(directory, "relation", pair_arrays([3], 8), classes=relation, temperature=1.5)
-    statement = [sorted(FOLLOWS), sorted(WHOSE), sorted(SENSE)]
+    statement = [sorted(FOLLOWS), sorted(ABOUT), sorted(SENSE)]
     write_head(directory, "statement", pair_arrays([2, 3, 12], 16), classes=statement)
     write_head(directory, "forget", pair_arrays([2], 8), classes=[sorted(FOLLOWS)])
     return directory
