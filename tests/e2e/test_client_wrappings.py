@@ -90,25 +90,6 @@ async def test_nothing_is_learnt_from_what_a_client_or_a_paste_brings(house: Hou
         assert not any(cue in str(r.json["messages"][-1]) for r in model.extractions for cue, _ in wrong)
 
 
-@pytest.mark.parametrize(
-    "wrapped",
-    [
-        f"<task>\nWhen does my ferry to Naxos leave?\n</task>\n\n{CLINE_ENVIRONMENT}",
-        OPEN_WEBUI + "When does my ferry to Naxos leave?",
-        f"{REMINDER}\n<user_query>When does my ferry to Naxos leave?</user_query>",
-    ],
-)
-async def test_the_question_is_searched_with_and_not_its_wrapping(house: Houses, wrapped: str) -> None:
-    async with house() as h:
-        await add(h, "The ferry to Naxos leaves at 7:30 from Piraeus.", "User's email is kim@work.example.")
-        await add(h, "User has a shop in Berlin.", "User opens README.md in VSCode first.")
-        await chat(h, users("When does my ferry to Naxos leave?"))
-        (bare,) = blocks(h)
-        await chat(h, users(wrapped))
-        assert blocks(h) == [bare]
-        assert h.model.last_messages[-1]["content"] == wrapped
-
-
 async def test_a_message_without_a_word_of_the_users_needs_no_memory_and_leaves_none(house: Houses) -> None:
     async with house(ScriptedModel(facts=known(("a", "User is called Kim.")))) as h:
         await add(h, "User's email is kim@work.example.")
@@ -122,18 +103,6 @@ async def test_a_message_without_a_word_of_the_users_needs_no_memory_and_leaves_
             sessions = (await http.get(f"{h.base_url}/memory/sessions", params={"user_id": "alice"})).json()
         assert "Lisbon" not in json.dumps(sessions)
         assert len(await stored(h, "alice")) == 1
-
-
-async def test_a_session_is_known_again_when_the_client_leaves_its_wrapping_out(house: Houses) -> None:
-    async with house() as h:
-        first = await chat(h, users(OPEN_WEBUI + "Where do we fly to?"))
-        history = [*users("Where do we fly to?"), {"role": "assistant", "content": "All right."}]
-        second = await chat(h, [*history, *users(OPEN_WEBUI + "And when?")])
-        assert first["x-memory-session-id"] == second["x-memory-session-id"]
-        codex = await chat(h, users(*CODEX, "Where do we fly to?"))
-        assert codex["x-memory-session-id"] == first["x-memory-session-id"]
-        other = await chat(h, users(OPEN_WEBUI + "Where do we eat?"))
-        assert other["x-memory-session-id"] != first["x-memory-session-id"]
 
 
 async def test_no_instruction_of_one_conversation_rules_another_that_begins_alike(house: Houses) -> None:

@@ -217,16 +217,6 @@ async def _value(value: int) -> int:
     return value
 
 
-async def test_an_answer_that_is_not_stored_counts_as_an_access_of_what_it_was_given(house: Houses) -> None:
-    model = ScriptedModel(facts=known(("cello", "User plays the cello.")))
-    async with house(model) as h:
-        await say(h, "alice", "I play the cello on Thursdays.", stream=False)
-        await until(lambda: stored(h, "alice"), has(1))
-        unstored = {"memory_config": {"auto_store": False}}
-        await say(h, "alice", "Which instrument do I play?", stream=False, **unstored)
-        await until(lambda: stored(h, "alice"), lambda items: items[0]["access_count"] == 1)
-
-
 async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(house: Houses) -> None:
     model = ScriptedModel(
         facts=known(
@@ -250,21 +240,6 @@ async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(ho
         await say(h, "alice", "How much money can I spend on vacation?", stream=False)
         assert "12,000" in str(model.last_messages)
         assert "10,000" not in str(model.last_messages)
-
-
-async def test_the_responses_api_has_the_same_memory(house: Houses) -> None:
-    model = ResponsesModel(facts=known(FIVE[0][:2]))
-    async with house(model) as h, h.client() as client:
-        first = await client.responses.create(model="m", input=FIVE[0][2], extra_body=context("alice"))
-        assert first.output_text == "All right."
-        await until(lambda: stored(h, "alice"), has(1))
-        raw = await client.responses.with_raw_response.create(
-            model="m", input=QUESTIONS[0][0], extra_body=context("alice")
-        )
-        assert raw.headers["x-memory-status"] == "injected"
-        block, question = model.chats[-1].json["input"]
-        assert "10,000" in str(block)
-        assert QUESTIONS[0][0] in str(question)
 
 
 class ResponsesModel(ScriptedModel):

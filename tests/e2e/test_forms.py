@@ -16,11 +16,10 @@ from proxy.cli import doctor
 from proxy.http import forwarding
 from proxy.http.responses import translated
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses, until
+from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange, Received
 
 ALICE = {"memory_context": {"user_id": "alice"}}
-ALICE_HEADER = {"x-memory-user-id": "alice"}
 FACT = "The Hawaii trip may cost $10,000 in all."
 QUESTION = "How much can I spend on my vacation?"
 HISTORY = [
@@ -104,20 +103,6 @@ async def test_a_template_that_takes_one_system_message_gets_memory_in_it(
     assert "x-memory-retried" not in second.headers
     assert model.refused == 1
     assert [with_fact(r.json) for r in model.chats] == [["system"], ["system"]]
-
-
-@pytest.mark.parametrize("rule", [no_system, alternating, system_first])
-async def test_without_a_system_message_of_the_client_memory_goes_into_the_user_s(
-    house: Houses, rule: Rule
-) -> None:
-    model = Strict(rule)
-    async with house(model) as h:
-        await remember(h)
-        first, second = await chat(h, HISTORY[1:]), await chat(h, HISTORY[1:])
-    assert [first.status_code, second.status_code] == [200, 200]
-    assert first.headers["x-memory-retried"] == "in_user"
-    assert model.refused == 1
-    assert [with_fact(r.json) for r in model.chats] == [["user"], ["user"]]
 
 
 async def test_what_a_model_takes_is_known_after_a_restart_and_to_other_models_it_does_not_apply(
@@ -309,65 +294,6 @@ async def test_fields_refused_one_by_one_or_without_a_name_are_found_in_one_requ
         assert not unknown & set(model.chats[-1].json)
 
 
-async def test_a_value_that_the_client_chose_is_not_left_out(house: Houses) -> None:
-    model = Picky({"temperature"}, openai)
-    async with house(model) as h:
-        answer = await respond(h, input="Hello", temperature=0.5, prompt_cache_key="k")
-    assert (answer.status_code, model.refused) == (400, 1)
-    assert answer.json()["error"]["param"] == "temperature"
-
-
-async def test_the_limit_of_tokens_goes_by_the_name_that_the_server_knows(house: Houses) -> None:
-    model = Picky({"max_tokens"}, openai)
-    async with house(model) as h:
-        answers = [await respond(h, input="Hello", max_output_tokens=99) for _ in range(2)]
-    assert [a.status_code for a in answers] == [200, 200]
-    assert model.refused == 1
-    assert model.chats[-1].json["max_completion_tokens"] == 99
-
-
-THOUGHTFUL = [
-    {"type": "message", "role": "user", "content": "Weather in Rome?"},
-    {
-        "type": "reasoning",
-        "id": "rs_1",
-        "summary": [],
-        "content": [{"type": "reasoning_text", "text": "Ask."}],
-    },
-    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
-    {"type": "function_call_output", "call_id": "c1", "output": "Sunny."},
-    {"type": "message", "role": "assistant", "content": "Sunny."},
-    {"type": "message", "role": "user", "content": "Thanks! And now?"},
-]
-
-
-def thoughts_wanted(body: dict[str, Any]) -> str:
-    missing = [m for m in body["messages"] if m["role"] == "assistant" and not m.get("reasoning_content")]
-    return "Missing `reasoning_content` field in the assistant message at message index 1." if missing else ""
-
-
-def thoughts_refused(body: dict[str, Any]) -> str:
-    held = [m for m in body["messages"] if "reasoning_content" in m]
-    return "reasoning_content: Extra inputs are not permitted" if held else ""
-
-
-@pytest.mark.parametrize(
-    ("rule", "items", "sent"),
-    [(thoughts_wanted, THOUGHTFUL, ["Ask.", " "]), (thoughts_refused, THOUGHTFUL[:4], [None])],
-)
-async def test_thoughts_are_on_the_earlier_answers_that_the_model_wants_them_on(
-    house: Houses, rule: Rule, items: list[Any], sent: list[str | None]
-) -> None:
-    model = Strict(rule)
-    async with house(model) as h:
-        answers = [await respond(h, input=items) for _ in range(2)]
-    assert [a.status_code for a in answers] == [200, 200]
-    assert model.refused == 1
-    for request in model.chats:
-        said = [m for m in request.json["messages"] if m["role"] == "assistant"]
-        assert [m.get("reasoning_content") for m in said] == sent
-
-
 async def test_a_model_that_only_streams_is_asked_for_a_stream(house: Houses) -> None:
     def streams(body: dict[str, Any]) -> str:
         return "" if body.get("stream") else "This model only support stream mode, please enable it."
@@ -381,36 +307,6 @@ async def test_a_model_that_only_streams_is_asked_for_a_stream(house: Houses) ->
     assert {a.headers["content-type"] for a in answers} == {"application/json"}
     assert all(a.json()["output"][0]["content"][0]["text"] for a in answers)
     assert model.chats[-1].json["stream_options"] == {"include_usage": True}
-
-
-async def test_what_a_tool_shows_is_behind_its_output_where_a_tool_may_only_say_text(
-    house: Houses,
-) -> None:
-    def text_only(body: dict[str, Any]) -> str:
-        shown = [m for m in body["messages"] if m["role"] == "tool" and not isinstance(m["content"], str)]
-        return "messages[2].content: Input should be a valid string" if shown else ""
-
-    picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
-    calls = [
-        {"type": "function_call", "call_id": id_, "name": "f", "arguments": "{}"} for id_ in ("c1", "c2")
-    ]
-    outputs = [
-        {
-            "type": "function_call_output",
-            "call_id": "c1",
-            "output": [{"type": "input_text", "text": "A"}, picture],
-        },
-        {"type": "function_call_output", "call_id": "c2", "output": "B"},
-    ]
-    model = Strict(text_only)
-    async with house(model) as h:
-        answers = [await respond(h, input=[THOUGHTFUL[0], *calls, *outputs]) for _ in range(2)]
-    assert [a.status_code for a in answers] == [200, 200]
-    assert model.refused == 1
-    *_, first, second, shown = model.last_messages
-    assert (first["content"], second["content"]) == ("A", "B")
-    assert shown["role"] == "user"
-    assert shown["content"][1] == {"type": "image_url", "image_url": {"url": picture["image_url"]}}
 
 
 class Native(Strict):
@@ -451,61 +347,6 @@ async def test_a_native_responses_request_is_asked_again_too(
 
 
 # ---------------------------------------------------------------- what else the proxy does to a request
-async def test_a_compressed_history_is_written_as_the_template_takes_it(house: Houses) -> None:
-    model = Strict(system_first)
-    model.roles["memory_state"] = json.dumps({"topic": "day by day", "decisions": ["step by step"]})
-    setting = {"compress": True, "compress_threshold_tokens": 50, "extraction_batch_size": 5}
-    history: list[dict[str, Any]] = [HISTORY[0]]
-    async with house(model, memory=setting) as h:
-        for turn in range(40):
-            history.append({"role": "user", "content": f"Step {turn}: plan day {turn} of the trip."})
-            answer = await chat(h, history, memory_context={"user_id": "alice", "session_id": "s-1"})
-            assert answer.status_code == 200, answer.text
-            history.append({"role": "assistant", "content": model.answer})
-            if "x-memory-compressed" in answer.headers:
-                break
-            await asyncio.sleep(0.05)
-    assert int(answer.headers["x-memory-compressed"]) >= 8
-    roles = [m["role"] for m in model.last_messages]
-    assert (roles[0], roles.count("system")) == ("system", 1)
-    assert "step by step" in model.last_messages[0]["content"]
-    assert model.refused == 1
-
-
-async def test_a_background_response_is_asked_again_too_and_kept(house: Houses) -> None:
-    model = Strict(system_first)
-    async with house(model) as h, httpx.AsyncClient(base_url=h.base_url) as client:
-        await remember(h)
-        fields = {"input": [HISTORY[1], HISTORY[2], HISTORY[3]], "background": True, "store": True}
-        made = await respond(h, **fields, **ALICE)
-        assert (made.status_code, made.headers["x-memory-store"]) == (200, "queued")
-        path = f"/responses/{made.json()['id']}"
-
-        async def state() -> Any:
-            return (await client.get(path, params={"user_id": "alice"}, headers=ALICE_HEADER)).json()
-
-        done = await until(state, lambda kept: kept["status"] not in ("queued", "in_progress"))
-    assert done["status"] == "completed"
-    assert model.refused == 1
-    assert with_fact(model.chats[-1].json) == ["user"]
-
-
-async def test_an_explicit_ask_is_remembered_though_the_model_refuses_every_extraction(house: Houses) -> None:
-    class Mute(ChatOnly):
-        async def __call__(self, exchange: Exchange) -> None:
-            if agent_of(exchange.request).startswith("memory-proxy/"):
-                await exchange.json({"error": {"message": "No."}}, 400)
-            else:
-                await super().__call__(exchange)
-
-    async with house(Mute()) as h, httpx.AsyncClient(base_url=h.base_url) as client:
-        await chat(h, [{"role": "user", "content": "Please remember that my dentist is Dr. Albers."}])
-
-        async def stored() -> list[str]:
-            listed = (await client.get("/memory", params={"user_id": "alice"})).json()
-            return [memory["content"] for memory in listed["data"]]
-
-        assert "Albers" in (await until(stored))[0]
 
 
 async def test_what_was_learnt_is_counted_and_doctor_lists_it(house: Houses, tmp_path: Path) -> None:
@@ -590,23 +431,6 @@ async def test_a_stream_that_began_before_a_refusal_says_in_a_comment_how_it_was
     assert with_fact(model.chats[-1].json) == ["user"]
 
 
-async def test_a_comment_says_that_memory_was_left_out_after_all(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_fact(body: dict[str, Any]) -> str:
-        return "Bad request." if with_fact(body) else ""
-
-    monkeypatch.setattr(translated, "UNPROVEN_START_S", 0.1)
-    async with house(
-        Slow(no_fact), upstream_extra={"responses": "translate", "stream_start_seconds": 0.1}
-    ) as h:
-        await remember(h)
-        answer = await respond(h, input=QUESTION, stream=True, **ALICE)
-    assert answer.headers["x-memory-status"] == "injected"
-    assert "\n: X-Memory-Status: none\n: X-Memory-Reason: refused\n" in answer.text
-    assert kinds_of(answer.text)[-1] == "response.completed"
-
-
 async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -682,41 +506,3 @@ async def test_a_compaction_is_asked_for_as_a_strict_template_takes_it(house: Ho
     asked = model.chats[-1].json["messages"]
     assert [m["role"] for m in asked] == ["user"]
     assert all(text in json.dumps(asked) for text in ("Be brief.", "earlier_conversation", "Go on."))
-
-
-async def test_a_translated_request_is_written_as_a_strict_template_takes_it(house: Houses) -> None:
-    model = Strict(strict)
-    async with house(model) as h:
-        await remember(h)
-        body = {"instructions": "Be brief.", "input": [*TALK, {"role": "user", "content": QUESTION}]}
-        first = await respond(h, **body, **ALICE)
-        second = await respond(h, **body, **ALICE)
-    assert [first.status_code, second.status_code] == [200, 200]
-    assert [first.headers["x-memory-status"], second.headers["x-memory-status"]] == ["injected"] * 2
-    assert "system as user message" in first.headers["x-memory-retried"]
-    assert "x-memory-retried" not in second.headers
-    said = [(m["role"], json.dumps(m["content"])) for m in model.chats[-1].json["messages"]]
-    assert [role for role, _ in said] == ["user", "assistant", "user"]
-    assert "Be brief." in said[0][1]
-    assert FACT in said[2][1]
-
-
-async def test_a_compaction_that_is_refused_in_every_form_passes_the_refusal_on(house: Houses) -> None:
-    model = Strict(lambda body: "The roles are wrong in this template.")
-    async with house(model) as h, httpx.AsyncClient(base_url=h.base_url, timeout=30) as client:
-        body = {"model": "strict-1", "instructions": "Be brief.", "input": TALK}
-        answer = await client.post("/responses/compact", json=body)
-    assert (answer.status_code, answer.json()["error"]["message"]) == (
-        400, "The roles are wrong in this template."
-    )  # fmt: skip
-    assert model.refused <= 6
-
-
-async def test_a_compaction_is_asked_for_in_the_form_that_the_conversation_learnt(house: Houses) -> None:
-    model = Strict(thoughts_wanted)
-    async with house(model) as h:
-        assert (await respond(h, input=THOUGHTFUL)).status_code == 200
-        async with httpx.AsyncClient(base_url=h.base_url, timeout=30) as client:
-            body = {"model": "strict-1", "input": THOUGHTFUL}
-            compacted = await client.post("/responses/compact", json=body)
-    assert (compacted.status_code, model.refused) == (200, 1)

@@ -1,13 +1,9 @@
 """The whole proxy behind a forward proxy, at documented addresses, and what it says of failures."""
 
-from typing import Any
-
 import httpx2
 import pytest
 
-from proxy.app.server import opening_screen
 from proxy.cli import doctor
-from proxy.config import load
 from proxy.upstream.network import Network
 from tests.e2e.conftest import Houses, until
 from tests.support.model import ScriptedModel
@@ -111,23 +107,7 @@ async def test_a_timeout_names_its_setting(house: Houses) -> None:
     assert "upstream.response_timeout_seconds" in answer.json()["error"]["message"]
 
 
-def test_half_an_hour_is_the_default() -> None:
-    upstream = load(None, {}).upstream
-    assert (upstream.response_timeout_seconds, upstream.read_timeout_seconds) == (1800, 1800)
-
-
 # ---------------------------------------------------------------- start and doctor
-def test_the_start_screen_says_what_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://u:hush@proxy.corp:3128")
-    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "NO_PROXY", "no_proxy", "https_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    said: dict[str, Any] = {"base_url": "https://h/v1?api-version=1&key=hush", "ca_file": "/etc/corp.pem"}
-    screen = opening_screen(load(None, {}, {"upstream": said}), "http://127.0.0.1:8080", None)
-    assert (
-        "https://h/v1?api-version=1&key=…, through the proxy http://proxy.corp:3128 (HTTPS_PROXY), "
-        "authorities: upstream.ca_file /etc/corp.pem" in screen
-    )
-    assert "hush" not in screen
 
 
 async def test_the_doctor_names_the_cause_and_a_missing_v1() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from openai import BadRequestError
 
 from proxy.http import exchange
 from tests.e2e.conftest import House, Houses, until
@@ -68,14 +67,6 @@ async def test_a_standing_instruction_is_in_force_on_the_next_turn_and_until_it_
         assert "Chinese" not in block(h).partition("[turn")[0]
 
 
-async def test_a_standing_instruction_survives_a_restart(house: Houses) -> None:
-    async with house() as h:
-        await ask(h, "From now on, call me Bo")
-    async with house() as h:
-        await ask(h, "What rhymes with orange?")
-        assert "] From now on, call me Bo" in block(h)
-
-
 NO_PLACE = {"status": "none", "reason": "no_place", "count": "0", "tokens": "0"}
 
 
@@ -102,22 +93,6 @@ async def test_a_request_without_a_place_for_the_notes_is_not_said_to_have_them(
         assert h.model.chats[-1].json["input"] == [output]
 
 
-async def test_memories_that_find_no_place_are_not_said_to_be_injected(house: Houses) -> None:
-    asked: list[dict[str, Any]] = [
-        {"role": "system", "content": {"of": "an unknown form"}},
-        {"role": "user", "content": "Where does my ferry to Naxos leave from?"},
-    ]
-    async with house(memory={"placement": "merge_system"}) as h, httpx2.AsyncClient(timeout=30) as http:
-        fact = {"user_id": "alice", "content": "User's ferry to Naxos leaves from Piraeus."}
-        assert (await http.post(f"{h.base_url}/memory", json=fact)).status_code == 201
-        headers = await send(h, asked)
-        assert told(headers) == NO_PLACE
-        assert "x-memory-ids" not in headers
-        assert h.model.last_messages == asked
-        asked[0]["content"] = "You are terse."
-        assert (await send(h, asked))["x-memory-count"] == "1"
-
-
 async def test_what_the_conversation_shows_is_not_repeated_and_what_it_lost_is(house: Houses) -> None:
     said = [
         {"role": "user", "content": "No more emojis, please."},
@@ -130,20 +105,6 @@ async def test_what_the_conversation_shows_is_not_repeated_and_what_it_lost_is(h
         assert block(h) == ""
         await send(h, [*said[1:], said[1], {"role": "user", "content": "And with silver?"}])
         assert "] No more emojis" in block(h)
-
-
-async def test_another_conversation_that_begins_alike_has_its_own_instructions(house: Houses) -> None:
-    async with house() as h, h.client() as client:
-
-        async def chat(*texts: str) -> None:
-            roles = ("user", "assistant")
-            messages: Any = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
-            await client.chat.completions.create(model="m", messages=messages, extra_body=context("alice"))
-
-        await chat("Hi")
-        await chat("Hi", "All right.", "Please answer in Chinese from now on.")
-        await chat("Hi", "Hello you.", "What rhymes with orange?")
-        assert "[anchor" not in block(h)
 
 
 async def extracted(h: House, said: str) -> bool:
@@ -220,28 +181,8 @@ async def test_a_session_that_ended_is_summed_up_once(house: Houses) -> None:
         assert later["content"].startswith(again["summary"])
 
 
-async def test_garbage_is_asked_for_once_more_and_never_stored(house: Houses) -> None:
-    model = ScriptedModel(answer="Here are hotels on Maui.")
-    async with house(model) as h:
-        await talk(h)
-        await end(h)
-        await until(lambda: value(len(model.asked)), lambda n: n >= 2)
-        await until(lambda: value(h.app), lambda app: True)
-    assert [role for role, _ in model.asked] == ["memory_summary"] * 2
-    async with house() as h:
-        assert await episodes(h) == []
-
-
 async def value(of: Any) -> Any:
     return of
-
-
-async def test_a_session_of_one_exchange_is_not_summed_up(house: Houses) -> None:
-    model = ScriptedModel()
-    async with house(model) as h:
-        await ask(h, "I am planning a trip to Hawaii with Priya in spring.")
-        await end(h)
-    assert model.asked == []
 
 
 # ---------------------------------------------------------------- compression
@@ -280,43 +221,6 @@ async def test_a_conversation_of_200_turns_stays_small_and_knows_what_was_said(h
 STATE = json.dumps({"topic": "day by day", "decisions": ["step by step", "plan my trip"]})
 
 
-@pytest.mark.parametrize("way", ["native", "translate"])
-async def test_a_long_responses_request_is_compressed_too(house: Houses, way: str) -> None:
-    kind = ResponsesModel if way == "native" else ScriptedModel
-    model = kind(facts=known(("allergic", "User is allergic to peanuts.")))
-    model.roles["memory_state"] = STATE
-    history: list[dict[str, Any]] = []
-    setting = {"compress": True, "compress_threshold_tokens": 50, "extraction_batch_size": 5}
-    async with house(model, memory=setting, upstream_extra={"responses": way}) as h, h.client() as client:
-
-        async def respond() -> Any:
-            items: Any = history
-            return await client.responses.with_raw_response.create(
-                model="m", input=items, extra_body=context("alice", session_id="s-1")
-            )
-
-        for turn in range(20):
-            fact = "I am allergic to peanuts." if turn == 1 else ""
-            said = fact or f"Step {turn}: What about day {turn} of the trip?"
-            history.append({"role": "user", "content": said})
-            raw = await respond()
-            history.append({"role": "assistant", "content": raw.parse().output_text})
-            if turn % 5 == 4:
-                await until(lambda: value(len(model.asked)), lambda n, least=turn // 5: n > least)  # type: ignore[misc]
-        await until(lambda: stored(h, "alice"))
-        question = "Which snacks should I stay away from?"
-        history.append({"role": "user", "content": question})
-        raw = await until(respond, lambda raw: "x-memory-compressed" in raw.headers)
-        left_out = int(raw.headers["x-memory-compressed"])
-        body = model.chats[-1].json
-        sent = body["input"] if way == "native" else body["messages"]
-        assert left_out >= 20
-        assert len([m for m in sent if m["role"] != "system"]) == len(history) - left_out
-        assert "step by step" in str(sent)
-        assert "User is allergic to peanuts." in str(sent)
-        assert question in str(sent[-1])
-
-
 async def test_what_is_forgotten_is_in_no_note_of_a_session(house: Houses) -> None:
     model = ScriptedModel()
     model.roles["memory_state"] = STATE
@@ -331,19 +235,3 @@ async def test_what_is_forgotten_is_in_no_note_of_a_session(house: Houses) -> No
         assert answer.json()["deleted_sessions"] >= 1
         await ask(h, "What rhymes with orange?")
         assert block(h) == ""
-
-
-async def test_a_request_may_ask_for_no_compression(house: Houses) -> None:
-    async with house(memory={"compress": True}) as h, h.client() as client:
-        body = context("alice") | {"memory_config": {"compress": "yes"}}
-        with pytest.raises(BadRequestError) as refused:
-            await client.chat.completions.create(
-                model="m", messages=[{"role": "user", "content": "x"}], extra_body=body
-            )
-        assert refused.value.param == "memory_config.compress"
-        await ask(h, "Call me Bo", compress=False)
-        assert "memory_config" not in model_body(h)
-
-
-def model_body(h: House) -> Any:
-    return h.model.chats[-1].json

@@ -3,7 +3,6 @@
 from typing import Any
 
 import httpx2
-import pytest
 
 from tests.e2e.conftest import House, Houses
 
@@ -20,20 +19,6 @@ async def told(house: House, text: str, **config: Any) -> str:
             extra_body={"memory_context": {"user_id": "alice"}, "memory_config": config},
         )
     return answer.headers.get("x-memory-reason") or answer.headers["x-memory-status"]
-
-
-@pytest.mark.parametrize(("default", "said"), [(0.1, "injected"), (0.99, "unanswered")])
-async def test_a_threshold_of_the_server_asks_more_of_every_question(
-    house: Houses, default: float, said: str
-) -> None:
-    async with house(memory={"default_similarity_threshold": default}) as h:
-        async with httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
-            await http.post("/memory", json={"user_id": "alice", "content": TRIP})
-        assert await told(h, "What can I spend on my holiday?") == said
-        assert await told(h, "What can I spend on my holiday?", similarity_threshold=0.1) == "injected"
-        assert (
-            await told(h, "What can I spend on my holiday?", similarity_threshold=0.99) == "below_threshold"
-        )
 
 
 async def test_a_search_lists_what_is_near_and_says_what_a_chat_would_be_shown(house: Houses) -> None:

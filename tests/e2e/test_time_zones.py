@@ -9,7 +9,6 @@ from tests.e2e.conftest import House, Houses, until
 from tests.support.model import ScriptedModel, known
 
 DENTIST = ("dentist", "User has a dentist appointment tomorrow at 9.")
-LISBON = ("Lisbon", "User worked from Lisbon last week.")
 TOKYO_MORNING = "2026-03-05T22:30:00Z"  # Friday 6 March, 07:30 in Tokyo
 LA_EVENING = "2026-03-06T05:00:00Z"  # Thursday 5 March, 21:00 in Los Angeles
 
@@ -63,17 +62,6 @@ async def test_the_zone_is_known_in_the_next_conversation_and_the_block_shows_it
         assert "2026-03-05 #" in str(model.last_messages)
 
 
-async def test_a_conversation_of_long_ago_is_remembered_with_its_date(house: Houses) -> None:
-    model = ScriptedModel(facts=known(LISBON))
-    async with house(model) as h:
-        await chat(h, "Last week I worked from Lisbon.", created_at="2023-05-10T12:00:00+01:00")
-        (memory,) = await until(lambda: stored(h))
-        assert "(week of 2023-05-01)" in memory["content"]
-        assert memory["valid_from"] == 1683716400
-        await chat(h, "Where was I in May 2023?")
-        assert "Lisbon" in str(model.last_messages)
-
-
 @pytest.mark.parametrize(
     ("context", "headers", "param"),
     [
@@ -96,8 +84,3 @@ async def test_a_wrong_zone_or_date_is_refused_by_name(
         answer = await http.post("/chat/completions", json=body, headers=headers)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
         assert not h.model.chats
-
-
-async def test_an_empty_header_says_nothing(house: Houses) -> None:
-    async with house() as h:
-        assert (await chat(h, "Hi there", {"X-Memory-Timezone": ""})).status_code == 200

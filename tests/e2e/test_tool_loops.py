@@ -1,6 +1,5 @@
 """An answer that goes on after tools were used: one exchange, with all that was answered, in one session."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -79,123 +78,6 @@ async def test_what_is_answered_after_tools_belongs_to_what_was_asked(house: Hou
         assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is nobody's words
 
 
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-SHOWN = [[IMAGE]], [[IMAGE, {"type": "text", "text": ""}]], [[IMAGE], [IMAGE]]
-
-
-@pytest.mark.parametrize("shown", SHOWN, ids=["an-image", "with-empty-text", "images"])
-async def test_an_image_that_a_tool_shows_is_no_new_question(house: Houses, shown: list[Any]) -> None:
-    async def by_screen(exchange: Exchange) -> None:
-        """Click until the page has loaded, then tell."""
-        made = completion(ENDED)
-        steps = sum(m["role"] == "tool" for m in exchange.request.json["messages"])
-        if steps < 2:
-            made = completion(f"Step {steps}.")
-            made["choices"][0]["message"]["tool_calls"] = [tool_call(f"c{steps}", "click", "{}")]
-        await exchange.json(made)
-
-    async with house(ChatOnly(script=by_screen), memory=LATE) as h, h.client() as client:
-        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
-        messages: list[Any] = [{"role": "user", "content": ASKED}]
-        for step in range(2):
-            messages.append(await said(client, messages, **named))
-            messages.append({"role": "tool", "tool_call_id": f"c{step}", "content": "clicked"})
-            messages += [{"role": "user", "content": content} for content in shown]
-        messages.append(await said(client, messages, **named))
-        assert messages[-1]["content"] == ENDED
-        messages.append({"role": "user", "content": [IMAGE]})  # shown by nobody's tool: another question
-        await said(client, messages, **named)
-        heard = await read(h, "s-1")
-        assert heard.count(ASKED) == 1
-        assert [heard.count(answer) for answer in ("Step 0.", "Step 1.", ENDED)] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("responses", ["native", "translate"])
-async def test_an_image_that_a_tool_shows_goes_on_with_its_response(house: Houses, responses: str) -> None:
-    class Screen(ResponsesModel):
-        async def converse(self, exchange: Exchange) -> None:
-            self.answer = ENDED
-            if exchange.request.json.get("previous_response_id"):
-                await super().converse(exchange)
-            else:
-                made = {"id": "resp_0", "object": "response", "status": "completed", "output": [CALL]}
-                await exchange.json(made)
-
-    async def by_screen(exchange: Exchange) -> None:
-        made = completion(ENDED)
-        if len(exchange.request.json["messages"]) == 1:
-            made["choices"][0]["message"] = {"role": "assistant", "content": None}
-            made["choices"][0]["message"]["tool_calls"] = [tool_call("c1", "click", "{}")]
-        await exchange.json(made)
-
-    model = Screen() if responses == "native" else ChatOnly(script=by_screen)
-    async with house(model, memory=LATE, upstream_extra={"responses": responses}) as h, h.client() as client:
-        first = await client.responses.with_raw_response.create(
-            model="m", input=ASKED, extra_body=context("alice")
-        )
-        made = first.parse()
-        call_id = next(item.call_id for item in made.output if item.type == "function_call")
-        shown: Any = {
-            "role": "user",
-            "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}],
-        }
-        await client.responses.create(
-            model="m",
-            input=[{**OUTPUT, "call_id": call_id}, shown],
-            previous_response_id=made.id,
-            extra_body=context("alice"),
-        )
-        heard = await read(h, first.headers["x-memory-session-id"])
-        assert heard.count(ASKED) == 1
-        assert ENDED in heard
-
-
-async def test_what_was_thought_before_a_call_is_no_part_of_the_answer(house: Houses) -> None:
-    """A server without a reasoning parser leaves it in the answer, and its client in the history."""
-
-    async def thinking(exchange: Exchange) -> None:
-        made = completion(f"<think>Tariq wants them out.</think>\n\n{ENDED}")
-        if exchange.request.json["messages"][-1]["role"] != "tool":
-            made = completion(f"<think>Are they broke?</think>\n\n{BEGUN}")
-            made["choices"][0]["message"]["tool_calls"] = [tool_call("c1", "lookup", "{}")]
-        await exchange.json(made)
-
-    async with house(ChatOnly(script=thinking), memory=LATE) as h, h.client() as client:
-        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
-        messages: list[Any] = [{"role": "user", "content": ASKED}]
-        messages.append(await said(client, messages, **named))
-        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
-        await said(client, messages, **named)
-        heard = await read(h, "s-1")
-        assert BEGUN in heard
-        assert ENDED in heard
-        assert "broke" not in heard
-        assert "out." not in heard
-
-
-@pytest.mark.parametrize("batch_size", [50, 1], ids=["personal", "a-full-batch"])
-async def test_what_is_said_is_read_when_the_tools_are_done(house: Houses, batch_size: int) -> None:
-    hurried = {"extraction_batch_size": batch_size, "personal_idle_seconds": 0.1}
-    async with house(ChatOnly(script=by_tool), memory=hurried) as h, h.client() as client:
-        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
-        messages: list[Any] = [{"role": "user", "content": ASKED}]
-        messages.append(await said(client, messages, **named))
-        await asyncio.sleep(1)  # sweeps have passed
-        assert not h.model.extractions
-        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
-        await said(client, messages, **named)
-        await until(lambda: _extractions(h))
-        assert ENDED in str(h.model.extractions[0].json["messages"][-1]["content"])
-
-
-async def test_a_call_that_was_demanded_holds_nothing_up(house: Houses) -> None:
-    """Its arguments are the answer, in a form that the client has asked for."""
-    async with house(ChatOnly(script=by_tool)) as h, h.client() as client:
-        demanded = {"tool_choice": {"type": "function", "function": {"name": "lookup"}}}
-        await said(client, [{"role": "user", "content": ASKED}], **demanded)
-        await until(lambda: _extractions(h))
-
-
 async def test_a_refused_step_takes_nothing_back(house: Houses) -> None:
     async def refusing(exchange: Exchange) -> None:
         if exchange.request.json["messages"][-1]["role"] == "tool":
@@ -232,48 +114,6 @@ async def test_a_chain_stays_in_its_session_through_tools(house: Houses, respons
         heard = await read(h, sessions.pop())
         assert heard.count(ASKED) == 1
         assert ENDED in heard
-
-
-class Asking(ResponsesModel):
-    """Asks whether it may call a tool."""
-
-    async def converse(self, exchange: Exchange) -> None:
-        self.answer = ENDED
-        if exchange.request.json.get("previous_response_id"):
-            await super().converse(exchange)
-        else:
-            asks = {"type": "mcp_approval_request", "id": "r1", "name": "lookup", "arguments": "{}"}
-            made = {"id": "resp_0", "object": "response", "status": "completed", "output": [asks]}
-            await exchange.json(made)
-
-
-async def test_what_is_answered_after_a_tool_was_allowed_belongs_to_what_was_asked(house: Houses) -> None:
-    allowed: Any = {"type": "mcp_approval_response", "approval_request_id": "r1", "approve": True}
-    async with house(Asking(), memory=LATE) as h, h.client() as client:
-        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
-        made = await client.responses.create(model="m", input=ASKED, extra_body=named)
-        await client.responses.create(
-            model="m", input=[allowed], previous_response_id=made.id, extra_body=named
-        )
-        heard = await read(h, "s-1")
-        assert heard.count(ASKED) == 1
-        assert ENDED in heard
-
-
-async def test_a_chain_stays_in_its_session_after_a_restart(house: Houses) -> None:
-    """What the process knew of its last responses is gone; the store has them."""
-    async with house(Native()) as h, h.client() as client:
-        first = await client.responses.with_raw_response.create(
-            model="m", input=ASKED, extra_body=context("alice")
-        )
-        after = await client.responses.create(
-            model="m", input=[OUTPUT], previous_response_id=first.parse().id, extra_body=context("alice")
-        )
-    async with house(Native()) as h, h.client() as client:
-        later = await client.responses.with_raw_response.create(
-            model="m", input="And?", previous_response_id=after.id, extra_body=context("alice")
-        )
-        assert later.headers["x-memory-session-id"] == first.headers["x-memory-session-id"]
 
 
 class Parallel(Native):
