@@ -3,14 +3,11 @@
 import asyncio
 import contextlib
 import json
-import resource
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from proxy.domain.operating_system import MOST_FILES, raise_file_limit
 from proxy.http.connections import CONNECTIONS, ClientLimits, Connections, RawTargetProtocol
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
@@ -105,17 +102,6 @@ async def test_a_slow_upload_that_goes_on_is_fine() -> None:
         assert b" 200 " in await client.head()
 
 
-async def test_an_upload_that_the_application_does_not_read_is_not_late() -> None:
-    async with limited(body_s=0.5) as (app, origin), connected(origin) as client:
-        app.go.clear()
-        await client.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5000000\r\n\r\n")
-        client.writer.write(bytes(4_999_999))
-        await asyncio.sleep(2.5)
-        app.go.set()
-        await client.send(b"!")
-        assert b" 200 " in await client.head()
-
-
 async def test_a_request_that_is_being_answered_has_all_the_time() -> None:
     async with limited(head_s=0.3, body_s=0.3) as (app, origin), connected(origin) as client:
         app.go.clear()
@@ -188,17 +174,6 @@ def test_limits_leave_room_for_the_upstream() -> None:
     assert of(100, 100, 1024) == (100, 100)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no such limit")
-def test_the_soft_limit_of_files_is_raised() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
-        raised = raise_file_limit()
-        assert raised == resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, MOST_FILES)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 # ---------------------------------------------------------------- HTTP/1.0, and Expect
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("keep_alive", [b"", b"connection: keep-alive\r\n"])
@@ -219,20 +194,6 @@ async def test_a_client_of_http_1_0_gets_what_it_can_read(
             assert answer.endswith(b"data: [DONE]\n\n")
         else:
             assert json.loads(answer)["choices"][0]["message"]["content"] == "All is well."
-
-
-async def test_http_1_0_reaches_the_memory_api_and_the_upstream_s_routes(house: Houses) -> None:
-    async with house(ChatOnly()) as h:
-        for path, status in (
-            (b"/v1/memory?user_id=a", b"200"),
-            (b"/v1/models", b"404"),
-            (b"/health", b"200"),
-        ):
-            async with connected(h.origin) as client:
-                await client.send(b"GET " + path + b" HTTP/1.0\r\n\r\n")
-                head, body = await client.head(), await client.rest()
-                assert (head.split()[1], b"chunked" in head) == (status, False)
-                assert body
 
 
 async def test_a_client_that_expects_to_be_asked_for_its_body_is_asked(house: Houses) -> None:

@@ -1,53 +1,202 @@
-"""How our keys are made and what of them is stored."""
+"""Our own API keys: what is stored of them, and the cache in front of the store."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from proxy.http.auth.keys import BrokenSeal, digest_of, is_key, new_id, new_key, seal, unseal
-
-
-def test_keys_are_long_random_and_fit_a_header() -> None:
-    made = {new_key() for _ in range(1_000)}
-    assert len(made) == 1_000
-    assert all(is_key(key) and len(key) >= 43 and key.startswith("mp-") for key in made)
-    assert len({new_id() for _ in range(1_000)}) == 1_000
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "mp-",
-        "mp-short",
-        "sk-" + "a" * 43,
-        "mp-" + "a" * 39,
-        "mp-" + "a" * 43 + "\n",
-        "mp-" + "a" * 200,
-        "mp-" + "é" * 43,
-        "MP-" + "a" * 43,
-    ],
+from proxy.domain.errors import StoreError, StoreUnavailable
+from proxy.domain.ports import Key
+from proxy.http.auth import keys
+from proxy.http.auth.keys import (
+    ASKING_S,
+    FRESH_S,
+    GRACE_S,
+    BrokenSeal,
+    KeyRing,
+    digest_of,
+    is_key,
+    new_id,
+    new_key,
+    seal,
+    unseal,
 )
-def test_what_is_no_key_of_ours_is_told_by_its_shape(text: str) -> None:
-    assert not is_key(text)
+from proxy.storage.sqlite.stores import SqliteStores
+from proxy.telemetry import REMIND_S
+from tests.http.auth.minting import mint
+from tests.storage.recording import recorded
+
+
+def test_keys_are_long_random_and_known_by_their_shape() -> None:
+    made = {new_key() for _ in range(1_000)}
+    assert len(made) == len({new_id() for _ in range(1_000)}) == 1_000
+    assert all(is_key(key) and len(key) >= 43 and key.startswith("mp-") for key in made)
+    shapes = ("", "mp-", "sk-" + "a" * 43, "mp-" + "a" * 39, "mp-" + "a" * 43 + "\n", "mp-" + "a" * 200)
+    assert not any(map(is_key, (*shapes, "mp-" + "é" * 43, "MP-" + "a" * 43)))
 
 
 def test_only_the_key_itself_opens_what_was_sealed_with_it() -> None:
     key, other = new_key(), new_key()
     sealed = seal(key, "sk-upstream")
     assert unseal(key, sealed) == "sk-upstream"
-    assert b"sk-upstream" not in sealed
     assert sealed != seal(key, "sk-upstream"), "a nonce is used once"
     changed = sealed[:-1] + bytes([sealed[-1] ^ 1])
     for broken in (sealed[:-1], sealed[1:], b"", sealed[:5], b"\x02" + sealed[1:], changed):
         with pytest.raises(BrokenSeal):
             unseal(key, broken)
-    with pytest.raises(BrokenSeal):
-        unseal(other, sealed)
-
-
-def test_what_is_stored_tells_nothing_of_the_key() -> None:
-    key = new_key()
-    stored = digest_of(key) + seal(key, "sk-upstream")
+    for wrong in (other, digest_of(key).hex()):
+        with pytest.raises(BrokenSeal):
+            unseal(wrong, sealed)
+    stored = digest_of(key) + sealed
     assert key[3:].encode() not in stored
-    assert digest_of(key) == digest_of(key) != digest_of(new_key())
-    with pytest.raises(BrokenSeal):
-        unseal(digest_of(key).hex(), seal(key, "sk-upstream"))
+    assert b"sk-upstream" not in stored
+
+
+# ---------------------------------------------------------------- the cache
+LATER_S = FRESH_S + 0.01
+
+
+class Watched:
+    """The real store, that counts questions and can be unreachable, or slow."""
+
+    def __init__(self, stores: SqliteStores) -> None:
+        self._keys = stores.keys
+        self.asked = 0
+        self.down = False
+        self.held: asyncio.Event | None = None
+
+    async def find(self, digest: bytes) -> Key | None:
+        self.asked += 1
+        if self.held is not None:
+            await self.held.wait()
+        if self.down:
+            raise StoreUnavailable("down")
+        return await self._keys.find(digest)
+
+    async def add(self, key: Key, digest: bytes) -> None:
+        await self._keys.add(key, digest)
+
+    async def list(self) -> Sequence[Key]:
+        return await self._keys.list()
+
+    async def revoke(self, key_id: str, at: float) -> bool:
+        return await self._keys.revoke(key_id, at)
+
+
+class Ring:
+    """A ring over a watched store, and a clock that the test moves."""
+
+    def __init__(self, stores: SqliteStores) -> None:
+        self.store, self.now = Watched(stores), 1_000.0
+        self.ring = KeyRing(self.store, clock=lambda: self.now, limit=10)
+
+    async def accepts(self, key: str) -> bool:
+        return await self.ring.find(key) is not None
+
+
+@pytest.fixture
+def it(stores: SqliteStores) -> Ring:
+    return Ring(stores)
+
+
+async def test_a_key_is_looked_up_again_only_after_a_while(it: Ring) -> None:
+    key, id_ = await mint(it.store, user="zoe", upstream_key="sk-up")
+    unknown = new_key()
+    for _ in range(5):
+        found = await it.ring.find(key)
+        assert found is not None
+        assert (found.key.id, found.key.user, found.upstream_key) == (id_, "zoe", "sk-up")
+        assert not await it.accepts(unknown)
+    assert it.store.asked == 2
+    it.now += LATER_S
+    assert await it.accepts(key)
+    assert it.store.asked == 3
+
+
+async def test_a_revoked_key_is_refused_within_a_second_for_good(it: Ring) -> None:
+    assert FRESH_S + ASKING_S < 1
+    key, id_ = await mint(it.store)
+    assert await it.accepts(key)
+    assert await it.store.revoke(id_, 2.0)
+    for _ in range(2):
+        it.now += LATER_S
+        assert not await it.accepts(key)
+    it.store.down = True
+    it.now += LATER_S
+    with pytest.raises(StoreError):
+        await it.accepts(key)
+
+
+async def test_made_up_keys_take_bounded_room_and_never_that_of_valid_ones(it: Ring) -> None:
+    key, _ = await mint(it.store)
+    assert await it.accepts(key)
+    assert not any([await it.accepts(new_key()) for _ in range(50)])
+    assert len(it.ring._refused) == 10
+    it.store.down = True
+    it.now += LATER_S
+    assert await it.accepts(key)
+
+
+async def test_while_the_store_is_unreachable_only_keys_that_were_valid_lately_work(it: Ring) -> None:
+    key, _ = await mint(it.store)
+    other, _ = await mint(it.store)
+    unknown = new_key()
+    assert await it.accepts(key)
+    assert not await it.accepts(unknown)
+    it.store.down = True
+    it.now += GRACE_S - 1
+    assert await it.accepts(key)
+    it.now += 2
+    for refused in (key, other, unknown):
+        with pytest.raises(StoreError):
+            await it.accepts(refused)
+    it.store.down = False
+    assert await it.accepts(key)
+
+
+async def test_keys_that_work_without_the_store_are_logged_once_a_minute(
+    it: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, _ = await mint(it.store)
+    assert await it.accepts(key)
+    lines = recorded(monkeypatch, lambda facts: facts)
+    it.store.down, began = True, it.now
+    for second in range(2, round(REMIND_S) + 3, 2):
+        it.now = began + second
+        assert await it.accepts(key)
+    down = ("identity.store_unavailable", {"error": "StoreUnavailable"})
+    assert lines == [down, (down[0], {**down[1], "left_out": 29})]
+
+
+async def test_a_store_that_hangs_counts_as_unreachable(it: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, _ = await mint(it.store)
+    assert await it.accepts(key)
+    monkeypatch.setattr(keys, "PATIENCE_S", 0.01)  # from here on: on a busy machine a look takes longer
+    monkeypatch.setattr(keys, "FIRST_PATIENCE_S", 0.01)
+    it.store.held = asyncio.Event()
+    it.now += LATER_S
+    assert await it.accepts(key)
+    with pytest.raises(StoreError):
+        await it.accepts(new_key())
+
+
+async def test_while_one_request_asks_the_others_do_not_wait(it: Ring) -> None:
+    key, _ = await mint(it.store)
+    assert await it.accepts(key)
+    it.now += LATER_S
+    it.store.held = asyncio.Event()
+    asking = asyncio.create_task(it.accepts(key))
+    await asyncio.sleep(0)
+    assert await it.accepts(key)
+    assert it.store.asked == 2
+    it.store.held.set()
+    assert await asking
+
+
+async def test_a_key_whose_upstream_key_cannot_be_opened_does_not_borrow_the_server_s(it: Ring) -> None:
+    key, _ = await mint(it.store)
+    (made,) = await it.store.list()
+    swapped = new_key()
+    await it.store.add(replace(made, id="x", upstream_key=seal(key, "sk-up")), digest_of(swapped))
+    assert not await it.accepts(swapped)

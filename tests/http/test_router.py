@@ -1,15 +1,30 @@
-"""What the router does for all that lies behind it."""
+"""What the application does for every route: ids, errors, and wrong paths."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from proxy.domain.errors import (
+    Conflict,
+    EmbeddingFailed,
+    NotFound,
+    ProxyError,
+    StoreUnavailable,
+    UpstreamTimeout,
+)
+from proxy.http.asgi import Message
+from proxy.http.errors import error_of, send_error
 from proxy.http.intercept import Intercept
 from proxy.http.memory_api.app import MemoryApi
+from proxy.http.router import give_request_id
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel
-from tests.support.upstream import Exchange
+from tests.support.process import serving_process
+from tests.support.upstream import Exchange, ScriptedUpstream
 
 
 @pytest.mark.parametrize(
@@ -19,7 +34,7 @@ from tests.support.upstream import Exchange
         (Intercept, "_exchange", "POST", "/chat/completions"),
     ],
 )
-async def test_what_nobody_foresaw_is_an_error_in_openai_s_shape(
+async def test_an_unexpected_error_is_answered_in_openai_s_shape(
     house: Houses, monkeypatch: pytest.MonkeyPatch, broken: type, step: str, method: str, path: str
 ) -> None:
     async def fails(*_: object) -> None:
@@ -49,7 +64,7 @@ def _counted(h: House) -> float:
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
-async def test_every_answer_tells_the_id_that_the_log_has_for_its_request(house: Houses) -> None:
+async def test_every_answer_has_the_id_of_its_request_in_the_log(house: Houses) -> None:
     asked: list[tuple[str, str, Any]] = [
         ("GET", "/health", None),
         ("GET", "/openapi.json", None),
@@ -71,7 +86,7 @@ async def test_every_answer_tells_the_id_that_the_log_has_for_its_request(house:
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
-async def test_so_does_one_that_the_upstream_owes_us(house: Houses, path: str) -> None:
+async def test_an_error_of_the_upstream_has_the_request_id_too(house: Houses, path: str) -> None:
     async with house(_Silent()) as h, httpx2.AsyncClient(timeout=30) as http:
         answer = await http.post(h.base_url + path, json=HELLO, headers={"X-Request-Id": "gw-1"})
     assert (answer.status_code, answer.headers["x-request-id"]) == (502, "gw-1")
@@ -87,7 +102,7 @@ class _Naming(ScriptedModel):
         await exchange.reply(b"{}", 200, [(b"x-request-id", b"theirs")])
 
 
-async def test_the_id_that_the_upstream_gave_its_answer_stays(house: Houses) -> None:
+async def test_the_upstream_s_own_request_id_is_kept(house: Houses) -> None:
     async with house(_Naming()) as h, httpx2.AsyncClient(timeout=30) as http:
         answer = await http.post(
             f"{h.base_url}/chat/completions", json=HELLO, headers={"X-Request-Id": "gw-1"}
@@ -97,35 +112,24 @@ async def test_the_id_that_the_upstream_gave_its_answer_stays(house: Houses) -> 
 
 MEANT = [
     ("POST /v1//chat/completions", "/v1/chat/completions"),
-    ("POST //v1/chat/completions", "/v1/chat/completions"),
     ("POST /v1/chat/completions/", "/v1/chat/completions"),
     ("POST /chat/completions", "/v1/chat/completions"),
-    ("POST /Chat/Completions/", "/v1/chat/completions"),
     ("POST /v1/v1/chat/completions", "/v1/chat/completions"),
-    ("POST /v1/v1/v1/responses", "/v1/responses"),
     ("POST /v1/chat/completions/chat/completions", "/v1/chat/completions"),
     ("POST /v1/chat/completions/v1/chat/completions", "/v1/chat/completions"),
-    ("POST /v1/chat/completions/responses", "/v1/responses"),
     ("POST /v1/responses/chat/completions", "/v1/chat/completions"),
-    ("POST /v1/responses/responses", "/v1/responses"),
     ("GET /v1/chat/completions/models", "/v1/models"),
-    ("POST /chat/completions/chat/completions", "/v1/chat/completions"),
     ("POST /responses", "/v1/responses"),
-    ("POST /responses/", "/v1/responses"),
     ("GET /models", "/v1/models"),
-    ("GET /v1/v1/models", "/v1/models"),
-    ("POST /embeddings", "/v1/embeddings"),
     ("GET /memory", "/v1/memory"),
     ("POST /V1/chat/completions", "/v1/chat/completions"),
     ("POST /v1/Chat/completions", "/v1/chat/completions"),
-    ("POST /v1/CHAT/COMPLETIONS", "/v1/chat/completions"),
     ("POST /v1/RESPONSES", "/v1/responses"),
-    ("POST /api/v1/chat/completions", "/v1/chat/completions"),
     ("POST /openai/deployments/gpt/chat/completions", "/v1/chat/completions"),
 ]
 
 
-async def test_a_wrong_base_url_is_named_with_the_right_path(house: Houses) -> None:
+async def test_a_wrong_path_is_answered_with_the_right_one(house: Houses) -> None:
     async with house() as h, httpx2.AsyncClient(timeout=30) as http:
         for wrong, right in MEANT:
             method, path = wrong.split(" ")
@@ -148,3 +152,62 @@ async def test_a_path_that_reads_like_chat_and_is_another_says_that_it_has_no_me
             b"/openai/deployments/m/chat/completions?api-version=1"
         )
         assert "x-memory-reason" not in (await http.post(f"{h.base_url}/embeddings", json=HELLO)).headers
+
+
+# ---------------------------------------------------------------- request ids in the log
+@pytest.mark.parametrize("given", [b"", b"a b", b"x" * 129, b"\xff", b"a\x1b[31m", "café".encode()])
+def test_what_is_no_plain_id_is_not_taken_into_the_log(given: bytes) -> None:
+    assert re.fullmatch("req_[0-9a-f]{32}", give_request_id({"headers": [(b"x-request-id", given)]}))
+
+
+async def test_every_line_about_a_request_holds_the_clients_id(tmp_path: Path, models_dir: Path) -> None:
+    late = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "0.001", "MEMORY_PROXY__LOGGING__LEVEL": "debug"}
+    body = {"model": "m", "messages": [{"role": "user", "content": "What is my boat called?"}]}
+    async with ScriptedUpstream(ScriptedModel()) as upstream, httpx2.AsyncClient(timeout=30) as http:
+        flags = ("--upstream", upstream.url)
+        async with serving_process(tmp_path / "data", *flags, models_dir=models_dir, **late) as served:
+            for id_ in ("gw-1", "gw-2"):  # over one connection
+                headers = {"X-Request-Id": id_, "X-Memory-User-Id": "ana"}
+                await http.post(f"{served.base_url}/chat/completions", json=body, headers=headers)
+            recalled = await served.until_logged("memory.recalled", 2)
+            late_for = {line.get("request_id") for line in served.logged("memory.deadline")}
+    assert [line["request_id"] for line in recalled] == ["gw-1", "gw-2"]
+    assert "gw-1" in late_for  # the next ones are counted, not told
+
+
+# ---------------------------------------------------------------- errors
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (NotFound("No such thing.", code="memory_not_found"), 404, "memory_not_found"),
+        (UpstreamTimeout("It did not answer."), 504, "upstream_timeout"),
+        (Conflict("generation 5"), 409, "conflict"),
+        (EmbeddingFailed("onnx: shape [1, 7]"), 503, "embedding_failed"),
+        (StoreUnavailable("/data/memory.db: SQLITE_FULL"), 503, "store_unavailable"),
+        (ProxyError("inner"), 500, "internal_error"),
+    ],
+)
+def test_every_error_has_a_status_and_a_code(error: ProxyError, status: int, code: str) -> None:
+    found, body = error_of(error)
+    assert (found, body["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    "error", [Conflict("generation 5"), EmbeddingFailed("onnx"), StoreUnavailable("/data")]
+)
+def test_what_is_inside_is_not_told_and_what_to_do_is(error: ProxyError) -> None:
+    message = error_of(error)[1]["error"]["message"]
+    assert str(error) not in message
+    assert message.endswith(".")
+
+
+async def test_an_error_may_quote_half_an_emoji() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await send_error(send, NotFound("No response with id '\ud83d'.", param="response_id"))
+    start, body = sent
+    assert start["status"] == 404
+    assert json.loads(body["body"])["error"]["message"] == "No response with id '\ud83d'."
