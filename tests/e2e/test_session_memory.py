@@ -186,7 +186,7 @@ async def value(of: Any) -> Any:
 
 
 # ---------------------------------------------------------------- compression
-async def test_a_conversation_of_200_turns_stays_small_and_knows_what_was_said(house: Houses) -> None:
+async def test_a_conversation_of_80_turns_stays_small_and_knows_what_was_said(house: Houses) -> None:
     model = ScriptedModel(facts=known(("allergic", "User is allergic to peanuts.")))
     model.answer = "Noted, and here is a longer explanation of it. " * 8
     model.roles["memory_state"] = json.dumps(
@@ -196,7 +196,7 @@ async def test_a_conversation_of_200_turns_stays_small_and_knows_what_was_said(h
     sizes: list[int] = []
     compressed = 0
     async with house(model, memory={"extraction_batch_size": 5}) as h:
-        for turn in range(200):
+        for turn in range(80):
             said = "I am allergic to peanuts." if turn == 3 else f"Step {turn}: tell me about day {turn}."
             history.append({"role": "user", "content": said})
             headers = await send(h, history, compress=True)
@@ -206,15 +206,15 @@ async def test_a_conversation_of_200_turns_stays_small_and_knows_what_was_said(h
             sizes.append(len(json.dumps(sent)) // 4)
             compressed = int(headers.get("x-memory-compressed", 0))
             history.append({"role": "assistant", "content": model.answer.strip()})
-        assert len(json.dumps(history)) // 4 > 20_000
+        assert len(json.dumps(history)) // 4 > 8_000
         assert max(sizes[-20:]) < 4_000
-        assert compressed > 300
+        assert compressed > 80
         assert "step by step" in block(h)
         assert "Mars" not in block(h)  # nobody said so
         history[-1:] = [{"role": "user", "content": "Which snacks should I stay away from?"}]
         headers = await send(h, history, compress=True)
         assert "allergic to peanuts" in block(h)
-        assert int(headers["x-memory-compressed"]) > 300
+        assert int(headers["x-memory-compressed"]) > 80
         assert len(model.last_messages) < 40
 
 
