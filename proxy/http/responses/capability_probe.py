@@ -5,17 +5,15 @@ ones are translated from the start, until it is time to ask again. Each process 
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock
 from proxy.http.asgi import Header, Send
 from proxy.http.forwarding import Draft, Forwarding, Relayed, first_draft
-from proxy.http.responses.native_ownership import RESPONSE, IdWatcher, NativeOwnership, named_in, tells_apart
-from proxy.http.responses.owners import credential_of, is_ours
+from proxy.http.responses.native_ownership import RESPONSE, IdWatcher, NativeOwnership, tells_apart
+from proxy.http.responses.owners import is_ours
 from proxy.http.responses.translated import TranslatedForwarding
 from proxy.http.turns import ParsedRequest
 from proxy.upstream.connection import UpstreamResponse
@@ -41,19 +39,19 @@ class ResponsesMode(StrEnum):
 class EndpointProbe:
     """What is known of one endpoint of the upstream under the setting."""
 
-    def __init__(self, speech: ResponsesMode, reprobe_s: float = REPROBE_S) -> None:
-        self._speech, self._reprobe_s = speech, reprobe_s
+    def __init__(self, mode: ResponsesMode, reprobe_s: float = REPROBE_S) -> None:
+        self._mode, self._reprobe_s = mode, reprobe_s
         self._absent_since: float | None = None
 
     @property
     def settled(self) -> bool:
         """True where the setting leaves nothing to find out."""
-        return self._speech is not ResponsesMode.AUTO
+        return self._mode is not ResponsesMode.AUTO
 
     def speaks(self, now: float) -> bool:
         """True if a request is to be sent as it is. While one asks again, the others stay translated."""
         if self.settled:
-            return self._speech is ResponsesMode.NATIVE
+            return self._mode is ResponsesMode.NATIVE
         if self._absent_since is None:
             return True
         if 0 <= now - self._absent_since < self._reprobe_s:  # below: the clock was set back
@@ -63,7 +61,7 @@ class EndpointProbe:
 
     def known_absent(self) -> bool:
         """True if the endpoint was not there when last asked for."""
-        return self._speech is ResponsesMode.TRANSLATE or self._absent_since is not None
+        return self._mode is ResponsesMode.TRANSLATE or self._absent_since is not None
 
     def heard(self, status: int, body: bytes, now: float) -> bool:
         """Note an answer of the endpoint; True if it says that there is no such endpoint. `body` matters
@@ -112,22 +110,22 @@ _MAY_BE_ABSENT = (404, 405, 501)
 
 class AutoForwarding:
     """Relays if the upstream speaks the Responses API, else translates. See Forwarding for when the methods
-    are called. `makers`: the owners of what the upstream stores; None if that need not be known."""
+    are called."""
 
     def __init__(
         self,
         relayed: Relayed,
         translated: TranslatedForwarding,
-        hearing: EndpointProbe,
+        probe: EndpointProbe,
         clock: Clock,
         learning: Learning,
-        makers: NativeOwnership | None = None,
+        ownership: NativeOwnership,
     ) -> None:
         self._relayed, self._translated = relayed, translated
-        self._hearing, self._clock, self._learning, self._makers = hearing, clock, learning, makers
+        self._probe, self._clock, self._learning, self._ownership = probe, clock, learning, ownership
         self._way: Forwarding = relayed
         self._request: ParsedRequest | None = None
-        self._sighting: IdWatcher | None = None
+        self._watcher: IdWatcher | None = None
 
     @property
     def route(self) -> str:
@@ -151,7 +149,7 @@ class AutoForwarding:
 
     async def adopt(self, request: ParsedRequest) -> ParsedRequest:
         """Choose the way. What continues something that is stored here has no other."""
-        if continues_ours(request.body) or not self._hearing.speaks(self._clock()):
+        if continues_ours(request.body) or not self._probe.speaks(self._clock()):
             self._way = self._translated
         else:
             request = await self._require_own(request)
@@ -161,11 +159,11 @@ class AutoForwarding:
     async def _require_own(self, request: ParsedRequest) -> ParsedRequest:
         """Return the request as it may be relayed. Raises NotFound for one that continues what another user
         has made."""
-        if self._makers is None or not tells_apart(request.caller):
+        if not tells_apart(request.caller):
             return request
         if not request.is_json:
             raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
-        await self._makers.require_all(request.caller, request.body)
+        await self._ownership.require_all(request.caller, request.body)
         # As parsed here: the upstream might take the other one of a repeated key.
         return replace(request, payload=json_body.dump(request.body))
 
@@ -203,22 +201,20 @@ class AutoForwarding:
         self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
     ) -> Ending:
         """Answer as the chosen way does."""
-        if self._way is self._relayed and self._makers is not None and tells_apart(draft.request.caller):
-            named = (each.id for each in named_in(draft.request.body))
-            send = self._sighting = IdWatcher(send, RESPONSE, partial(self._claim, draft.request), named)
+        request = draft.request
+        if self._way is self._relayed and tells_apart(request.caller):
+            send = self._watcher = self._ownership.watcher(
+                send, RESPONSE, request.caller, request.user, request.client.headers, request.body
+            )
         return await self._way.answer(draft, opened, send, headers)
 
     async def conclude(self, *, refused: bool) -> Answer:
         """Conclude as the chosen way does, and store the owner of the response."""
         answer = await self._way.conclude(refused=refused)
-        if self._sighting is not None and self._sighting.ids and self._makers and self._request:
-            request, ids = self._request, self._sighting.ids
-            await self._makers.note(request.caller, request.user, ids, credential_of(request.client.headers))
+        if self._watcher is not None and self._request is not None:
+            request, ids = self._request, self._watcher.ids
+            await self._ownership.note(request.caller, request.user, ids, request.client.headers)
         return answer
-
-    def _claim(self, request: ParsedRequest, ids: Iterable[str]) -> None:
-        if self._makers is not None:
-            self._makers.claim(request.caller, request.user, ids, credential_of(request.client.headers))
 
     async def _absent(self, opened: UpstreamResponse) -> bool:
         try:
@@ -226,7 +222,7 @@ class AutoForwarding:
         except BaseException:
             opened.close()
             raise
-        return self._hearing.heard(opened.status, body, self._clock())
+        return self._probe.heard(opened.status, body, self._clock())
 
 
 def continues_ours(body: Body) -> bool:

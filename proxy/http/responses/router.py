@@ -13,14 +13,12 @@ from proxy.http.responses.capability_probe import REFUSAL_BYTES, EndpointProbe, 
 from proxy.http.responses.native_ownership import (
     CONVERSATION,
     RESPONSE,
-    IdWatcher,
     NativeOwnership,
     in_plain,
     is_plain,
-    named_in,
     tells_apart,
 )
-from proxy.http.responses.owners import absent, credential_of, is_ours
+from proxy.http.responses.owners import absent, is_ours
 from proxy.http.turns import parsed
 from proxy.upstream.client import Upstream
 from proxy.upstream.headers import request_headers
@@ -90,10 +88,19 @@ class ResponsesRouter:
         if not guards:
             await self._forward(scope, receive, send)
             return
-        credential = credential_of(scope["headers"])
-        watcher = self._watcher(scope, send, named)
-        await self._forward({**scope, "headers": in_plain(scope["headers"])}, receive, watcher)
-        await self._ownership.note(caller, None, _upstreams(watcher.ids), credential)
+        headers, creates, is_response = scope["headers"], scope["method"] == "POST", _is_response(scope)
+        watcher = self._ownership.watcher(
+            send,
+            RESPONSE if is_response else CONVERSATION,
+            caller,
+            None,
+            headers,
+            named,
+            makes=creates and (operates or not is_response),
+            lists=creates,
+        )
+        await self._forward({**scope, "headers": in_plain(headers)}, receive, watcher)
+        await self._ownership.note(caller, None, watcher.ids, headers)
 
     def _is_stored_here(self, scope: ASGIScope) -> bool:
         if self._responses.known_absent():
@@ -150,19 +157,6 @@ class ResponsesRouter:
         for name, item_id in items:
             await self._ownership.require(caller, item_id, absent("Item", item_id, name))
 
-    def _watcher(self, scope: ASGIScope, send: Send, named: Body) -> IdWatcher:
-        """Return a `send` that claims for the caller what the upstream makes."""
-        caller, credential = admitted(scope), credential_of(scope["headers"])
-        is_response, creates = _is_response(scope), scope["method"] == "POST"
-        return IdWatcher(
-            send,
-            RESPONSE if is_response else CONVERSATION,
-            lambda ids: self._ownership.claim(caller, None, _upstreams(ids), credential),
-            (each.id for each in named_in(named)),
-            makes=creates and (_is_operation(scope) or not is_response),
-            lists=creates,
-        )
-
 
 def _is_operation(scope: ASGIScope) -> bool:
     """True for a request that compacts or counts, and names what it works on in its body."""
@@ -198,10 +192,6 @@ def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
 def _has_body(scope: ASGIScope) -> bool:
     names = {name for name, value in scope["headers"] if value.strip() not in (b"", b"0")}
     return not names.isdisjoint((b"content-length", b"transfer-encoding"))
-
-
-def _upstreams(ids: Iterable[str]) -> list[str]:
-    return [id_ for id_ in ids if not is_ours(id_)]
 
 
 def _with_length(headers: Iterable[Header], length: int) -> list[Header]:

@@ -26,7 +26,7 @@ async def sighted(*pieces: bytes, status: int = 200, kind: str = RESPONSE) -> tu
     async def send(message: Any) -> None:
         passed.append(message)
 
-    sighting = IdWatcher(send, kind)
+    sighting = IdWatcher(send, kind, lambda ids: None)
     await sighting({"type": "http.response.start", "status": status, "headers": []})
     for piece in pieces:
         await sighting({"type": "http.response.body", "body": piece, "more_body": True})
@@ -51,13 +51,10 @@ async def test_a_refusal_makes_nothing() -> None:
 @pytest.mark.parametrize(
     ("caller", "told"),
     [
-        (None, False),
         (OPEN, False),
         (Caller("t", label="key:1"), True),
         (Caller("t", user="u", label="jwt"), True),
     ],
 )
-def test_callers_are_told_apart_where_they_have_credentials_of_ours(
-    caller: Caller | None, told: bool
-) -> None:
+def test_callers_are_told_apart_where_they_have_credentials_of_ours(caller: Caller, told: bool) -> None:
     assert tells_apart(caller) is told

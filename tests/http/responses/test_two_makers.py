@@ -29,6 +29,11 @@ async def process(place: Place) -> AsyncIterator[Callable[[], NativeOwnership]]:
         yield lambda: NativeOwnership(stores.chains, FailOpen(time.time, Metrics()), time.time, 1e6)
 
 
+def with_key(key: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a request with this upstream key."""
+    return [(b"authorization", f"Bearer {key}".encode())]
+
+
 async def sees(makers: NativeOwnership, caller: Caller, id_: str = "resp_1") -> bool:
     try:
         await makers.require(caller, id_, absent("Response", id_, "response_id"))
@@ -43,7 +48,7 @@ async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
 ) -> None:
     makers = process()
     for caller, key in ((ALICE, "a"), (BOB, "b"), (ALICE, "a")):
-        await makers.note(caller, None, ("resp_1",), key)
+        await makers.note(caller, None, ("resp_1",), with_key(key))
         makers = process() if restarts else makers
     for _ in range(2):
         assert [await sees(makers, caller) for caller in (ALICE, BOB, MALLORY)] == [True, True, False]
@@ -56,9 +61,9 @@ async def test_of_two_with_one_key_the_first_stays(
 ) -> None:
     """Whoever brings the upstream to say another's id has not made it."""
     makers = process()
-    await makers.note(ALICE, None, ("resp_1",), "k")
+    await makers.note(ALICE, None, ("resp_1",), with_key("k"))
     makers = process() if restarts else makers
-    await makers.note(BOB, None, ("resp_1",), "k")
+    await makers.note(BOB, None, ("resp_1",), with_key("k"))
     for each in (makers, process()):
         assert [await sees(each, caller) for caller in (ALICE, BOB)] == [True, False]
 
@@ -67,8 +72,8 @@ async def test_a_tenants_key_with_an_upstream_key_of_its_own_sees_what_it_made(
     process: Callable[[], NativeOwnership],
 ) -> None:
     makers = process()
-    await makers.note(ALICE, None, ("resp_1",), "a")
-    await makers.note(OTHER_APP, "zoe", ("resp_1",), "b")
+    await makers.note(ALICE, None, ("resp_1",), with_key("a"))
+    await makers.note(OTHER_APP, "zoe", ("resp_1",), with_key("b"))
     for each in (makers, process()):
         assert [await sees(each, caller) for caller in (ALICE, OTHER_APP, BOB)] == [True, True, False]
         assert await sees(each, Caller("u", user="zoe", label="jwt"))
