@@ -1,12 +1,12 @@
 """The memory API's ASGI application: finds the operation, checks the request against it, answers.
 
-An endpoint is a method marked with `operation`; what it takes is read from its annotation, and the OpenAPI
+An endpoint is a method marked with `Operation`; what it takes is read from its annotation, and the OpenAPI
 document is made of the same marks. Each path segment is decoded separately and compared as a whole: `%2F` in
 an id is part of the id, and `DELETE /v1/memory/` must never become `DELETE /v1/memory`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar, get_args
 from urllib.parse import unquote_to_bytes
@@ -29,7 +29,8 @@ _QUOTED_CHARS = 64  # of a client's own text in a message
 Q = TypeVar("Q")
 B = TypeVar("B")
 Model = TypeVar("Model", bound=BaseModel)
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
+Handler = Callable[..., Awaitable[Response]]
+HandlerT = TypeVar("HandlerT", bound=Handler)
 Captured = Mapping[str, str]
 
 
@@ -56,63 +57,36 @@ class ApiRequest(Generic[Q, B]):
 
 
 # ---------------------------------------------------------------- operations
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Operation:
-    """One method of one path. `answers`: by status, the shape of the body."""
+    """One method of one path. As a decorator it marks a method `handler(self, request: ApiRequest[query,
+    body])` that serves it; the first line of the docstring is the summary."""
 
     method: str
     path: str
     id: str
-    summary: str
-    answers: Mapping[int, Any]
-    refusals: tuple[int, ...]  # in addition to those that every operation may answer with
-    query: type[Query]
-    body: type[BaseModel] | None
-    body_optional: bool
-    lines: type[Any] | None  # the answer is NDJSON of this shape
-    takes_lines: type[BaseModel] | None  # the body is NDJSON of this model
-    handler: Callable[..., Awaitable[Response]]
+    answers: Mapping[int, Any]  # by status, the shape of the body
+    refusals: tuple[int, ...] = ()  # in addition to those that every operation may answer with
+    body_optional: bool = False
+    lines: type[Any] | None = None  # the answer is NDJSON of this shape
+    takes_lines: type[BaseModel] | None = None  # the body is NDJSON of this model
+    summary: str = field(init=False)
+    query: type[Query] = field(init=False)
+    body: type[BaseModel] | None = field(init=False)
+    handler: Handler = field(init=False)
+
+    def __call__(self, handler: HandlerT) -> HandlerT:
+        self.handler = handler
+        self.summary = (handler.__doc__ or "").splitlines()[0].removesuffix(".")
+        self.query, body = get_args(handler.__annotations__["request"])
+        self.body = None if body is type(None) else body
+        handler.operation = self  # type: ignore[attr-defined]
+        return handler
 
     @property
     def template(self) -> tuple[str, ...]:
         """The path's segments."""
         return tuple(self.path.split("/")[1:])
-
-
-def operation(
-    method: str,
-    path: str,
-    id: str,
-    answers: Mapping[int, Any],
-    *,
-    refusals: tuple[int, ...] = (),
-    body_optional: bool = False,
-    lines: type[Any] | None = None,
-    takes_lines: type[BaseModel] | None = None,
-) -> Callable[[Handler], Handler]:
-    """Mark a method `handler(self, request: ApiRequest[query, body])` as an operation. The first line of its
-    docstring is the summary."""
-
-    def mark(handler: Handler) -> Handler:
-        query, body = get_args(handler.__annotations__["request"])
-        made = Operation(
-            method=method,
-            path=path,
-            id=id,
-            summary=(handler.__doc__ or "").splitlines()[0].removesuffix("."),
-            answers=answers,
-            refusals=refusals,
-            query=query,
-            body=None if body is type(None) else body,
-            body_optional=body_optional,
-            lines=lines,
-            takes_lines=takes_lines,
-            handler=handler,
-        )
-        handler.operation = made  # type: ignore[attr-defined]
-        return handler
-
-    return mark
 
 
 def operations_of(endpoints: type) -> list[Operation]:
@@ -132,8 +106,7 @@ class MemoryApi:
         ]
         # Literal segments come before placeholders: `GET /v1/memory/search` is a wrong method, not an id.
         bound.sort(key=lambda pair: [(s.startswith("{"), s) for s in pair[0].template])
-        self._paths: dict[tuple[str, ...], dict[str, tuple[Operation, Callable[..., Awaitable[Response]]]]]
-        self._paths = {}
+        self._paths: dict[tuple[str, ...], dict[str, tuple[Operation, Handler]]] = {}
         for one, handler in bound:
             self._paths.setdefault(one.template, {})[one.method] = one, handler
 

@@ -11,7 +11,7 @@ from proxy.domain.documents import INDEXING, Document, Passage, is_redacted, pat
 from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.ports import Clock
 from proxy.http.memory_api import response_schemas as shapes
-from proxy.http.memory_api.app import ApiRequest, absent, operation
+from proxy.http.memory_api.app import ApiRequest, Operation, absent
 from proxy.http.memory_api.request_schemas import (
     DocumentBody,
     DocumentQuery,
@@ -41,7 +41,7 @@ class DocumentEndpoints:
     library: DocumentIngester
     clock: Clock
 
-    @operation(
+    @Operation(
         "POST",
         _ALL,
         "postDocument",
@@ -64,7 +64,7 @@ class DocumentEndpoints:
             202 if document.status == INDEXING else status,
         )
 
-    @operation("GET", _ALL, "listDocuments", {200: shapes.DocumentPage}, refusals=(404,))
+    @Operation("GET", _ALL, "listDocuments", {200: shapes.DocumentPage}, refusals=(404,))
     async def list(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
         """List documents, the last written first."""
         query = request.query
@@ -72,7 +72,7 @@ class DocumentEndpoints:
         found = await self.library.store.list(scope, limit=query.limit + 1, after=query.after)
         return page_answer(found, query.limit, _document_shape)
 
-    @operation("GET", _ONE, "getDocument", {200: shapes.DocumentWhole}, refusals=(404,))
+    @Operation("GET", _ONE, "getDocument", {200: shapes.DocumentWhole}, refusals=(404,))
     async def get(self, request: ApiRequest[DocumentQuery, None]) -> Response:
         """One document with its outline, and with its text where that is asked for."""
         for _ in range(_READ_ATTEMPTS):
@@ -86,7 +86,7 @@ class DocumentEndpoints:
             shown["content"] = "".join(passage.tile for passage in passages)
         return json_answer(shown)
 
-    @operation("DELETE", _ONE, "deleteDocument", {200: shapes.DeletedShape}, refusals=(404,))
+    @Operation("DELETE", _ONE, "deleteDocument", {200: shapes.DeletedShape}, refusals=(404,))
     async def delete(self, request: ApiRequest[UserQuery, None]) -> Response:
         """Erase a document, and the answers that may repeat it."""
         document = await self._find(request, request.query.user_id)

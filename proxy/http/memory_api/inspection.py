@@ -10,7 +10,7 @@ from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.domain.ports import Clock, JobQueue, Quarantine, Receipts, SessionStore
 from proxy.domain.session import JobInfo, SessionInfo
 from proxy.http.memory_api import response_schemas as shapes
-from proxy.http.memory_api.app import ApiRequest, operation
+from proxy.http.memory_api.app import ApiRequest, Operation
 from proxy.http.memory_api.request_schemas import (
     EndBody,
     JobsQuery,
@@ -45,7 +45,7 @@ class SessionEndpoints:
     clock: Clock
     session_key: Callable[[str], str] = str  # the id under which the recorder stores a session
 
-    @operation("GET", _SESSIONS, "listSessions", {200: shapes.SessionPage}, refusals=(404,))
+    @Operation("GET", _SESSIONS, "listSessions", {200: shapes.SessionPage}, refusals=(404,))
     async def list_sessions(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
         """List sessions, the last used first."""
         query = request.query
@@ -57,7 +57,7 @@ class SessionEndpoints:
             page |= {"first_id": shown[0].cursor, "last_id": shown[-1].cursor}
         return json_answer(page)
 
-    @operation(
+    @Operation(
         "POST",
         f"{_SESSIONS}/{{session_id}}/end",
         "endSession",
@@ -76,7 +76,7 @@ class SessionEndpoints:
             self.wake_worker()
         return json_answer({"id": session_id, "object": "memory.session", "queued_exchanges": queued}, 202)
 
-    @operation("GET", _JOBS, "listJobs", {200: shapes.JobPage}, refusals=(404,))
+    @Operation("GET", _JOBS, "listJobs", {200: shapes.JobPage}, refusals=(404,))
     async def list_jobs(self, request: ApiRequest[JobsQuery, None]) -> Response:
         """List extraction jobs, oldest first."""
         query, tenant = request.query, request.caller.tenant
@@ -86,12 +86,12 @@ class SessionEndpoints:
         )
         return page_answer(found, query.limit, _job_shape)
 
-    @operation("POST", f"{_JOBS}/retry", "retryJobs", {200: shapes.JobsRevived})
+    @Operation("POST", f"{_JOBS}/retry", "retryJobs", {200: shapes.JobsRevived})
     async def retry_all(self, request: ApiRequest[UserQuery, None]) -> Response:
         """Queue all dead jobs again."""
         return json_answer({"object": "memory.jobs", "revived": await self._revive(request, None)})
 
-    @operation("POST", f"{_JOBS}/{{job_id}}/retry", "retryJob", {200: shapes.JobsRevived}, refusals=(404,))
+    @Operation("POST", f"{_JOBS}/{{job_id}}/retry", "retryJob", {200: shapes.JobsRevived}, refusals=(404,))
     async def retry(self, request: ApiRequest[UserQuery, None]) -> Response:
         """Queue a dead job again."""
         job_id = request.path["job_id"]
@@ -116,7 +116,7 @@ class QuarantineEndpoints:
     quarantine: Quarantine
     edits: MemoryEditor
 
-    @operation("GET", _HELD, "listQuarantine", {200: shapes.HeldPage}, refusals=(404,))
+    @Operation("GET", _HELD, "listQuarantine", {200: shapes.HeldPage}, refusals=(404,))
     async def list(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
         """List what was held back for review, newest first."""
         query = request.query
@@ -124,7 +124,7 @@ class QuarantineEndpoints:
         found = await self.quarantine.held(scope, limit=query.limit + 1, after=query.after)
         return page_answer(found, query.limit, _held_shape)
 
-    @operation(
+    @Operation(
         "POST",
         f"{_HELD}/{{held_id}}/release",
         "releaseQuarantined",
@@ -139,7 +139,7 @@ class QuarantineEndpoints:
             raise _not_held(held_id)
         return json_answer(memory_shape(memory), 201)
 
-    @operation(
+    @Operation(
         "DELETE", f"{_HELD}/{{held_id}}", "discardQuarantined", {200: shapes.Discarded}, refusals=(404,)
     )
     async def discard(self, request: ApiRequest[UserQuery, None]) -> Response:
@@ -156,7 +156,7 @@ class ReceiptEndpoints:
 
     receipts: Receipts
 
-    @operation("GET", "/v1/memory/receipts", "listReceipts", {200: shapes.ReceiptPage}, refusals=(404,))
+    @Operation("GET", "/v1/memory/receipts", "listReceipts", {200: shapes.ReceiptPage}, refusals=(404,))
     async def list(self, request: ApiRequest[PageQuery, None]) -> Response:
         """List the proofs of what was forgotten, newest first."""
         query, tenant = request.query, request.caller.tenant
@@ -172,7 +172,7 @@ class CallerEndpoints:
     mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
     version: str
 
-    @operation("GET", "/v1/memory/me", "whoAmI", {200: shapes.Identity})
+    @Operation("GET", "/v1/memory/me", "whoAmI", {200: shapes.Identity})
     async def me(self, request: ApiRequest[NoQuery, None]) -> Response:
         """Who the proxy takes the caller for."""
         caller = request.caller

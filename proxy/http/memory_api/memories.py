@@ -11,7 +11,7 @@ from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.http.auth.identity import PROJECT_HEADER
 from proxy.http.memory_api import response_schemas as shapes
-from proxy.http.memory_api.app import ApiRequest, absent, operation
+from proxy.http.memory_api.app import ApiRequest, Operation, absent
 from proxy.http.memory_api.documents import passage_shape
 from proxy.http.memory_api.request_schemas import (
     AddBody,
@@ -53,7 +53,7 @@ class MemoryEndpoints:
     on_forgotten: Callable[[Scope], None]  # called when everything of a user was forgotten
     retrieval_limit: int = 10  # of a search that names none
 
-    @operation(
+    @Operation(
         "POST", _ALL, "addMemory", {200: shapes.AddedMemory, 201: shapes.AddedMemory}, refusals=(409, 413)
     )
     async def add(self, request: ApiRequest[NoQuery, AddBody]) -> Response:
@@ -77,7 +77,7 @@ class MemoryEndpoints:
         memory, change = await self.edits.add(scope, candidate, given)
         return json_answer({**memory_shape(memory), "change": change}, 200 if change == "confirmed" else 201)
 
-    @operation("POST", f"{_ALL}/search", "searchMemories", {200: shapes.Matches}, refusals=(413,))
+    @Operation("POST", f"{_ALL}/search", "searchMemories", {200: shapes.Matches}, refusals=(413,))
     async def search(self, request: ApiRequest[NoQuery, SearchBody]) -> Response:
         """Search, with scores and reasons; and whether a chat that began so would be shown any of it."""
         body = request.body
@@ -111,7 +111,7 @@ class MemoryEndpoints:
             found["documents"] = [passage_shape(one) for one in passages]
         return json_answer(found)
 
-    @operation("GET", _ALL, "listMemories", {200: shapes.MemoryPage}, refusals=(404,))
+    @Operation("GET", _ALL, "listMemories", {200: shapes.MemoryPage}, refusals=(404,))
     async def list(self, request: ApiRequest[ListQuery, None]) -> Response:
         """List memories, newest first."""
         query = request.query
@@ -130,7 +130,7 @@ class MemoryEndpoints:
         shown = [memory_shape(memory) for memory in page.items]
         return json_answer(list_of(shown, has_more=page.has_more, total=page.total))
 
-    @operation("GET", _ONE, "getMemory", {200: shapes.MemoryShape}, refusals=(404,))
+    @Operation("GET", _ONE, "getMemory", {200: shapes.MemoryShape}, refusals=(404,))
     async def get(self, request: ApiRequest[UserQuery, None]) -> Response:
         """One memory, also a superseded one."""
         memory_id = request.path["memory_id"]
@@ -139,7 +139,7 @@ class MemoryEndpoints:
             raise _no_memory(memory_id)
         return json_answer(memory_shape(memory))
 
-    @operation("GET", f"{_ONE}/history", "getHistory", {200: shapes.HistoryShape}, refusals=(404,))
+    @Operation("GET", f"{_ONE}/history", "getHistory", {200: shapes.HistoryShape}, refusals=(404,))
     async def history(self, request: ApiRequest[UserQuery, None]) -> Response:
         """What happened to a memory, oldest first."""
         memory_id = request.path["memory_id"]
@@ -152,7 +152,7 @@ class MemoryEndpoints:
         data = [_history_event(*pair) for pair in zip(events, following, strict=True)]
         return json_answer({"object": "list", "data": data, "has_more": False})
 
-    @operation("PATCH", _ONE, "editMemory", {200: shapes.MemoryShape}, refusals=(404, 409, 413))
+    @Operation("PATCH", _ONE, "editMemory", {200: shapes.MemoryShape}, refusals=(404, 409, 413))
     async def edit(self, request: ApiRequest[UserQuery, EditBody]) -> Response:
         """Correct a memory; it keeps its id, and its history the old content."""
         memory_id, body = request.path["memory_id"], request.body
@@ -168,7 +168,7 @@ class MemoryEndpoints:
             raise _no_memory(memory_id)
         return json_answer(memory_shape(edited))
 
-    @operation("DELETE", _ONE, "forgetMemory", {200: shapes.DeletedShape}, refusals=(404,))
+    @Operation("DELETE", _ONE, "forgetMemory", {200: shapes.DeletedShape}, refusals=(404,))
     async def forget(self, request: ApiRequest[ForgetQuery, None]) -> Response:
         """Forget a memory, those that it superseded, and the exchanges they came from."""
         memory_id, dry_run = request.path["memory_id"], request.query.dry_run == "true"
@@ -178,7 +178,7 @@ class MemoryEndpoints:
             raise _no_memory(memory_id)
         return deleted_answer(counts, id=memory_id, dry_run=dry_run)
 
-    @operation("DELETE", _ALL, "forgetMemories", {200: shapes.DeletedShape})
+    @Operation("DELETE", _ALL, "forgetMemories", {200: shapes.DeletedShape})
     async def forget_scope(self, request: ApiRequest[ForgetScopeQuery, None]) -> Response:
         """Forget a user's everything, one project's, or one type.
 

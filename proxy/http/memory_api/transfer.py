@@ -22,7 +22,7 @@ from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.timezones import local
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import response_schemas as shapes
-from proxy.http.memory_api.app import ApiRequest, body_chunks, json_value, media_type, operation, validated
+from proxy.http.memory_api.app import ApiRequest, Operation, body_chunks, json_value, media_type, validated
 from proxy.http.memory_api.request_schemas import EventLine, MemoryLine, ScopeQuery, UserQuery
 from proxy.http.memory_api.response_schemas import event_shape, exact_memory, json_answer
 from proxy.http.turns import Zones
@@ -48,7 +48,7 @@ class TransferEndpoints:
     zones: Zones
     clock: Clock
 
-    @operation("GET", "/v1/memory/export", "exportMemories", {}, lines=shapes.ExportLine)
+    @Operation("GET", "/v1/memory/export", "exportMemories", {}, lines=shapes.ExportLine)
     async def export(self, request: ApiRequest[ScopeQuery, None]) -> Response:
         """Stream a user's memories, oldest first; with the right admin those of the whole tenant."""
         query = request.query
@@ -69,7 +69,7 @@ class TransferEndpoints:
         chunks = _exported(self.memories, where, first)
         return StreamingResponse(chunks, headers=headers, media_type=MEDIA_TYPES[0])
 
-    @operation("POST", "/v1/memory/import", "importMemories", {200: shapes.Imported}, takes_lines=MemoryLine)
+    @Operation("POST", "/v1/memory/import", "importMemories", {200: shapes.Imported}, takes_lines=MemoryLine)
     async def import_(self, request: ApiRequest[UserQuery, None]) -> Response:
         """Import an export; sending it twice imports nothing twice."""
         if media_type(request.http) not in MEDIA_TYPES:  # web pages cannot send any of them without asking
