@@ -1,24 +1,25 @@
-"""Relative dates in a fact, resolved against the moment at which it was said, in the user's time zone.
+"""Relative dates in a fact, resolved against the moment of the statement, in the user's time zone.
 
 "tomorrow" means nothing in a memory that is read in June. What a calendar resolves gets its date in
-parentheses: "tomorrow (2026-03-06)". What it does not ("recently") gets the day on which it was stated. A
-fact that holds a full date was resolved by its model and stays as it is.
+parentheses: "tomorrow (2026-03-06)". What it does not ("recently") gets the day of the statement. A fact with
+a full date was resolved by its model and stays as it is.
 
-The words are data, `dates.txt`: a section for each language. A fact is searched for the words of the
+The words are data, `dates.toml`: a section for each language. A fact is searched for the words of the
 languages that it may be in, by its script and its frequent words.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from proxy.domain import timezones
 
-_TABLE = Path(__file__).with_name("dates.txt")
 _UNSPACED = frozenset(("han", "kana", "hangul"))
 _SCRIPTS = {
     "kana": re.compile(r"[\u3040-\u30ff]"),
@@ -28,7 +29,7 @@ _SCRIPTS = {
     "arabic": re.compile(r"[\u0600-\u06ff]"),
     "devanagari": re.compile(r"[\u0900-\u097f]"),
 }
-_ALIKE = 0.6  # of the frequent words of the likeliest language: so many make another likely too
+_ALIKE = 0.6  # share of the frequent words of the likeliest language that makes another likely, too
 _UNITS = ("d", "w", "m", "y", "h")
 _SHIFT = re.compile(r"(day|week|weekend|month|year|in|fortnight|bare)([+-]\d)")
 _QUOTED = re.compile(r"\"[^\"\n]{1,200}\"|[“„«「『][^”“»」』\n]{1,200}[”“»」』]")
@@ -36,7 +37,7 @@ _ISO = re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?\b|\d{4}年\d{1,2}月")
 _ABSOLUTE = re.compile(
     r"\b(?:19|20)\d{2}\b|\b\d{1,2}[./]\d{1,2}[./](?:\d{2}|\d{4})\b|\d{1,2}月\d{1,2}[日号]", re.IGNORECASE
 )
-_DATED = re.compile(r"(?:['’]s)?,? ?[(\uff08][^()\uff08\uff09]*\d")  # what follows words that have their date
+_DATED = re.compile(r"(?:['’]s)?,? ?[(\uff08][^()\uff08\uff09]*\d")  # follows words that have their date
 _BEGINNING = re.compile(r"(?:^|[.!?:;\n\u2026])\W*\Z")
 _POSSESSIVE = re.compile(r"['’]s\b")
 _MONTH_NAMES = (
@@ -60,7 +61,7 @@ _UNTIL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Words of one meaning: see dates.txt."""
+    """Words of one meaning: see dates.toml."""
 
     meaning: str
     pattern: re.Pattern[str]
@@ -68,7 +69,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Language:
-    """A section of dates.txt. The patterns of `words`, `was`, `will` and `habit` may match nothing."""
+    """A section of dates.toml."""
 
     script: str
     words: re.Pattern[str]
@@ -90,10 +91,8 @@ class _Span:
 
 
 def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -> str:
-    """Return the content with its relative dates resolved for what was said then, in the user's local time.
-    `stated`: what no calendar resolves gets the day on which it was stated.
-
-    A procedure's days come again: they stay as they are."""
+    """Return the content with its relative dates resolved for the local time `said`; those of a procedure
+    recur and stay as they are. `stated`: vague ones get the day of the statement."""
     if type_ == "procedural" or _ISO.search(content) or _names_day(content):
         return content
     languages = _languages_of(content)
@@ -114,11 +113,11 @@ def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -
 
 
 def _is_said(span: _Span, content: str) -> bool:
-    """True if the content says itself which date the words mean."""
+    """True if the content itself says which date the words mean."""
     return bool(_DATED.match(content, span.end)) or (len(span.meant) == 4 and span.meant in content)
 
 
-# ---------------------------------------------------------------- what the content holds
+# ---------------------------------------------------------------- relative dates in a text
 def _spans(
     content: str,
     languages: tuple[_Language, ...],
@@ -127,8 +126,7 @@ def _spans(
     is_habit: bool,
     days_only: bool = False,
 ) -> list[_Span]:
-    """Return the relative dates that do not overlap, of those that do the longest. `days_only`: only words
-    such as "tomorrow"."""
+    """Return the relative dates without overlap, the longest first. `days_only`: words such as "tomorrow"."""
     found: list[_Span] = []
     for one in languages:
         for rule in one.rules:
@@ -174,21 +172,20 @@ def _languages_of(content: str) -> tuple[_Language, ...]:
     return tuple(known[name] for name, count in counts.items() if count >= least)
 
 
-_TELLING_CHARS = 5  # shorter words of a day are words of other languages, too: "hier"
+_TELLING_CHARS = 5  # shorter words are words of other languages, too: "hier"
 
 
 def _others(content: str, languages: tuple[_Language, ...]) -> tuple[_Language, ...]:
-    """Return the other languages that a text in Latin letters may be in: a short one may hold none of the
-    frequent words of its own."""
+    """Return the other languages of a text in Latin letters; a short one may hold no frequent word at all."""
     folded = content.casefold()
     if any(one.script != "latin" or len(set(one.words.findall(folded))) > 1 for one in languages):
         return ()
     return tuple(one for one in _languages().values() if one.script == "latin" and one not in languages)
 
 
-# ---------------------------------------------------------------- what it means
+# ---------------------------------------------------------------- resolving
 def _meant(meaning: str, match: re.Match[str], language: _Language, said: datetime) -> str | None:
-    """Return the date that the words mean, None for none. Raises OverflowError, ValueError."""
+    """Return the date that the words mean, None without any. Raises OverflowError, ValueError."""
     today = said.date()
     if shift := _SHIFT.fullmatch(meaning):
         return _shifted(shift[1], int(shift[2]), match, language, said)
@@ -213,7 +210,7 @@ def _meant(meaning: str, match: re.Match[str], language: _Language, said: dateti
 
 
 def _shifted(unit: str, by: int, match: re.Match[str], language: _Language, said: datetime) -> str | None:
-    """Return the date that is `by` units from the day on which it was said."""
+    """Return the date `by` units from the day of the statement."""
     today, groups = said.date(), match.groupdict()
     match unit:
         case "day":
@@ -275,33 +272,18 @@ def _month(today: date, offset: int) -> str:
 # ---------------------------------------------------------------- the table
 @cache
 def _languages() -> dict[str, _Language]:
-    """Read the table; some 30 ms, the first time that a fact is dated."""
-    return {name: _language(lines) for name, lines in _sections(_TABLE.read_text("utf-8")).items()}
+    """Read the table; some 30 ms, when the first fact is dated."""
+    table = tomllib.loads(Path(__file__).with_name("dates.toml").read_text("utf-8"))
+    return {name: _language(rows) for name, rows in table.items()}
 
 
-def _sections(text: str) -> dict[str, list[str]]:
-    """Return the lines of each "[section]" of a table, comments left out."""
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("[") and line.endswith("]"):
-            lines = found.setdefault(line[1:-1], [])
-        elif line and not line.startswith("#"):
-            lines.append(line)
-    return found
-
-
-def _language(lines: Sequence[str]) -> _Language:
-    rows: dict[str, list[str]] = {}
-    for line in lines:
-        meaning, _, pattern = line.partition(" = ")
-        rows.setdefault(meaning, []).append(pattern)
-    (script,) = rows.pop("script")
-    numbers = _numbers(*rows.pop("numbers", [""]))
+def _language(rows: dict[str, Any]) -> _Language:
+    script, numbers = rows.pop("script"), _numbers(rows.pop("numbers", ""))
+    words = sorted(map(re.escape, numbers), key=len, reverse=True)
     known = {
-        "n": rf"(?P<n>\d{{1,3}}|{'|'.join(sorted(map(re.escape, numbers), key=len, reverse=True)) or 'x'})",
-        "unit": _groups(_UNITS, *rows.pop("units")),
-        "day": _groups([f"d{number}" for number in range(7)], *rows.pop("weekdays")),
+        "n": rf"(?P<n>\d{{1,3}}|{'|'.join(words) or 'x'})",
+        "unit": _groups(_UNITS, rows.pop("units")),
+        "day": _groups([f"d{number}" for number in range(7)], rows.pop("weekdays")),
     }
     edged = "{}" if script in _UNSPACED else r"(?<!\w)(?:{})(?!\w)"
 
@@ -315,14 +297,10 @@ def _language(lines: Sequence[str]) -> _Language:
     def any_of(name: str) -> re.Pattern[str]:
         return whole("|".join(rows.pop(name, [r"(?!)"])).replace("{day}", unnamed))
 
-    words, was, will, habit, vague = map(any_of, ("words", "was", "will", "habit", "vague"))
-    rules = tuple(
-        _Rule(meaning, whole(pattern))
-        for meaning, patterns in rows.items()
-        for row in patterns
-        for pattern in _alternatives(row)
-    )
-    return _Language(script, words, numbers, rules, was, will, habit, vague)
+    frequent, was, will, habit, vague = map(any_of, ("words", "was", "will", "habit", "vague"))
+    # One pattern for each alternative: a pattern may have each named group once.
+    rules = tuple(_Rule(meaning, whole(one)) for meaning, patterns in rows.items() for one in patterns)
+    return _Language(script, frequent, numbers, rules, was, will, habit, vague)
 
 
 def _numbers(row: str) -> dict[str, int]:
@@ -336,20 +314,6 @@ def _groups(names: Sequence[str], row: str) -> str:
     """Return the pattern of any of the row's columns, each a group of its name."""
     columns = zip(names, row.split(" / "), strict=True)
     return f"(?:{'|'.join(f'(?P<{name}>{pattern})' for name, pattern in columns)})"
-
-
-def _alternatives(row: str) -> Iterator[str]:
-    """Yield the row's alternatives: a pattern may have each named group once."""
-    depth, start, place = 0, 0, 0
-    while place < len(row):
-        char = row[place]
-        place += 1 if char != "\\" else 2
-        if char in "()[]":
-            depth += 1 if char in "([" else -1
-        elif char == "|" and not depth:
-            yield row[start : place - 1]
-            start = place
-    yield row[start:]
 
 
 # ---------------------------------------------------------------- absolute dates

@@ -40,7 +40,7 @@ from proxy.domain.documents import (
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, TooLarge
 from proxy.domain.ports import Clock, Embedder
 from proxy.telemetry import ThrottledLog
-from proxy.text.sentences import pieces
+from proxy.text.sentences import WIDE, pieces
 
 # ---------------------------------------------------------------- passages
 # In units: a character, three for one of a script without spaces. Some 170 tokens; the model reads 256.
@@ -51,7 +51,6 @@ PASSAGES_A_SECTION = 8  # a longer section is searched as several
 HEADING_CHARS = 120
 _LONGEST_TITLE = 1_000  # with its markup
 
-_UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _CLAUSE = re.compile(r"[^;；]*+[;；]\s*+|[^;；]+")
 NO_BRACKETS = str.maketrans("[]", "()")  # of headings: they are cited in brackets
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")  # as Markdown counts lines
@@ -223,12 +222,12 @@ def _pieces(block: str) -> Iterator[str]:
             yield line
             continue
         for sentence in (clause for piece in pieces(line) for clause in _CLAUSE.findall(piece)):
-            step = TARGET // 3 if _UNSPACED.search(sentence) else TARGET
+            step = TARGET // 3 if WIDE.search(sentence) else TARGET
             yield from (sentence[at : at + step] for at in range(0, len(sentence), step))
 
 
 def _size(text: str) -> int:
-    return len(text) + 2 * len(_UNSPACED.findall(text))
+    return len(text) + 2 * len(WIDE.findall(text))
 
 
 # ---------------------------------------------------------------- ingestion

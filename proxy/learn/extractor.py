@@ -27,7 +27,7 @@ from proxy.domain.ports import CompletionRequest, Embedder, MemoryStore
 from proxy.domain.session import Batch, Exchange
 from proxy.learn.dates import anchored
 from proxy.learn.grounding import Grounded, ground, sources, window_of
-from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_facts
+from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_facts, request_for
 from proxy.learn.triggers import intent_of
 from proxy.prompts import prompt
 from proxy.text.sentences import is_question, sentences
@@ -262,15 +262,7 @@ def request(batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAUL
         context=earlier(batch.context, policy) or "(none)",
         exchanges=conversation(batch.pending, policy),
     )
-    return CompletionRequest(
-        role=ROLE,
-        system=prompt("extraction.v1"),
-        user=user,
-        model=last.model,
-        scope=last.scope,
-        session_id=last.session_id,
-        schema=SCHEMA,
-    )
+    return request_for(ROLE, "extraction.v1", user, last, SCHEMA)
 
 
 async def facts(

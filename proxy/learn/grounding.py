@@ -23,7 +23,7 @@ from proxy.domain.ports import Embedder
 from proxy.domain.session import Exchange
 from proxy.learn.dates import anchored, expiry
 from proxy.learn.llm_io import assistant_text, user_text
-from proxy.text.sentences import is_question, sentences
+from proxy.text.sentences import WIDE, is_question, sentences
 from proxy.text.terms import normalise, terms
 
 MOST_REPLY_CHARS = 80  # a longer reply says for itself what it means
@@ -32,7 +32,6 @@ _MIN_SPAN = 4  # letters: fewer occur everywhere
 _MIN_COPY = 12  # letters of a sentence that a model put something before
 _MOST_BEFORE = 40  # letters that it may have put before it: "The user said that"
 _MOST_COMPARED = 40  # sentences of a batch that are compared in meaning: the last ones
-_UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _IDENTIFIER = re.compile(
     r"(?=[!-/:-~]*+\d)(?=[!-@\[-`{-~]*+[A-Za-z])[A-Za-z0-9_%#@!+./=-]{8,}|\d(?:[ -]?\d){7,}"
 )
@@ -228,7 +227,7 @@ def window_of(parts: Sequence[str], first: int, last: int, candidate: str) -> st
 
 def tokens(text: str) -> int:
     """Estimate the text's tokens of the encoder."""
-    unspaced = len(_UNSPACED.findall(text))
+    unspaced = len(WIDE.findall(text))
     return 1 + unspaced + (len(text) - unspaced) // 4
 
 

@@ -21,7 +21,9 @@ import json_repair
 from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Candidate, Memory
+from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Exchange
+from proxy.prompts import prompt
 from proxy.text.markup import without_thoughts
 
 # ---------------------------------------------------------------- exchanges as text
@@ -101,6 +103,21 @@ def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[: limit * 2 // 3]}\n[… cut …]\n{text[-limit // 3 :]}"
+
+
+def request_for(
+    role: str, system: str, user: str, last: Exchange, schema: Mapping[str, Any] | None = None
+) -> CompletionRequest:
+    """Return the LLM call of a role, in the name and with the model of the last exchange."""
+    return CompletionRequest(
+        role=role,
+        system=prompt(system),
+        user=user,
+        model=last.model,
+        scope=last.scope,
+        session_id=last.session_id,
+        schema=schema,
+    )
 
 
 # ---------------------------------------------------------------- the model's answer

@@ -33,6 +33,7 @@ from proxy.learn.llm_io import (
     defused,
     in_full,
     objects,
+    request_for,
     user_text,
 )
 from proxy.learn.triggers import YES
@@ -124,19 +125,11 @@ def state_request(
     previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT
 ) -> CompletionRequest:
     """Return the LLM call that updates the state with the exchanges, of which `first_portion` fit."""
-    last = exchanges[-1]
     state = json.dumps(previous, ensure_ascii=False) if previous else "(none yet)"
     user = Template(prompt("state_input.v1")).substitute(
         state=defused(state), exchanges=_shown(exchanges, policy)
     )
-    return CompletionRequest(
-        role=STATE_ROLE,
-        system=prompt("state.v1"),
-        user=user,
-        model=last.model,
-        scope=last.scope,
-        session_id=last.session_id,
-    )
+    return request_for(STATE_ROLE, "state.v1", user, exchanges[-1])
 
 
 def first_portion(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
@@ -246,15 +239,8 @@ def has_substance(exchanges: Sequence[Exchange]) -> bool:
 
 def summary_request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
     """Return the LLM call that summarises the session's exchanges."""
-    last = exchanges[-1]
-    return CompletionRequest(
-        role=SUMMARY_ROLE,
-        system=prompt("summary.v1"),
-        user=Template(prompt("summary_input.v1")).substitute(exchanges=conversation(exchanges, policy)),
-        model=last.model,
-        scope=last.scope,
-        session_id=last.session_id,
-    )
+    user = Template(prompt("summary_input.v1")).substitute(exchanges=conversation(exchanges, policy))
+    return request_for(SUMMARY_ROLE, "summary.v1", user, exchanges[-1])
 
 
 def read_summary(

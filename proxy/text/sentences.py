@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # Chinese, Japanese and Korean
+WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")  # each says as much as three Latin letters
 _LOOK_AT = 24  # characters before a stop
 _AROUND = 80  # characters on either side of one
 
