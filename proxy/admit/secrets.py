@@ -44,7 +44,7 @@ from proxy.admit.detection import (
     places_of,
     run,
 )
-from proxy.text.sentences import goes_on
+from proxy.text.sentences import is_inner_stop
 
 
 # ---------------------------------------------------------------- formats
@@ -258,7 +258,7 @@ def _end_of_sentence(text: str, at: int, limit: int) -> int:
     for end in _SENTENCE_ENDS.finditer(text, at, limit + 2 * _REACH):
         if end.start() >= limit:
             break
-        if not goes_on(text, end.start()):
+        if not is_inner_stop(text, end.start()):
             return end.start() + 1
     return limit
 

@@ -1,10 +1,10 @@
 """Sentence splitting by punctuation and line breaks, for every script.
 
-A full stop ends a sentence where a blank or the end of the line follows, unless its form says otherwise: a
-small letter follows in a text with capitals ("tea, etc. and cake"), or it stands after an initial
-("J. R. Smith", "z. B."), an abbreviation without a vowel ("Dr. Ohm"), a short word with a number behind it
-("tel. 5") or the number of a day ("am 3. Mai"). One inside 3.14 or example.org ends nothing. In doubt the
-sentence goes on: two facts in one harm less than half a fact. Time is linear in the text.
+A full stop ends a sentence if a blank or the end of the line follows, except before a small letter in a text
+with capitals ("tea, etc. and cake") and after an initial ("J. R. Smith", "z. B."), an abbreviation without a
+vowel ("Dr. Ohm"), a short word before a number ("tel. 5") or the number of a day ("am 3. Mai"). One inside
+3.14 or example.org ends nothing. In doubt the sentence continues: two facts in one harm less than half a
+fact. Time is linear in the text.
 """
 
 import re
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # Chinese, Japanese and Korean
 WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")  # each says as much as three Latin letters
-_LOOK_AT = 24  # characters before a stop
-_AROUND = 80  # characters on either side of one
+_BEFORE = 24  # characters before a stop
+_AROUND = 80  # characters on either side of a stop
 
-# A run of stops is taken whole: "....x" would be looked at again from each of its stops.
+# A run of stops is matched whole, or "....x" would be searched again from each of its stops.
 _STOPS = re.compile(
     r"(?P<run>[.!?…؟।]++)[\"')\]”’»“«]*+"
     r"|(?P<wide>[\u3002\uff01\uff1f\uff61][\u3002\uff01\uff1f\uff61!?…]*+)[)\]”’»」』）】》]*+"
@@ -35,33 +35,33 @@ def sentences(text: str) -> list[str]:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yield the sentences with the blanks behind them: joined, they are the text."""
+    """Yield the sentences with the blanks after them: joined, they are the text."""
     for line in text.splitlines(keepends=True):
         at = 0
         for stops in _STOPS.finditer(line):
             if _ends(line, stops):
-                end = _behind_blanks(line, stops.end())
+                end = _after_blanks(line, stops.end())
                 yield line[at:end]
                 at = end
         if at < len(line):
             yield line[at:]
 
 
-def goes_on(text: str, at: int) -> bool:
-    """True if the stop at `at` ends no sentence: an abbreviation's, say, or the one in 3.14."""
+def is_inner_stop(text: str, at: int) -> bool:
+    """True if the stop at `at` ends no sentence, as in an abbreviation or in 3.14."""
     stops = _STOPS.match(text, at)
     return stops is not None and not _ends(text, stops)
 
 
 def without_inner_stops(text: str) -> str:
     """Return the text without the full stops before a blank that end no sentence: "Dr Ohm"."""
-    kept, at = [], 0
+    parts, at = [], 0
     for stops in _STOPS.finditer(text):
         blank = text[stops.end() : stops.end() + 1].isspace()
         if blank and stops.group() == "." and not _ends(text, stops):
-            kept.append(text[at : stops.start()])
+            parts.append(text[at : stops.start()])
             at = stops.end()
-    return "".join((*kept, text[at:]))
+    return "".join((*parts, text[at:]))
 
 
 def is_question(sentence: str) -> bool:
@@ -69,7 +69,7 @@ def is_question(sentence: str) -> bool:
     return sentence.rstrip(" \"')]”’»」』）】").endswith(("?", "\uff1f", "؟"))
 
 
-def _behind_blanks(text: str, at: int) -> int:
+def _after_blanks(text: str, at: int) -> int:
     blanks = _BLANKS.match(text, at)
     return blanks.end() if blanks else at
 
@@ -82,12 +82,12 @@ def _ends(text: str, stops: re.Match[str]) -> bool:
     if end < len(text) and not text[end].isspace():
         between = text[stops.start() - 1 : stops.start()] + text[end]
         return len(UNSPACED.findall(between)) == 2 or ("…" in run and not text[end].islower())
-    start = _behind_blanks(text, end)
+    start = _after_blanks(text, end)
     if start == len(text) or "\n" in text[end:start] or "!" in run or "?" in run:
         return True
     marks = _OPENING.match(text, start)
     follows = text[marks.end() if marks else start :][:3]
-    before = text[max(0, stops.start() - _LOOK_AT) : stops.start()].rpartition("\n")[2]
+    before = text[max(0, stops.start() - _BEFORE) : stops.start()].rpartition("\n")[2]
     if not any(map(str.isalnum, before)):
         return True
     if run == "." and _is_inner(before, follows):
@@ -96,7 +96,7 @@ def _ends(text: str, stops: re.Match[str]) -> bool:
 
 
 def _is_all_small(text: str, stops: re.Match[str]) -> bool:
-    """True where no capital stands anywhere near: who writes so begins sentences with small letters."""
+    """True without a capital nearby: such a writer begins sentences with small letters."""
     around = text[max(0, stops.start() - _AROUND) : stops.end() + _AROUND]
     return around == around.lower()
 

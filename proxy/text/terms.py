@@ -16,51 +16,49 @@ _HAN = re.compile("[\u3400-\u9fff]")
 
 
 def simplified(text: str) -> str:
-    """Return the text, as long as it was, with simplified signs for traditional ones."""
+    """Return the text in simplified characters, of the same length."""
     return text.translate(_table()) if _HAN.search(text) else text
 
 
 @cache
 def _table() -> dict[int, str]:
-    """Return OpenCC's simplified sign for each traditional one that has one; 8 ms, the first time."""
+    """Return OpenCC's simplified character for each traditional one; takes 8 ms, once."""
     import opencc
 
     convert = opencc.OpenCC("t2s").convert
-    signs = [chr(code) for code in range(0x3400, 0xA000)]
-    # A line each: two that stand together could be taken for a word. Twice: some have a form between.
-    found = convert(convert("\n".join(signs))).split("\n")
-    pairs = zip(signs, found, strict=True)
-    return {ord(sign): other for sign, other in pairs if sign != other and len(other) == 1}
+    characters = [chr(code) for code in range(0x3400, 0xA000)]
+    # One per line: two together could be read as a word. Twice: some have an intermediate form.
+    found = convert(convert("\n".join(characters))).split("\n")
+    pairs = zip(characters, found, strict=True)
+    return {ord(one): other for one, other in pairs if one != other and len(other) == 1}
 
 
 # ---------------------------------------------------------------- terms
 CJK = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 )
-_SIGN = rf"[^\W{CJK}]"  # of a word in a script with spaces
+_LETTER = rf"[^\W{CJK}]"  # of a script with spaces
 _TOKEN = re.compile(
     rf"(?P<cjk>[{CJK}]+)"
     r"|(?P<number>\d+(?:[.,:]\d+)*%?)(?![^\W\d_])"
-    rf"|(?P<word>{_SIGN}+(?:['’._/@:+#-]+{_SIGN}+)*[+#]*)"
+    rf"|(?P<word>{_LETTER}+(?:['’._/@:+#-]+{_LETTER}+)*[+#]*)"
 )
 _PART = re.compile(rf"[^\W_{CJK}]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
-# NFKC makes of these 18 and 8 characters, of no other more than 6: a text of them alone would become so long
-# that every pattern takes too much time. What is short here says the same ("ﷵ").
+# NFKC expands these to 18 and 8 characters, all others to at most 6: a text of them alone would become too
+# long for every pattern. The short form says the same ("ﷵ").
 _LIGATURES = (("\ufdfa", "\ufdf5"), ("\ufdfb", "\u062c\u0644"))
 _POSSESSIVE = re.compile(r"['’]s?$")
 
 # Words that carry no topic. Short on purpose: a missing stop word costs a little, a wrong one a memory.
-ENGLISH_STOP_WORDS = frozenset(
+STOP_WORDS = frozenset(
     "a an the and or but if of at by for with about to from in on off is are was were be been being am"
     " do does did have has had having i me my mine myself you your yours we us our ours he him his she"
     " her hers it its they them their theirs this that these those what which who whom whose when where"
     " why how can could should would will shall may might must not no nor so than then there here as"
-    " into up down out over again just too very user please tell know".split()
-)
-STOP_WORDS = ENGLISH_STOP_WORDS | frozenset(
-    "el la los las un una de del y o en que es mi tu su se le der die das und oder ist ein eine mein"
+    " into up down out over again just too very user please tell know"
+    " el la los las un una de del y o en que es mi tu su se le der die das und oder ist ein eine mein"
     " ich du le les des une et ou est mon ma mes je 的 了 吗 呢 是 我 你 他 她 它 们 用 户 用户 我的".split()
 )
 
@@ -79,11 +77,6 @@ def fold(text: str, most: int | None = None) -> str:
     if text.isascii():
         return text[:most]
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))[:most]
-
-
-def plain(text: str) -> str:
-    """Return the text as phrases are looked for in it: folded, with typewriter apostrophes."""
-    return fold(text).replace("’", "'")
 
 
 def terms(text: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.text.sentences import goes_on, pieces, sentences, without_inner_stops
+from proxy.text.sentences import is_inner_stop, pieces, sentences, without_inner_stops
 
 TABLE = """
 Please remember that my dentist is Dr. Ohm.
@@ -87,7 +87,7 @@ def test_a_line_break_ends_a_sentence_and_marks_alone_are_one():
     ],
 )
 def test_a_single_stop_is_judged_as_within_its_sentence(text, at, expected):
-    assert goes_on(text, at) is expected
+    assert is_inner_stop(text, at) is expected
 
 
 def test_only_the_stops_inside_a_sentence_are_left_out():
