@@ -9,8 +9,6 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.domain.responses import Conversation
 from proxy.domain.session import EVERY, Anchor, Outcome
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.contract_chains import keep, response
-from tests.storage.contract_keys import key
 from tests.storage.making import (
     ANNA,
     APOLLO,
@@ -30,6 +28,8 @@ from tests.storage.making import (
     talk,
     vector,
 )
+from tests.storage.test_keys import key
+from tests.storage.test_responses import keep, response
 
 MODEL = EmbeddingModel("wide", 3, 0.3, 0.8)
 OTHER = Scope("other", "anna")

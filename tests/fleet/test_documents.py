@@ -65,24 +65,6 @@ async def test_what_is_posted_to_one_replica_is_cited_replaced_and_forgotten_by_
         assert await listed(http, other) == []
 
 
-async def test_of_a_name_that_both_replicas_replace_at_once_one_version_is_left(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
-) -> None:
-    async with replicas(tmp_path, scripted[1], postgres.url()) as both:
-        texts = [f"# Runbook\n\nEdition number {n} of it.\n" for n in range(8)]
-        posted = await asyncio.gather(
-            *(post(http, both[n % 2], "Runbook", text) for n, text in enumerate(texts))
-        )
-        assert sorted(each["version"] for each in posted) == list(range(1, 9))
-        (last,) = await listed(http, both[0])
-        assert last["version"] == 8
-        expected = texts[next(n for n, each in enumerate(posted) if each["version"] == 8)]
-        kept = await http.get(
-            f"{both[1].origin}/v1/memory/documents/{last['id']}", params={"include": "content"}
-        )
-        assert kept.json()["content"] == expected
-
-
 def long_text(number: int) -> str:
     """A text of more passages than are embedded before the answer."""
     return "".join(f"## Part {number} {part}\n\nOn topic {part} of {number}.\n\n" for part in range(80))

@@ -176,19 +176,3 @@ async def test_a_job_is_worked_on_by_one_replica(
             await tell_each(made[0], user, {fact(NAMES[number % 12])})
         await settled(made[0])
         assert len(script.extractions) == len(users)
-
-
-async def test_a_session_goes_on_at_the_other_replica(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
-    async with (
-        replicas(tmp_path, scripted[1], postgres.url()) as (one, other),
-        httpx2.AsyncClient(timeout=20) as http,
-    ):
-        context = {"user_id": "anna", "session_id": "trip"}
-        for replica, text in ((one, "From now on, answer in French."), (other, "Where were we?")):
-            body = {"model": "m", "messages": [{"role": "user", "content": text}], "memory_context": context}
-            answer = await http.post(f"{replica.origin}/v1/chat/completions", json=body)
-            assert answer.headers["x-memory-session-id"] == "trip"
-        listed = await http.get(f"{other.origin}/v1/memory/sessions", params={"user_id": "anna"})
-        assert [(each["id"], each["exchanges"]) for each in listed.json()["data"]] == [("trip", 2)]

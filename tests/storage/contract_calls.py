@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from proxy.domain.limits import HOUR_S, QuotaDecision
+from proxy.domain.limits import HOUR_S
 
 
 class CallsContract:
@@ -33,10 +33,6 @@ class CallsContract:
         assert (await theirs.spend(2, now())).granted
         assert (await ours.look(2, now())).retry_after_s == pytest.approx(1799, abs=5)
 
-    async def test_to_look_counts_nothing(self, calls, now) -> None:
-        for each in calls * 5:
-            assert await each.look(2, now()) == QuotaDecision(True, 2)
-
     async def test_what_is_given_back_can_be_spent_once_more(self, calls, now) -> None:
         ours, theirs = calls
         first = await ours.spend(2, now())
@@ -46,17 +42,6 @@ class CallsContract:
         assert (await ours.look(2, now())).left == 1
         assert (await ours.spend(2, now())).granted
         assert not (await ours.spend(2, now())).granted
-
-    async def test_a_lower_limit_waits_for_as_many_as_are_above_it(self, calls, now, pass_s) -> None:
-        ours, theirs = calls
-        for _ in range(4):
-            assert (await ours.spend(4, now())).granted
-            await pass_s(600)
-        found = await theirs.look(2, now())
-        assert (found.granted, found.left) == (False, 0)
-        assert found.retry_after_s == pytest.approx(HOUR_S - 4 * 600 + 2 * 600, abs=5)
-        none = await theirs.spend(0, now())
-        assert (none.granted, none.left) == (False, 0)
 
     async def test_a_clock_that_was_set_back_holds_nobody_up_for_more_than_an_hour(
         self, calls, now, pass_s

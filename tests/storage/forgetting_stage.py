@@ -12,9 +12,9 @@ from proxy.domain.errors import Conflict
 from proxy.domain.responses import Conversation
 from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.contract_chains import response
 from tests.storage.forgetting_model import Fact, Kept, Model, Said
 from tests.storage.making import NOW, always, create, exchange, find, of, store, supersede, vector
+from tests.storage.test_responses import response
 
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk without waiting: fsync costs nothing
 USERS = ("anna", "ben")

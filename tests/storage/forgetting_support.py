@@ -5,7 +5,6 @@ import sqlite3
 
 from proxy.domain.core import Evidence, Hold, Scope
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage
-from tests.storage.contract_chains import converse, keep, response
 from tests.storage.making import (
     ANNA,
     APOLLO,
@@ -20,6 +19,7 @@ from tests.storage.making import (
     talk,
     vector,
 )
+from tests.storage.test_responses import converse, keep, response
 
 WORD = "xylophonist"
 ZEUS = Scope("acme", "anna", "zeus")  # a project that no forget here is about

@@ -215,25 +215,3 @@ async def test_a_row_that_cannot_be_read_takes_back_all_that_was_copied(
         await moved(server, target)
     assert await target.keys.list() == []
     assert (await target.memories.list(of(Scope("acme", "anna")), limit=9)).items == ()
-
-
-async def test_a_store_that_has_users_is_refused(
-    client: Any, server: redis_server.Server, target: SqlStores
-) -> None:
-    await moved(server, target)
-    with pytest.raises(Refused, match="has users already"):
-        await moved(server, target)
-
-
-async def test_a_redis_without_memories_and_one_that_is_away_say_so(
-    client: Any, server: redis_server.Server, target: SqlStores
-) -> None:
-    client.flushdb()
-    with pytest.raises(Refused, match="set --prefix"):
-        await moved(server, target)
-    server.kill()
-    try:
-        with pytest.raises(StoreUnavailable, match="Redis: ConnectionError"):
-            await moved(server, target)
-    finally:
-        server.start()

@@ -3,10 +3,9 @@
 import pytest
 
 from proxy.domain.limits import LocalCallQuota
-from proxy.storage.sql.shared_state import SqlCalls, SqlForms
+from proxy.storage.sql.shared_state import SqlCalls
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_calls import CallsContract
-from tests.storage.contract_forms import FormsContract
 from tests.storage.making import NOW
 
 
@@ -49,14 +48,6 @@ class TestSqliteCalls(ToldContract):
         await again.open()
         assert (await SqlCalls(again._database).look(5, now())).left == 4
         await again.close()
-
-
-class TestSqliteForms(FormsContract):
-    """Two processes of one data directory."""
-
-    @pytest.fixture
-    def forms(self, stores, second):
-        return SqlForms(stores._database), SqlForms(second._database)
 
 
 class TestOwnCalls(ToldContract):

@@ -183,12 +183,6 @@ async def test_a_receipt_of_something_younger_than_the_backup_is_told_of(house):
     assert house.restore(receipts=receipts).carried.unknown == 1
 
 
-async def test_a_line_that_is_no_receipt_is_named(house):
-    for line in ("{}", "[]", "no", '{"id": 1}'):
-        with pytest.raises(ValueError, match="line 1"):
-            list(forget.from_lines([line]))
-
-
 async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):
     def key(id_: str) -> Key:
         return Key(
@@ -208,23 +202,6 @@ async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):
             assert {k.id: k.revoked_at for k in await stores.keys.list()} == {
                 "old": NOW + 1, "kept": None, "new": None,
             }  # fmt: skip
-
-
-async def test_words_quoted_by_a_memory_that_stays_do_not_come_back_either(house):
-    async with house.open() as stores:
-        begun = await talk(stores.sessions, "tea, and rum by night", "Noted.", always)
-        await store(
-            stores.memories,
-            create("tea", id="a", evidence=quote(begun, "tea, and")),
-            create("rum", id="b", evidence=quote(begun, "rum by night")),
-        )
-        house.back_up()
-        await forgotten(stores.memories, of(ANNA), "a")
-    house.restore()
-    async with house.open() as stores:
-        memory = await stores.memories.get(of(ANNA), "b")
-        assert [e.span for e in memory.evidence] == [""]
-    assert b"by night" not in house.bytes()
 
 
 async def test_a_sessions_state_does_not_bring_back_what_was_forgotten(house):
@@ -315,22 +292,3 @@ async def test_a_database_that_was_begun_anew_has_deleted_nothing(house):
     house.restore()
     async with house.open() as stores:
         assert await stores.conversations.get(ANNA, "c1") is not None
-
-
-async def test_what_came_after_an_older_backup_is_not_taken_for_deleted_where_that_was_put_back_first(house):
-    async with house.open() as stores:
-        await converse(stores, "c1")
-        house.back_up()
-        older = house.copy.read_bytes()
-        await converse(stores, "c2")
-        house.copy.unlink()
-        house.back_up()
-    newer = house.copy.read_bytes()
-    house.copy.write_bytes(older)
-    house.restore()
-    house.copy.write_bytes(newer)
-    house.restore()
-    async with house.open() as stores:
-        page = await stores.conversations.items(ANNA, "c2", limit=9, after=None, ascending=True)
-        assert page is not None
-        assert len(page.items) == 2

@@ -3,28 +3,23 @@
 import asyncio
 import sqlite3
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from proxy.domain.core import Confirm, Scope
+from proxy.domain.core import Scope
 from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.contract_chains import StoredResponsesContract, converse, ids, keep, linked, response
 from tests.storage.making import (
     ANNA,
     APOLLO,
     BEN,
     NOW,
     always,
-    contents,
     create,
     exchange,
-    find,
     forgotten,
     never,
     of,
@@ -32,19 +27,8 @@ from tests.storage.making import (
     store,
     talk,
 )  # fmt: skip
+from tests.storage.test_responses import converse, ids, keep, linked, response
 from tests.support.examples import examples
-
-
-class TestSqliteStoredResponses(StoredResponsesContract):
-    """ChainStore and ConversationStore over SQLite."""
-
-
-@pytest.fixture
-async def second(tmp_path, stores):
-    opened = SqliteStores(tmp_path)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 def on_disk(directory: Path) -> bytes:
@@ -59,39 +43,6 @@ def count(stores: SqliteStores, table: str) -> int:
 
 
 # ---------------------------------------------------------------- chains
-async def test_chains_and_conversations_survive_a_restart(tmp_path):
-    stores = SqliteStores(tmp_path)
-    await stores.open()
-    await keep(stores, *linked("a", "b", "c"))
-    await converse(stores.conversations, "x")
-    await stores.close()
-    again = SqliteStores(tmp_path)
-    await again.open()
-    assert await ids(again.chains, "c") == ["a", "b", "c"]
-    assert await again.conversations.item(ANNA, "c1", "x") == b'"x"'
-    assert await again.sessions.session_of(ANNA, "b") == "s1"
-    await again.close()
-
-
-async def test_a_walk_along_a_chain_uses_the_index(stores):
-    with sqlite3.connect(stores.path) as connection:
-        query = (
-            "EXPLAIN QUERY PLAN WITH RECURSIVE chain (depth, seq, owner, previous_id) AS ("
-            " SELECT 1, seq, owner, previous_id FROM stored_responses WHERE owner = 1 AND id = 'a'"
-            " UNION ALL SELECT depth + 1, r.seq, r.owner, r.previous_id FROM chain JOIN stored_responses r"
-            " ON r.owner = chain.owner AND r.id = chain.previous_id) SELECT * FROM chain"
-        )
-        plan = " ".join(row[3] for row in connection.execute(query))
-    connection.close()
-    assert plan.count("stored_responses_id") == 2
-
-
-async def test_a_response_of_5_mb_is_stored_and_read(stores):
-    large = replace(response("r1"), response=b"x" * 5_000_000)
-    await keep(stores, large)
-    assert await stores.chains.get(ANNA, "r1", NOW) == large
-
-
 async def test_a_deleted_response_and_conversation_are_nowhere_in_the_data_directory(stores, tmp_path):
     for n in range(20):
         await keep(stores, response(f"r{n}", text=f"a secret thing {'and more ' * n * n}"))
@@ -128,18 +79,6 @@ async def test_a_forgotten_memory_is_nowhere_in_the_stored_responses(stores, tmp
     assert (gone.memories, gone.exchanges, gone.responses) == (1, 1, 5)
     assert secret.encode() not in on_disk(tmp_path)
     assert await ids(chains, "tea") == ["tea"]
-
-
-@pytest.mark.parametrize("scope", [ANNA, APOLLO], ids=["user", "project"])
-async def test_a_forgotten_scope_is_nowhere_in_the_stored_responses(stores, tmp_path, scope):
-    await keep(stores, response("a", scope, text="a secret thing"))
-    await keep(stores, response("b", text="a secret thing", previous_id="a"))
-    await converse(stores.conversations, "a secret thing", scope=scope)
-    await keep(stores, response("c", BEN, text="something that stays"))
-    assert (await forgotten(stores.memories, of(scope))).responses == 2
-    left = on_disk(tmp_path)
-    assert b"secret thing" not in left
-    assert b"something that stays" in left
 
 
 async def test_a_save_and_a_forget_at_once_leave_nothing_of_before(stores, second):
@@ -300,16 +239,6 @@ async def test_a_session_in_use_keeps_its_responses_when_its_exchanges_are_prune
     assert await stores.sessions.session_of(ANNA, "resp_1") == "s1"
 
 
-async def test_a_stored_response_outlives_the_pruning_of_its_session(stores):
-    await talk(stores.sessions, trigger=always)
-    await read_all(stores)
-    await keep(stores, response("r1"))
-    assert await stores.sessions.prune(NOW + 1) == 1
-    assert count(stores, "sessions") == 0
-    assert await ids(stores.chains, "r1") == ["r1"]
-    assert await stores.sessions.session_of(ANNA, "r1") == "s1"
-
-
 async def test_a_forget_finds_the_responses_of_a_session_that_was_pruned(stores, tmp_path):
     begun = await talk(stores.sessions, "I am vegan", trigger=always)
     await store(stores.memories, create("Is vegan", id="m", evidence=quote(begun, "I am vegan")))
@@ -319,15 +248,6 @@ async def test_a_forget_finds_the_responses_of_a_session_that_was_pruned(stores,
     assert (await forgotten(stores.memories, of(ANNA), "m")).responses == 1
     assert b"vegan" not in on_disk(tmp_path)
     assert await ids(stores.chains, "bens", BEN) == ["bens"]
-
-
-async def test_memories_outlive_the_exchanges_they_came_from(stores):
-    begun = await talk(stores.sessions, "I am vegan", trigger=always)
-    await store(stores.memories, create("vegan", id="m", evidence=quote(begun, "I am vegan")))
-    await read_all(stores)
-    assert await stores.sessions.prune(NOW + 1) == 1
-    assert (await stores.memories.get(of(ANNA), "m")).evidence == quote(begun, "I am vegan")
-    assert (await forgotten(stores.memories, of(ANNA), "m")).memories == 1
 
 
 async def test_pruning_goes_in_portions(stores, monkeypatch):
@@ -340,43 +260,3 @@ async def test_pruning_goes_in_portions(stores, monkeypatch):
 
 
 # ---------------------------------------------------------------- rows kept in memory
-async def test_a_search_shows_every_access_though_the_rows_are_kept(stores, second, monkeypatch):
-    monkeypatch.setattr("proxy.storage.sql.memory_cache._FRESH_S", 0.0)  # which is a minute
-    await store(stores.memories, create("tea", id="a"))
-    for n in range(1, 4):
-        await (stores if n % 2 else second).memories.touch(ANNA, ["a"], NOW + n)
-        (hit,) = await find(stores.memories, "tea")
-        assert (hit.memory.access_count, hit.memory.last_accessed) == (n, NOW + n)
-
-
-async def test_a_search_shows_a_confirmation_though_the_rows_are_kept(stores, second):
-    await store(stores.memories, create("tea", id="a", confidence=0.5))
-    for n in range(1, 4):
-        quoted = quote(await talk(stores.sessions, f"tea {n}"), "tea")
-        confirm = Confirm("a", NOW + n, 0.5 + n / 10, quoted)
-        await store((stores if n % 2 else second).memories, confirm)
-        (hit,) = await find(stores.memories, "tea")
-        assert hit.memory == await stores.memories.get(of(ANNA), "a")
-        assert (hit.memory.confidence, len(hit.memory.evidence)) == (0.5 + n / 10, n)
-
-
-async def test_words_that_a_forget_took_are_in_no_kept_row(stores, second):
-    told = await talk(stores.sessions, "I am vegan and 40")
-    await store(
-        stores.memories,
-        create("vegan", id="a", evidence=quote(told, "I am vegan")),
-        create("forty", id="b", evidence=quote(told, "I am vegan and 40")),
-    )
-    for each in (stores, second):
-        assert (await find(each.memories, "forty"))[0].memory.evidence[0].span
-    await forgotten(second.memories, of(ANNA), "a")
-    for each in (stores, second):
-        assert (await find(each.memories, "forty"))[0].memory.evidence == quote(told)
-        assert await contents(each.memories, "vegan") == set()
-
-
-async def test_retiring_an_expired_memory_is_a_change_though_nothing_takes_its_place(stores):
-    await store(stores.memories, create("tea", id="a", expires_at=NOW + 5))
-    before = await stores.memories.stamp(ANNA)
-    await store(stores.memories, create("tea", id="a", created_at=NOW + 9))  # of the same id: dropped
-    assert (await stores.memories.stamp(ANNA)).version > before.version

@@ -61,31 +61,6 @@ async def test_a_memory_whose_tags_are_damaged_is_out_of_reach(remembered, log, 
     assert ("store.row_damaged", {"operation": "read"}) in log
 
 
-@pytest.mark.parametrize("terms", [b"1234567", b"123456789"], ids=["cut", "too long"])
-async def test_words_that_are_no_numbers_are_out_of_reach(remembered, terms):
-    damage(remembered, "UPDATE vectors SET terms = ? WHERE rowid IN (SELECT min(rowid) FROM vectors)", terms)
-    with pytest.raises(DamagedRow):
-        await find(remembered.memories, "tea", vec=vector(1))
-    assert len(await find(remembered.memories, "tea", BEN)) == 1
-
-
-@pytest.mark.parametrize("length", [1, 7, 8, 13])
-async def test_a_vector_of_another_length_costs_no_more_than_vectors(remembered, length):
-    damage(remembered, "UPDATE vectors SET embedding = ? WHERE memory = 2", b"x" * length)
-    assert {hit.memory.content for hit in await find(remembered.memories, "tea rum", vec=vector(1))} == {
-        "tea",
-        "rum",
-    }
-
-
-async def test_the_file_is_no_less_sound_for_a_damaged_row(remembered):
-    damage(remembered, "UPDATE memories SET tags = '[' WHERE content = 'tea'")
-    with pytest.raises(DamagedRow):
-        await find(remembered.memories, "tea")
-    assert (remembered.trouble, remembered.is_readable) == ("", True)
-    assert await remembered.sessions.begin(exchange("hello"))
-
-
 async def test_a_damaged_row_in_the_way_of_a_write_is_told_and_other_writes_go_on(remembered, log):
     await remembered.calls.spend(9, NOW)
     damage(remembered, "UPDATE meta SET value = '[1' WHERE key = 'calls'")
@@ -120,16 +95,6 @@ async def test_a_damaged_passage_is_out_of_reach(stores, change):
     damage(stores, change)
     with pytest.raises(DamagedRow):
         await stores.passages.search(ANNA, PassageSearch(vector(1), ("tea",), limit=9, sections=1))
-
-
-async def test_damaged_headings_are_told_to_whoever_reads_or_embeds_the_document(stores):
-    await stores.memories.stamp_model(EmbeddingModel("small", 3, 0.3, 0.8))
-    stored, _ = await stores.documents.put(document(), DocumentLimits())
-    damage(stores, "UPDATE passages SET headings = '[' WHERE seq = 1")
-    with pytest.raises(DamagedRow):
-        await stores.documents.passages(stored)
-    with pytest.raises(DamagedRow):
-        await stores.passages.pending(9)
 
 
 KEY = Key(id="k", name="laptop", tenant="acme", user=None, rights=frozenset({"chat"}), upstream_key=None,

@@ -1,42 +1,78 @@
-"""Forgets over SQLite: at once and in portions, and nothing left in any file."""
+"""Forgets over SQLite beside others, in portions, and after crashes; what only a file has: its log."""
+
+import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from tests.storage.contract_chains import ForgetChainsContract
-from tests.storage.contract_forget_later import (
-    ForgetBesidesContract,
-    ForgetInConversationsContract,
-    ForgetLaterContract,
-)
-from tests.storage.contract_forgetting import ForgettingContract
-from tests.storage.contract_memories import ForgetContract
-from tests.storage.contract_sessions import ForgetConversationsContract
-
-
-@pytest.fixture
-def commits(stores):
-    async def count():
-        return stores.commits
-
-    return count
-
-
-class TestForgetting(ForgettingContract):
-    """What a forget takes."""
-
-
-class TestForgettingWhatCameLater(ForgetLaterContract):
-    """What a forget takes of what came after."""
-
-
-class TestForgettingWhatTellsIt(ForgetBesidesContract):
-    """What a forget takes that tells the same."""
-
-
-class TestForgettingInConversations(ForgetInConversationsContract):
-    """What a forget takes of conversations that several sessions have a part in."""
+from proxy.storage.sqlite import SqliteStores, database
+from tests.storage.forgetting_support import WORD, break_off, on_disk
+from tests.storage.making import ANNA, create, of, quote, store, talk
 
 
 @pytest.mark.usefixtures("in_portions")
-class TestForgetsInPortions(ForgetContract, ForgetConversationsContract, ForgetChainsContract):
-    """What every forget does, it does in portions, too."""
+async def test_another_process_finishes_the_forget_of_one_that_died(tmp_path, stores):
+    dying = SqliteStores(tmp_path)
+    await dying.open()
+    await store(dying.memories, *(create(f"{WORD} {n}") for n in range(9)))
+    break_off(dying)
+    with pytest.raises(RuntimeError):
+        await dying.memories.forget(of(ANNA), by="test")
+    assert await stores.memories.resume_forgets() == 0  # it lives
+    await dying.close()
+    assert await stores.memories.resume_forgets() == 1
+    assert await stores.memories.resume_forgets() == 0
+    assert WORD.encode() not in on_disk(tmp_path)
+
+
+@pytest.mark.usefixtures("in_portions")
+@pytest.mark.parametrize("portions", range(1, 5))
+async def test_what_came_later_and_tells_a_memory_goes_with_it_after_a_crash_too(tmp_path, stores, portions):
+    told = await talk(stores.sessions, f"I play the {WORD} in October")
+    await store(stores.memories, create(f"Plays the {WORD} in October.", id="a", evidence=quote(told)))
+    for n in range(3):
+        await talk(stores.sessions, f"what is {n}?", f"the {WORD}, as I said")
+        await talk(stores.sessions, f"as for October, I play the {WORD} {n} times", session=f"s{n + 2}")
+    dying = SqliteStores(tmp_path)
+    await dying.open()
+    break_off(dying, portions)
+    with pytest.raises(RuntimeError):
+        await dying.memories.forget(of(ANNA), "a", by="test")
+    await dying.close()
+    again = await talk(stores.sessions, f"I do play the {WORD} in October", session="anew")
+    assert await stores.memories.resume_forgets() == 1
+    assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["", "", ""]
+    assert [e.id for e in await stores.sessions.recent(ANNA, "anew", 9)] == [again.id]  # said after it
+    disk = on_disk(tmp_path)
+    assert disk.count(f"the {WORD}".encode()) == disk.count(f"do play the {WORD}".encode())
+
+
+# ---------------------------------------------------------------- the log
+async def test_a_purge_that_a_reader_put_off_is_done_by_the_upkeep(stores, tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "_PURGE_AGAIN_S", 0.0)
+    await store(stores.memories, create(f"a {WORD}", id="a"))
+    with closing(sqlite3.connect(stores.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchone()
+        await stores.memories.forget(of(ANNA), "a", by="test")
+        assert WORD.encode() in on_disk(tmp_path)
+    assert await stores.memories.resume_forgets() == 0
+    assert WORD.encode() not in on_disk(tmp_path)
+
+
+async def test_a_purge_that_a_crash_prevented_is_done_at_the_next_start(stores, tmp_path):
+    await store(stores.memories, create(f"a {WORD}", id="a"))
+    with closing(sqlite3.connect(stores.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchone()
+        await stores.memories.forget(of(ANNA), "a", by="test")
+        crashed = tmp_path / "crashed"
+        crashed.mkdir()
+        for file in tmp_path.glob("memory.db*"):
+            shutil.copy(file, crashed)
+    assert WORD.encode() in on_disk(crashed)
+    again = SqliteStores(crashed)
+    await again.open()
+    assert WORD.encode() not in on_disk(crashed)
+    await again.close()

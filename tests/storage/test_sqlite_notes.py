@@ -1,4 +1,4 @@
-"""The contract of notes over SQLite, and that nothing of them outlives a forget, in whatever order."""
+"""Nothing of notes outlives a forget, in whatever order."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,16 +12,9 @@ from proxy.domain.core import Evidence, Scope
 from proxy.domain.session import NO_NOTES, Anchor
 from proxy.storage.sql import forget
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.contract_notes import (
-    AnchorContract,
-    ClosingContract,
-    LineContract,
-    StateContract,
-    keep,
-    told,
-)
 from tests.storage.forgetting_model import Said
 from tests.storage.making import ANNA, APOLLO, NOW, always, create, exchange, of, store, talk
+from tests.storage.test_notes import keep, told
 from tests.storage.test_sqlite_stateful import USERS, Forgetting, picks, scopes, sessions, which
 from tests.support.examples import examples
 
@@ -33,22 +26,6 @@ NAMED = tuple(
     for project in (None, "p")
     for session in ("s1", "s2", "late")
 )
-
-
-class TestAnchors(AnchorContract):
-    pass
-
-
-class TestLines(LineContract):
-    pass
-
-
-class TestStates(StateContract):
-    pass
-
-
-class TestClosing(ClosingContract):
-    pass
 
 
 async def test_anchors_are_known_to_another_process_and_after_a_restart(tmp_path):

@@ -2,9 +2,7 @@
 
 import asyncio
 import os
-import signal
 import sqlite3
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -60,16 +58,6 @@ async def test_what_was_there_before_is_kept_whole(house):
     assert await house.remembered() == {"tea", "rum"}
 
 
-async def test_a_backup_is_restored_where_there_was_nothing(house, tmp_path):
-    async with house.open() as stores:
-        await store(stores.memories, create("tea"))
-        house.back_up()
-    house.data_dir = tmp_path / "another" / "machine"
-    done = house.restore()
-    assert (done.aside, done.present) == (None, "none")
-    assert await house.remembered() == {"tea"}
-
-
 async def test_a_restore_is_refused_while_a_server_runs(house):
     async with house.open() as stores:
         await store(stores.memories, create("tea"))
@@ -117,16 +105,6 @@ async def test_a_bad_backup_changes_nothing(house, spoil):
     assert (house.bytes(), house.files()) == (before, {"memory.db"})
 
 
-async def test_rows_that_do_not_match_their_indexes_are_refused_though_the_sum_is_right(house):
-    async with house.open() as stores:
-        await store(stores.memories, *(create(f"fact {n}") for n in range(200)))
-    with closing(sqlite3.connect(house.data_dir / "memory.db")) as file, file:
-        file.execute("PRAGMA writable_schema = ON")
-        file.execute("DELETE FROM sqlite_schema WHERE name = 'memories_owner'")  # its pages stay, unowned
-    with pytest.raises(StoreUnavailable, match="corrupt"):
-        house.back_up()
-
-
 @pytest.mark.parametrize("content", [b"garbage " * 2000, b"short", b""])
 async def test_a_store_that_cannot_be_read_is_replaced_and_kept(house, content):
     async with house.open() as stores:
@@ -166,28 +144,6 @@ async def test_what_only_the_log_held_is_kept_with_the_old_file(house, tmp_path)
     assert await house.remembered() == {"tea", "rum"}
 
 
-@pytest.mark.parametrize("moment", [("copy", 1), ("verify", 1), ("forget", 1)])
-async def test_a_kill_in_the_middle_leaves_the_old_state_and_the_next_restore_works(house, moment):
-    async with house.open() as stores:
-        await store(stores.memories, create("tea"))
-        house.back_up()
-        await store(stores.memories, create("rum"))
-    script = (
-        "import os, signal, sys; from pathlib import Path; from proxy.storage.sqlite.restore import Restore\n"
-        "def told(what, done, total):\n"
-        f"    if (what, done) == {moment!r}: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "Restore(Path(sys.argv[1]), told).run(open(sys.argv[2], 'rb'), 'copy')"
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(house.data_dir), str(house.copy), cwd=ROOT
-    )
-    assert await process.wait() == -signal.SIGKILL
-    assert await house.remembered() == {"tea", "rum"}
-    house.restore()
-    assert await house.remembered() == {"tea"}
-    assert house.files() == {"memory.db"}
-
-
 @pytest.mark.parametrize("call", ["link", "replace", "fsync"])
 async def test_a_kill_at_any_step_of_the_swap_leaves_one_whole_database_at_the_path(house, call, monkeypatch):
     async with house.open() as stores:
@@ -209,18 +165,6 @@ async def test_a_kill_at_any_step_of_the_swap_leaves_one_whole_database_at_the_p
         house.restore()
     monkeypatch.undo()
     assert await house.remembered() in ({"tea", "rum"}, {"tea"})
-
-
-async def test_a_log_whose_database_is_gone_is_not_read_into_the_restored_file(house):
-    async with house.open() as stores:
-        await store(stores.memories, create("tea"))
-        house.back_up()
-        await store(stores.memories, *(create(f"rum {n}") for n in range(50)))
-        log = stores.path.with_name("memory.db-wal").read_bytes()
-    (house.data_dir / "memory.db").unlink()
-    (house.data_dir / "memory.db-wal").write_bytes(log)
-    house.restore()
-    assert await house.remembered() == {"tea"}
 
 
 async def test_a_backup_of_an_older_schema_is_brought_up_to_date(house, monkeypatch):

@@ -1,25 +1,30 @@
 """What is looked for among all users is looked for without making writers wait."""
 
-import asyncio
 import sqlite3
 
 import pytest
 
-from proxy.domain.core import Scope
-from proxy.storage.sql import sessions
+from proxy.domain.core import MemoryFilter, Quota, Scope
+from proxy.storage.sql import changes, memories, sessions
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.making import NOW, always, exchange, never, talk
+from tests.storage.making import (
+    ANNA,
+    BEN,
+    NOW,
+    always,
+    contents,
+    create,
+    exchange,
+    find,
+    of,
+    store,
+    talk,
+    vector,
+)
 
 
 def user(number):
     return Scope("acme", f"user-{number}")
-
-
-async def test_a_sweep_that_finds_nothing_due_writes_nothing(stores):
-    await talk(stores.sessions, "hello")
-    commits = stores.commits
-    assert await stores.sessions.sweep(NOW, never) == 0
-    assert stores.commits == commits
 
 
 async def test_a_sweep_queues_more_sessions_than_one_transaction_takes(stores, monkeypatch):
@@ -61,20 +66,56 @@ async def test_old_and_empty_sessions_are_found_in_every_slice(stores, monkeypat
     assert left == [0, 0, 1, 0, 0]
 
 
-async def test_jobs_claimed_at_once_are_different_ones(stores, tmp_path):
-    second = SqliteStores(tmp_path)
-    await second.open()
-    for number in range(6):
-        await talk(stores.sessions, "hello", trigger=always, scope=user(number))
-    claims = [place.jobs.claim(NOW, 60) for _ in range(4) for place in (stores, second)]
-    claimed = [job.id for job in await asyncio.gather(*claims) if job is not None]
-    assert len(claimed) == len(set(claimed)) == 6
-    await second.close()
-
-
-async def test_an_exchange_that_died_with_its_process_is_offered_in_the_same_sweep(stores, tmp_path):
-    dead = SqliteStores(tmp_path)
+async def test_ending_a_session_takes_what_a_dead_process_left_open(tmp_path):
+    dead, living = SqliteStores(tmp_path), SqliteStores(tmp_path)
     await dead.open()
+    await living.open()
     await dead.sessions.begin(exchange("broken off"))
+    assert await living.sessions.end(ANNA, "s1", NOW) == 1
+    assert await living.jobs.claim(NOW, 60) is None  # its process may still answer
     await dead.close()
-    assert await stores.sessions.sweep(NOW, always) == 1
+    assert await living.sessions.end(ANNA, "s1", NOW) == 1
+    job = await living.jobs.claim(NOW, 60)
+    (found,) = (await living.jobs.batch(job, limit=9, context=0)).pending
+    assert (found.said, found.whole) == ("broken off", False)
+    await living.close()
+
+
+async def test_a_list_goes_both_ways_in_slices(stores, monkeypatch):
+    monkeypatch.setattr(memories, "_SLICE", 3)
+    await store(stores.memories, *(create(f"fact {n}", id=f"f{n}", archived=n % 4 == 1) for n in range(20)))
+    await store(stores.memories, *(create(f"ben's {n}", BEN) for n in range(5)), scope=BEN)
+    expected = [f"f{n}" for n in range(20) if n % 4 != 1]
+    for oldest_first in (True, False):
+        for limit in (1, 2, 3, 4, 7, 30):
+            seen, after, more = [], None, True
+            while more:
+                page = await stores.memories.list(
+                    of(ANNA), limit=limit, after=after, oldest_first=oldest_first, total=False
+                )
+                assert page.total is None
+                seen += [m.id for m in page.items]
+                after, more = seen[-1], page.has_more
+            assert seen == (expected if oldest_first else expected[::-1])
+    assert (await stores.memories.list(of(ANNA), limit=1)).total == 15
+    whole = await stores.memories.list(MemoryFilter(tenant="acme", user=None, now=NOW), limit=99)
+    assert (len(whole.items), whole.total) == (20, 20)
+    assert (await stores.memories.list(of(ANNA, text="9"), limit=9)).total == 1
+
+
+async def test_an_index_too_old_for_what_is_remembered_of_evictions_is_read_anew(opened, monkeypatch):
+    for module in (changes, "proxy.storage.sql.memory_cache"):
+        name = module if isinstance(module, str) else module.__name__
+        monkeypatch.setattr(f"{name}.REMEMBERED_VERSIONS", 3)
+    limit = Quota(memories=3)
+    here, there = await opened(limit), await opened(limit)
+    await store(here.memories, *(create(f"tea {n}", vec=vector(1)) for n in range(3)))
+    assert len(await find(there.memories, "tea", vec=vector(1))) == 3
+    for n in range(9):
+        await store(here.memories, create(f"rum {n}", importance=0.9, vec=vector(0, 1)))
+    (hit,) = await find(there.memories, vec=vector(1), limit=1)  # nothing, if the teas still ranked
+    assert hit.memory.content == "rum 8"
+    assert await contents(there.memories, "tea rum", vec=vector(1)) == {"rum 6", "rum 7", "rum 8"}
+    assert (await here._database.read(lambda tx: tx.execute("SELECT count(*) FROM evicted").fetchone()))[
+        0
+    ] <= 3

@@ -4,7 +4,6 @@ import contextlib
 import os
 import resource
 import sqlite3
-import time
 from contextlib import closing
 
 import pytest
@@ -191,16 +190,6 @@ async def test_a_damaged_page_leaves_others_their_memories_and_stops_all_writing
     await stores.close()
 
 
-async def test_a_damaged_page_of_who_is_brought_in_is_told_and_leaves_others_their_memories(tmp_path, log):
-    damage(await filled_and_closed(tmp_path), b"fact 20 fact 20 fact 20")
-    stores = SqliteStores(tmp_path)
-    await stores.open()
-    await stores.upkeep()
-    assert stores.trouble == database.CORRUPT
-    assert len(await find(stores.memories, "tea")) == 1
-    await stores.close()
-
-
 async def test_a_corrupt_file_that_is_replaced_is_written_again_at_once(tmp_path, log):
     path = await filled_and_closed(tmp_path)
     sound = path.read_bytes()
@@ -228,27 +217,6 @@ async def test_garbage_written_into_the_open_file_is_refused_and_left_alone(stor
     await second.close()
 
 
-async def test_a_check_of_a_large_corrupt_file_is_not_made_again_and_again(tmp_path, monkeypatch):
-    path = await filled_and_closed(tmp_path)
-    damage(path, b"fact 20 fact 20 fact 20")
-    stores = SqliteStores(tmp_path)
-    await stores.open()
-    with pytest.raises(StoreUnavailable):
-        await find(stores.memories, "fact", BEN)
-    checks = []
-
-    def check(path):
-        checks.append(path)
-        time.sleep(0.01)
-        raise StoreUnavailable("corrupt")
-
-    monkeypatch.setattr(file, "check", check)
-    for _ in range(5):
-        await stores.upkeep()
-    assert len(checks) == 1
-    await stores.close()
-
-
 async def test_what_only_the_log_held_survives_another_file_at_the_path(stores, tmp_path):
     """The log is found by its name: it would be read into whatever is there, and be gone for its own file."""
     await store(stores.memories, *(create(f"tea no {n}") for n in range(30)))
@@ -266,16 +234,3 @@ async def test_what_only_the_log_held_survives_another_file_at_the_path(stores, 
     assert len(await find(stores.memories, "tea")) == 30
     await stores.upkeep()
     await store(stores.memories, create("rum"))
-
-
-async def test_a_database_that_comes_is_not_spoilt_by_the_log_of_the_one_that_went(stores, tmp_path):
-    other = SqliteStores(tmp_path / "other")
-    await other.open()
-    await store(other.memories, create("from the other file"))
-    await other.close()
-    await store(stores.memories, *(create(f"tea no {n} of this file") for n in range(30)))
-    os.replace(tmp_path / "other" / "memory.db", stores.path)
-    assert await contents(stores.memories, "file") == {"from the other file"}
-    await store(stores.memories, create("rum file"))
-    assert await contents(stores.memories, "file") == {"from the other file", "rum file"}
-    file.check(stores.path)

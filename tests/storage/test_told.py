@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from proxy.storage.sql import forget_related as module
-from proxy.storage.sql.forget_related import MentionMatcher, Verdicts
+from proxy.storage.sql.forget_related import MentionMatcher
 
 ISLAND = "The user will travel to Zanzibar in October."
 TOLD = [
@@ -62,22 +61,6 @@ def test_a_fact_of_few_words_is_told_by_what_says_something_about_the_user():
     assert not trip.is_in("My cat is called Momo and we go to Madagascar in July.", personal=True)
     assert not MentionMatcher(["User likes tea."], []).is_in("My teacher likes me", personal=True)
     assert not MentionMatcher(["User likes tea."], []).is_in("I do like it. Is it tea?", personal=True)
-
-
-def test_a_fact_without_words_is_told_by_nothing():
-    assert not MentionMatcher(["I am it.", ""], ["", "no"]).is_in("I am it.", personal=True)
-
-
-def test_what_is_put_off_is_found_out_once_and_elsewhere(monkeypatch):
-    verdicts, read = Verdicts(put_off=True), []
-    monkeypatch.setattr(module, "sentences", lambda text: read.append(text) or [text])
-    told = [text for fact, text in TOLD if fact == ISLAND]
-    assert not any(MentionMatcher([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
-    assert read == []
-    verdicts.settle()
-    assert sorted(read) == sorted(told)
-    assert all(MentionMatcher([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
-    assert len(read) == len(told)
 
 
 def test_long_texts_are_looked_at_in_time_linear_in_them():

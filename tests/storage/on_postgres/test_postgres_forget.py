@@ -3,7 +3,6 @@
 import asyncio
 import random
 
-import psycopg
 import pytest
 from hypothesis import settings
 
@@ -11,107 +10,10 @@ from proxy.domain.errors import Conflict
 from proxy.domain.session import Outcome
 from proxy.storage.postgres import PostgresStores
 from tests import postgres_server
-from tests.storage import forgetting_support as support
-from tests.storage.contract_chains import ForgetChainsContract
-from tests.storage.contract_forget_beside import ForgetBesideContract
-from tests.storage.contract_forget_later import (
-    ForgetBesidesContract,
-    ForgetInConversationsContract,
-    ForgetLaterContract,
-)
-from tests.storage.contract_forgetting import ForgettingContract
-from tests.storage.contract_memories import ForgetContract
-from tests.storage.contract_sessions import ForgetConversationsContract
+from tests.storage.conftest import rows_in
 from tests.storage.making import ANNA, NOW, always, contents, create, exchange, of
-from tests.storage.on_postgres.conftest import rows_in
 from tests.storage.test_sqlite_stateful import Forgetting
 from tests.support.examples import examples
-
-
-@pytest.fixture
-def commits(stores):
-    async def count():
-        return stores.commits
-
-    return count
-
-
-class TestPostgresForgetting(ForgettingContract):
-    """What a forget takes."""
-
-
-class TestPostgresForgettingWhatCameLater(ForgetLaterContract):
-    """What a forget takes of what came after."""
-
-
-class TestPostgresForgettingWhatTellsIt(ForgetBesidesContract):
-    """What a forget takes that says the same."""
-
-
-class TestPostgresForgettingInConversations(ForgetInConversationsContract):
-    """What a forget takes of conversations that several sessions have a part in."""
-
-
-@pytest.mark.usefixtures("in_portions")
-class TestPostgresForgetsInPortions(ForgetContract, ForgetConversationsContract, ForgetChainsContract):
-    """What every forget does, it does in portions, too."""
-
-
-class TestPostgresForgetBeside(ForgetBesideContract):
-    """With other replicas."""
-
-    KEEPS_GENERATION, QUEUES_ANEW = True, True
-
-    @pytest.fixture
-    def gate(self, stores):
-        return support.Gate(stores)
-
-    @pytest.fixture
-    def break_off(self, stores):
-        def after(portions):
-            if portions:
-                support.break_off(stores, portions)
-            else:
-                stores.memories.forgetting._carry_out = lambda *_: support.crash()
-
-        return after
-
-    @pytest.fixture
-    def standing(self, url):
-        async def count():
-            with psycopg.connect(url) as connection:
-                return connection.execute("SELECT count(*) FROM forgets").fetchone()[0]
-
-        return count
-
-    @pytest.fixture
-    def lapse(self):
-        async def at_once():
-            """A replica that ends in order is dead at once."""
-
-        return at_once
-
-    @pytest.fixture
-    async def successor(self, url, stores):
-        """The next start finishes it."""
-        opened = PostgresStores(url, connections=4)
-
-        async def start():
-            await stores.close()
-            await opened.open()
-            return opened
-
-        yield start
-        await opened.close()
-
-    @pytest.fixture
-    def agrees(self, url):
-        async def no_row_without_a_name_is_left():
-            with psycopg.connect(url) as connection:
-                names = connection.execute('SELECT "user" FROM scopes').fetchall()
-            assert names == [("anna",)]
-
-        return no_row_without_a_name_is_left
 
 
 class ForgettingOverPostgres(Forgetting):

@@ -6,8 +6,8 @@ import subprocess
 from proxy.cli.main import main
 from proxy.storage.postgres import PostgresStores
 from tests import postgres_server
+from tests.storage.conftest import rows_in
 from tests.storage.making import ANNA, BEN, create, find, of, store, talk
-from tests.storage.on_postgres.conftest import rows_in
 
 
 def run(program: str, *argv: str) -> None:

@@ -1,9 +1,4 @@
-"""What a DocumentStore and a PassageIndex do: scopes, versions, both levels of the search, forgetting.
-
-Subclass it where `stores` gives all stores, stamped with MODEL, `second` those of another process, `written`
-what is stored now, `gate_of` what stops a forget between its portions, `break_off` what lets one die there,
-and `restarted` the stores of the process that comes after.
-"""
+"""DocumentStore and PassageIndex: scopes, versions, both levels of the search, forgetting."""
 
 import asyncio
 from typing import Any
@@ -24,7 +19,6 @@ from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
 from proxy.text.terms import terms
-from tests.storage.contract_chains import keep, response
 from tests.storage.forgetting_support import ZEUS
 from tests.storage.making import (
     ANNA,
@@ -41,6 +35,9 @@ from tests.storage.making import (
     talk,
     vector,
 )
+from tests.storage.test_responses import keep, response
+
+ENGINES = ("sqlite", "postgres")
 
 MODEL = EmbeddingModel("small", 3, similarity_threshold=0.3, related_threshold=0.3)
 OTHER_MODEL = EmbeddingModel("other", 3, similarity_threshold=0.3, related_threshold=0.3)
@@ -78,7 +75,12 @@ async def found(stores: Any, words: str, scope: Scope = ANNA) -> list[str]:
     return sorted(hit.passage.text for hit in hits)
 
 
-class DocumentsContract:
+@pytest.fixture
+def embedding():
+    return MODEL
+
+
+class TestDocuments:
     # ------------------------------------------------------------ kept
     async def test_a_document_is_kept_with_its_passages_in_order(self, stores):
         document = await put(stores, "Figs are sweet.", "Dates are, too.")
@@ -88,17 +90,6 @@ class DocumentsContract:
         assert tuple(await stores.documents.passages(document)) == passages(
             "Figs are sweet.", "Dates are, too."
         )
-
-    async def test_the_same_text_put_again_changes_nothing(self, stores):
-        first, change = await stores.documents.put(new("figs"), DocumentLimits())
-        assert change == "created"
-        assert await stores.documents.put(new("figs", at=NOW + 9), DocumentLimits()) == (first, "unchanged")
-
-    async def test_the_same_name_in_a_project_is_another_document(self, stores):
-        ours, theirs = await put(stores, "figs"), await put(stores, "figs", scope=APOLLO)
-        assert ours.id != theirs.id
-        assert (await stores.documents.named(APOLLO, "Guide")).id == theirs.id
-        assert await stores.documents.named(ZEUS, "Guide") is None
 
     async def test_a_new_version_takes_the_place_of_the_old_at_once(self, stores):
         first = await put(stores, "figs", "dates")
@@ -117,11 +108,6 @@ class DocumentsContract:
         assert await found(stores, "figs", other) == []
         with pytest.raises(NotFound):
             await stores.documents.list(other, limit=9, after=document.id)
-
-    async def test_a_document_is_found_in_its_tenant_where_no_user_is_named(self, stores):
-        document = await put(stores, "figs")
-        assert await stores.documents.find("acme", None, document.id) == document
-        assert await stores.documents.find("other", None, document.id) is None
 
     async def test_documents_are_listed_the_last_written_first_page_by_page(self, stores):
         for name in ("A", "B", "C", "A"):
@@ -153,19 +139,6 @@ class DocumentsContract:
         chosen = await stores.passages.search(ANNA, PassageSearch(look.vector, (), sections=1, limit=9))
         assert {hit.passage.section for hit in chosen} == {0}
         assert all(hit.section.cosine == pytest.approx(1.0) for hit in chosen)
-
-    async def test_a_passage_is_found_by_the_words_of_its_heading(self, stores):
-        await put(stores, "nothing of the sort", "nor here")
-        assert await found(stores, "h1") == ["nor here"]
-
-    async def test_without_documents_nothing_is_held_and_nothing_found(self, stores):
-        assert not await stores.passages.holds(ANNA)
-        document = await put(stores, "figs")
-        assert await stores.passages.holds(ANNA)
-        assert not await stores.passages.holds(BEN)
-        await stores.documents.delete(document, by="test", now=NOW)
-        assert not await stores.passages.holds(ANNA)
-        assert await found(stores, "figs") == []
 
     async def test_another_process_sees_what_changed(self, stores, second):
         await put(stores, "figs")
@@ -202,21 +175,6 @@ class DocumentsContract:
         same = await asyncio.gather(*(each.documents.put(new("plums"), DocumentLimits()) for each in both))
         assert sorted(change for _, change in same) == ["unchanged", "updated"]
 
-    async def test_a_document_may_be_as_long_as_the_limits_allow(self, stores):
-        texts = [f"figs {n}" for n in range(DocumentLimits().passages)]
-        document = await put(stores, *texts, sections=[n // 40 for n in range(len(texts))])
-        assert [p.text for p in await stores.documents.passages(document)] == texts
-        assert await found(stores, "1999") == ["figs 1999"]
-        await put(stores, "plums")
-        assert await found(stores, "figs plums") == ["plums"]
-
-    async def test_texts_that_are_no_unicode_are_kept_as_they_can_be(self, stores):
-        document = await put(stores, "figs \ud800 dates", name="a \udfff")
-        assert (await stores.documents.named(ANNA, "a \udfff")).id == document.id
-        (kept,) = await stores.documents.passages(document)
-        assert kept.text == "figs \ufffd dates"
-        assert await found(stores, "dates") == ["figs \ufffd dates"]
-
     # ------------------------------------------------------------ vectors
     async def test_passages_without_vectors_are_pending_until_they_are_filled(self, stores):
         document, _ = await stores.documents.put(
@@ -237,15 +195,6 @@ class DocumentsContract:
             for h in await stores.passages.search(ANNA, PassageSearch(vector(1), ()))
         }
         assert cosines == {"figs": 1.0}
-
-    async def test_a_vector_of_a_passage_that_is_gone_goes_nowhere(self, stores):
-        await stores.documents.put(
-            NewDocument(scope=ANNA, name="G", digest=b"1", passages=passages("figs"), at=NOW),
-            DocumentLimits(),
-        )
-        waiting = await stores.passages.pending(9)
-        await put(stores, "plums", name="G")
-        assert await stores.passages.fill([(one, vector(1)) for one in waiting]) == 0
 
     async def test_another_model_makes_all_passages_pending_and_compares_none_of_the_old_vectors(
         self, stores, second
@@ -297,13 +246,10 @@ class DocumentsContract:
         assert await stores.chains.get(ANNA, "other", NOW) is not None
         assert WORD.encode() not in await written()
 
-    @pytest.mark.parametrize("portions", [False, True])
     async def test_a_project_takes_answers_of_other_sessions_that_its_documents_were_in_view_of(
-        self, stores, request, written, portions
+        self, stores, written, mode
     ):
         """Who names no project is shown the documents of all."""
-        if portions:
-            request.getfixturevalue("in_portions")
         document = await put(stores, f"a {WORD}", scope=APOLLO)
         begun = await stores.sessions.begin(exchange("what are they?"))
         await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
@@ -320,13 +266,6 @@ class DocumentsContract:
         await stores.documents.delete(document, by="test", now=NOW)
         await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
         assert WORD.encode() not in await written()
-
-    async def test_a_response_begun_before_its_document_was_deleted_is_not_kept(self, stores):
-        document = await put(stores, "figs")
-        before = (await stores.memories.stamp(ANNA)).generation
-        await stores.documents.delete(document, by="test", now=NOW)
-        late = response("r", text=WORD)
-        assert not await stores.chains.save(late, generation=before, recalled=(document.id,))
 
     async def test_an_answer_given_with_a_document_in_view_is_kept_and_never_extracted(self, stores):
         """Nor are those that follow it: they were given with it in their history."""
@@ -357,15 +296,12 @@ class DocumentsContract:
         episode = await stores.notes.episode(closing, limit=9)
         assert [e.answer for e in episode.exchanges] == ["hi", "", ""]
 
-    @pytest.mark.parametrize("portions", [False, True])
     @pytest.mark.parametrize(
         ("where", "left"), [(of(ANNA), set()), (of(APOLLO), {"all"}), (of(ANNA, type="semantic"), None)]
     )
     async def test_forgetting_a_user_or_a_project_takes_its_documents(
-        self, stores, request, written, where, left, portions
+        self, stores, written, where, left, mode
     ):
-        if portions:
-            request.getfixturevalue("in_portions")
         await put(stores, "figs", name="all")
         await put(stores, *(f"a {WORD} {n}" for n in range(5)), name="apollo", scope=APOLLO)
         await put(stores, "figs", name="ben's", scope=BEN)
@@ -382,12 +318,11 @@ class DocumentsContract:
     @pytest.mark.usefixtures("in_portions")
     @pytest.mark.parametrize("where", [of(ANNA), of(APOLLO)], ids=["user", "project"])
     async def test_documents_being_forgotten_are_hidden_and_new_ones_survive(
-        self, stores, second, gate_of, where
+        self, stores, second, gate, where
     ):
         scope = Scope("acme", "anna", where.project)
         old = await put(stores, *(f"figs {n}" for n in range(6)), scope=scope)
         assert len(await found(second, "figs")) == 6
-        gate = gate_of(stores)
         forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
         await gate.reached.wait()
         assert await found(second, "figs") == []
@@ -404,7 +339,7 @@ class DocumentsContract:
         self, stores, written, break_off, restarted
     ):
         await put(stores, *(f"a {WORD} {n}" for n in range(6)))
-        break_off(stores)
+        break_off()
         with pytest.raises(RuntimeError):
             await stores.memories.forget(of(ANNA), by="test")
         again = await restarted()
@@ -412,14 +347,3 @@ class DocumentsContract:
         (receipt,) = await again.receipts.list("acme", "anna", limit=9)
         assert receipt.counts.documents == 1
         assert WORD.encode() not in await written()
-
-    @pytest.mark.usefixtures("in_portions")
-    async def test_a_forget_of_a_type_leaves_answers_that_only_documents_were_in_view_of(self, stores):
-        document = await put(stores, "figs")
-        begun = await stores.sessions.begin(exchange("what are they?"))
-        await stores.sessions.complete(begun, Outcome("sweet", whole=True, recalled=(document.id,)), always)
-        job = await stores.jobs.claim(NOW, 60)
-        batch = await stores.jobs.batch(job, limit=9, context=9)
-        await stores.memories.apply(ANNA, (), expect=batch.stamp, done=job)
-        await stores.memories.forget(of(ANNA, type="episodic"), by="test")
-        assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["sweet"]

@@ -1,4 +1,4 @@
-"""The contract of the outbox: the index becomes complete after an outage or a killed sender."""
+"""The outbox: the index becomes complete after an outage or a killed sender."""
 
 import random
 import secrets
@@ -10,8 +10,10 @@ from qdrant_client import AsyncQdrantClient
 from proxy.storage.qdrant import Collection, QdrantIndex
 from proxy.storage.sql import external_index
 from proxy.storage.sql.external_index import Indexed, IndexUnavailable
+from tests.storage.indexed import SERVERS
 from tests.storage.making import ANNA, APOLLO, create, find, of, store
-from tests.storage.test_qdrant_contract import SERVERS
+
+ENGINES = ("sqlite", "postgres")
 
 
 class Flaky(QdrantIndex):
@@ -60,16 +62,15 @@ def fallbacks():
 
 
 @pytest.fixture
-async def another(made, index, monkeypatch):
-    """Opens stores as a further replica would; `made` makes them, over one database."""
+async def another(engine, index, monkeypatch):
+    """Opens stores as a further replica would."""
     every = []
 
     async def stays_open():
         """The other stores of the test use it."""
 
     async def open_one(indexed):
-        opened = made(indexed)
-        await opened.open()
+        opened = await engine.open(indexed=indexed)
         every.append(opened)
         return opened
 
@@ -91,7 +92,7 @@ async def ids(stores, **asked):
     return {hit.memory.id for hit in await find(stores.memories, **asked)}
 
 
-class OutboxContract:
+class TestOutbox:
     async def test_what_was_written_while_the_index_was_down_is_found_and_arrives(
         self, stores, index, fallbacks
     ):

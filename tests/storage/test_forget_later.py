@@ -1,16 +1,12 @@
-"""What a forget takes of what came after, or beside: answers that had what is forgotten in their history,
-what tells it and is not read yet, what was said of it in other sessions. Subclass these where `stores` gives
-them all, and `written` what is on disk."""
+"""What a forget takes of what came later: answers, what mentions it, conversations of several sessions."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 
 from proxy.domain.session import Outcome
 from proxy.storage.sql import forget_related as module
 from proxy.text.sentences import sentences
-from tests.storage.contract_chains import converse, items, keep, names, response
 from tests.storage.forgetting_support import WORD, shelve
 from tests.storage.making import (
     ANNA,
@@ -27,6 +23,9 @@ from tests.storage.making import (
     supersede,
     talk,
 )
+from tests.storage.test_responses import converse, items, keep, names, response
+
+ENGINES = ("sqlite", "postgres")
 
 
 async def session(stores, name="s1", scope=ANNA):
@@ -34,14 +33,11 @@ async def session(stores, name="s1", scope=ANNA):
     return [(e.said, e.answer) for e in await stores.sessions.recent(scope, name, 9)]
 
 
-class ForgetLaterContract:
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+class TestForgetLater:
     @pytest.mark.parametrize("where", ["by id", "by type"])
     async def test_later_answers_go_with_a_memory_and_what_the_user_said_stays(
-        self, stores, written, mode, where, request
+        self, stores, written, mode, where
     ):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
         await talk(stores.sessions, "hello", "hi, the first")
         told = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
         await talk(stores.sessions, "what do I play?", f"the {WORD}")
@@ -59,11 +55,8 @@ class ForgetLaterContract:
         assert await session(stores, scope=BEN) == [("another's", "stays, too")]
         assert WORD.encode() not in await written()
 
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
-    async def test_answers_go_that_came_after_a_memory_was_shown(self, stores, written, mode, request):
+    async def test_answers_go_that_came_after_a_memory_was_shown(self, stores, written, mode):
         """What was shown once stands in the history, and is not shown again."""
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
         await store(stores.memories, create(f"plays the {WORD}", id="a"))
         await talk(stores.sessions, "hello", "hi, the first")
         await talk(stores.sessions, "what do I play?", f"the {WORD}", recalled=("a",))
@@ -74,10 +67,7 @@ class ForgetLaterContract:
         ]  # fmt: skip
         assert WORD.encode() not in await written()
 
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
-    async def test_a_later_answer_that_is_on_its_way_is_not_kept(self, stores, written, mode, request):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
+    async def test_a_later_answer_that_is_on_its_way_is_not_kept(self, stores, written, mode):
         told = await talk(stores.sessions, f"I play the {WORD}")
         broken = await talk(stores.sessions, "since when?", f"the {WORD} si", whole=False)
         begun = await stores.sessions.begin(exchange("what do I play?"))
@@ -101,16 +91,16 @@ class ForgetLaterContract:
         assert await session(stores, scope=APOLLO) == [("in the project", "of the same name")]
         assert WORD.encode() not in await written()
 
-    @pytest.mark.parametrize("mode", ["by id", "with its project", "with its project in portions"])
-    async def test_answers_go_that_came_after_a_document_was_shown(self, stores, written, mode, request):
-        if mode.endswith("portions"):
+    @pytest.mark.parametrize("mode_of", ["by id", "with its project", "with its project in portions"])
+    async def test_answers_go_that_came_after_a_document_was_shown(self, stores, written, mode_of, request):
+        if mode_of.endswith("portions"):
             request.getfixturevalue("in_portions")
         document = await shelve(stores, APOLLO)
         await talk(stores.sessions, "hello", "hi, the first")
         await talk(stores.sessions, "what does it say?", f"the {WORD}", recalled=(document.id,))
         await talk(stores.sessions, "and again?", f"the {WORD}, as I said")
         await keep(stores, response("r", text=WORD))
-        if mode == "by id":
+        if mode_of == "by id":
             await stores.documents.delete(document, by="test", now=NOW)
         else:
             await stores.memories.forget(of(APOLLO), by="test")
@@ -130,15 +120,6 @@ class ForgetLaterContract:
         await talk(stores.sessions, "hello", "hi", session="s2")
         assert await to_extract(stores, "s1") == [("since when?", ""), ("what do I play?", "")]
         assert await to_extract(stores, "s2") == [("hello", "hi")]
-
-    async def test_no_memory_is_made_either_where_the_first_such_answer_came_after_the_forget(self, stores):
-        await store(stores.memories, create(f"the {WORD}", id="a"))
-        begun = await stores.sessions.begin(exchange("what do I play?"))
-        await forgotten(stores.memories, of(ANNA), "a")
-        late = Outcome(f"the {WORD}", whole=True, recalled=("a",))
-        await stores.sessions.complete(begun, late, never)
-        await talk(stores.sessions, "again?", f"the {WORD}")
-        assert await to_extract(stores, "s1") == [("what do I play?", ""), ("again?", "")]
 
 
 async def to_extract(stores, session):
@@ -162,13 +143,8 @@ async def read(stores, *changes):
 FACT = f"The user will play the {WORD} in October."
 
 
-class ForgetBesidesContract:
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
-    async def test_what_tells_a_forgotten_memory_and_is_not_read_yet_goes(
-        self, stores, written, mode, request
-    ):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
+class TestForgetBesides:
+    async def test_what_tells_a_forgotten_memory_and_is_not_read_yet_goes(self, stores, written, mode):
         told = await talk(stores.sessions, f"I will play the {WORD} in October")
         await read(stores, create(FACT, id="a", evidence=quote(told)))
         await talk(stores.sessions, f"What to wear? I play the {WORD}, from October on.", session="s2")
@@ -213,21 +189,8 @@ class ForgetBesidesContract:
         assert (await forgotten(stores.memories, of(ANNA), "b")).exchanges == 1
         assert WORD.encode() not in await written()
 
-    async def test_a_memory_of_few_words_takes_only_what_says_something_about_the_user(self, stores):
-        await store(stores.memories, create(f"The user plays the {WORD}.", id="a"))
-        await talk(stores.sessions, f"what does a {WORD} play?", session="s2")
-        await talk(stores.sessions, f"I play the {WORD}", session="s3", personal=True)
-        assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 1
-        assert [said for said, _ in await session(stores, "s2")] == [f"what does a {WORD} play?"]
-        assert await session(stores, "s3") == []
-
     @pytest.mark.parametrize("dry_run", [False, True])
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
-    async def test_what_takes_long_to_judge_holds_up_nobody_else(
-        self, stores, mode, dry_run, monkeypatch, request
-    ):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
+    async def test_what_takes_long_to_judge_holds_up_nobody_else(self, stores, mode, dry_run, monkeypatch):
         judged = []
 
         def noted(text):
@@ -246,13 +209,8 @@ class ForgetBesidesContract:
             assert not thread.startswith("store-")
 
 
-class ForgetInConversationsContract:
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
-    async def test_a_conversation_goes_whichever_sessions_it_was_used_in(
-        self, stores, written, mode, request
-    ):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
+class TestForgetInConversations:
+    async def test_a_conversation_goes_whichever_sessions_it_was_used_in(self, stores, written, mode):
         told = await talk(stores.sessions, f"I play the {WORD}")
         await talk(stores.sessions, "what do I play?", f"the {WORD}", scope=APOLLO, session="s2")
         await converse(stores.conversations, "made by the client")
@@ -289,42 +247,6 @@ class ForgetInConversationsContract:
         assert await stores.chains.get(ANNA, "beside", NOW) is not None
         assert await session(stores, "s2") == [("shorter, please", "")]
         assert WORD.encode() not in await written()
-
-    @pytest.mark.parametrize("link", ["item", "chain", "conversation", "store: false"])
-    async def test_the_answer_of_a_copy_goes_though_its_session_was_shown_it_only_later(
-        self, stores, written, link
-    ):
-        told = await talk(stores.sessions, f"I play the {WORD}")
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
-        await talk(stores.sessions, "shorter, please", f"the {WORD}", session="s2")
-        await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2", recalled=("a",))
-        first, copy = response("first", text=WORD), response("copy", text=WORD, session_id="s2")
-        match link:
-            case "item":
-                await keep(stores, first)
-                await keep(stores, copy, recalled=("first",))
-            case "chain":
-                await keep(stores, first, replace(copy, previous_id="first"))
-            case "conversation":
-                await converse(stores.conversations)
-                await said(stores, "told", session_id="s1")
-                await said(stores, "copied", session_id="s2")
-                await keep(stores, *(replace(each, conversation_id="c1") for each in (first, copy)))
-            case _:
-                await converse(stores.conversations)
-                await said(stores, "told", session_id="s1")
-                await said(stores, "copied", session_id="s2")
-        await forgotten(stores.memories, of(ANNA), "a")
-        assert await session(stores, "s2") == [("shorter, please", ""), ("what do I play?", "")]
-        assert WORD.encode() not in await written()
-
-    async def test_a_response_goes_of_a_conversation_that_only_items_lead_to(self, stores):
-        told = await talk(stores.sessions, f"I play the {WORD}")
-        await converse(stores.conversations)
-        await said(stores, "told", session_id="s1")
-        await keep(stores, response("asked", session_id="s2", conversation_id="c1"))
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
-        assert (await forgotten(stores.memories, of(ANNA), "a")).responses == 1
 
     async def test_what_came_to_a_conversation_before_it_was_told_there_stays(self, stores):
         told = await talk(stores.sessions, f"I play the {WORD}")

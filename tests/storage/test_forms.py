@@ -1,13 +1,21 @@
-"""The contract of a FormStore. Subclass it where `forms` are two that share a place."""
+"""FormStore, shared by two processes."""
 
 import json
+
+import pytest
+
+ENGINES = ("sqlite", "postgres")
 
 
 def row(until: float, **form: object) -> str:
     return json.dumps({"until": until, "form": form})
 
 
-class FormsContract:
+class TestForms:
+    @pytest.fixture
+    def forms(self, stores, second):
+        return stores.forms, second.forms
+
     async def test_what_one_has_saved_the_other_loads(self, forms) -> None:
         ours, theirs = forms
         assert await theirs.load() == {}

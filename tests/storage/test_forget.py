@@ -1,12 +1,10 @@
-"""What every forget does of everything that a store keeps: counted beforehand, complete, with a receipt; and
-what goes when its time is over. Subclass it where `stores` gives them all, and `written` what is on disk."""
+"""What a forget takes, its receipts, and what expires."""
 
 import pytest
 
 from proxy.domain.core import ForgetCounts, Hold
 from proxy.domain.errors import NotFound
 from proxy.domain.session import Outcome
-from tests.storage.contract_chains import keep, response
 from tests.storage.forgetting_support import SCOPES, WORD, candidate, everything
 from tests.storage.making import (
     ANNA,
@@ -26,16 +24,16 @@ from tests.storage.making import (
     supersede,
     talk,
 )
+from tests.storage.test_responses import keep, response
+
+ENGINES = ("sqlite", "postgres", "indexed", "behind")
 
 DAY = 86_400.0
 
 
-class ForgettingContract:
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+class TestForgetting:
     @pytest.mark.parametrize("where", SCOPES.values(), ids=SCOPES)
-    async def test_a_dry_run_counts_just_what_a_forget_then_removes(self, stores, where, mode, request):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
+    async def test_a_dry_run_counts_just_what_a_forget_then_removes(self, stores, where, mode):
         await everything(stores)
         project = await talk(stores.sessions, "in the project", scope=APOLLO, trigger=always)
         await store(stores.memories, create("plan", APOLLO, evidence=quote(project)), scope=ANNA)
@@ -91,25 +89,8 @@ class ForgettingContract:
         )
         assert (await forgotten(stores.memories, of(ANNA), "fact")).memories == 1
 
-    async def test_a_dry_run_by_id_counts_just_what_a_forget_then_removes(self, stores):
-        await everything(stores)
-        counted = await stores.memories.forget(of(ANNA), "c", by="test", dry_run=True)
-        assert (counted.memories, counted.exchanges, counted.responses, counted.quarantined) == (2, 1, 1, 1)
-        assert await forgotten(stores.memories, of(ANNA), "c") == counted
-
-    async def test_a_dry_run_changes_nothing(self, stores, commits):
-        await everything(stores)
-        before = (await stores.memories.stamp(ANNA), await commits())
-        await stores.memories.forget(of(ANNA), by="test", dry_run=True)
-        await stores.memories.forget(of(BEN), by="test", dry_run=True)
-        assert (await stores.memories.stamp(ANNA), await commits()) == before
-        assert await stores.receipts.list("acme", None, limit=9) == []
-
     # ------------------------------------------------------------ all of it
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
-    async def test_a_forgotten_user_is_nowhere_in_the_data_directory(self, stores, written, mode, request):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
+    async def test_a_forgotten_user_is_nowhere_in_the_data_directory(self, stores, written, mode):
         await everything(stores)
         assert WORD.encode() in await written()
         counted = await stores.memories.forget(of(ANNA), by="test", dry_run=True)
@@ -160,17 +141,14 @@ class ForgettingContract:
         assert (await stores.memories.get(of(ANNA), "a")).evidence == quote(told)
         assert WORD.encode() not in await written()
 
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
     @pytest.mark.parametrize(
         "where",
         [of(APOLLO), of(APOLLO, type="semantic"), of(ANNA, type="semantic")],
         ids=["project", "both", "type"],
     )
     async def test_responses_go_of_a_session_in_which_all_is_still_being_answered(
-        self, stores, written, where, mode, request
+        self, stores, written, where, mode
     ):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
         for number in range(3):  # more than a portion holds
             begun = await stores.sessions.begin(exchange(f"and a {WORD}", scope=APOLLO, session=f"s{number}"))
             await keep(stores, response(f"r{number}", APOLLO, text=WORD, session_id=f"s{number}"))
@@ -212,15 +190,7 @@ class ForgettingContract:
         assert all(r.id == r.counts.receipt and r.at == NOW for r in found)
         assert WORD not in str(found)
 
-    async def test_a_forget_names_its_receipt(self, stores):
-        gone = await stores.memories.forget(of(ANNA), by="test")
-        (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
-        assert gone == receipt.counts == ForgetCounts(receipt=receipt.id)
-
-    @pytest.mark.parametrize("mode", ["at once", "in portions"])
-    async def test_receipts_survive_later_forgets_and_belong_to_their_user(self, stores, mode, request):
-        if mode == "in portions":
-            request.getfixturevalue("in_portions")
+    async def test_receipts_survive_later_forgets_and_belong_to_their_user(self, stores, mode):
         for n in range(5):
             await store(stores.memories, create(f"fact {n}"))
             await stores.memories.forget(of(ANNA), by=f"{n}")

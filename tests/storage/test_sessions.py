@@ -1,6 +1,5 @@
-"""What every SessionStore and JobQueue does together. Subclass where the fixtures give a backend."""
+"""SessionStore and JobQueue."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -17,13 +16,14 @@ from tests.storage.making import (
     contents,
     create,
     exchange,
-    find,
     never,
     of,
     quote,
     store,
     talk,
 )  # fmt: skip
+
+ENGINES = ("sqlite", "postgres")
 
 WHOLE = Outcome("an answer", whole=True)
 
@@ -37,15 +37,7 @@ async def done(memories, job, *changes):
     await memories.apply(job.scope, changes, expect=await memories.stamp(job.scope), done=job)
 
 
-class SessionContract:
-    async def test_recent_gives_the_last_exchanges_oldest_first(self, sessions):
-        for said in ("one", "two", "three"):
-            await talk(sessions, said, f"re {said}")
-        await talk(sessions, "elsewhere", session="s2")
-        await sessions.begin(exchange("unanswered"))
-        found = await sessions.recent(ANNA, "s1", 2)
-        assert [(e.said, e.answer) for e in found] == [("two", "re two"), ("three", "re three")]
-
+class TestSession:
     async def test_a_session_belongs_to_one_user_and_project(self, sessions):
         await talk(sessions, "a secret")
         assert await sessions.recent(BEN, "s1", 9) == []
@@ -68,13 +60,6 @@ class SessionContract:
         assert await sessions.timezone(ANNA) == await sessions.timezone(APOLLO) == "+05:30"
         assert await sessions.timezone(BEN) is None
 
-    async def test_an_old_conversation_keeps_its_date(self, sessions):
-        old = NOW - 86_400 * 900
-        await sessions.complete(await sessions.begin(exchange("long ago", said_at=old)), WHOLE, never)
-        await talk(sessions, "now")
-        found = await sessions.recent(ANNA, "s1", 9)
-        assert [(e.at, e.said_at) for e in found] == [(NOW, old), (NOW, NOW)]
-
     async def test_the_zone_is_forgotten_with_the_user_and_not_with_a_project(self, memories, sessions):
         await sessions.begin(exchange("one", timezone="Asia/Tokyo"))
         await forget(memories, of(APOLLO))
@@ -95,22 +80,6 @@ class SessionContract:
         again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True))
         assert again.id != first.id
 
-    async def test_without_history_what_was_not_answered_is_a_retry_for_an_hour(self, sessions):
-        first = await talk(sessions, "Two coffees.", key="k1", standalone=True, whole=False)
-        for at, is_retry in ((NOW + 3_599, True), (NOW + 3_600, False)):
-            again = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True, at=at))
-            assert (again.id == first.id) is is_retry
-
-    @pytest.mark.parametrize("unnamed", [False, True])
-    async def test_where_the_clock_was_set_back_the_same_words_are_said_anew(self, sessions, unnamed):
-        asked = exchange("Two coffees.", key="k1", standalone=True, unnamed=unnamed)
-        first = await sessions.begin(asked)
-        await sessions.complete(first, WHOLE, never)
-        if unnamed:
-            await talk(sessions, "And a cake.", key="k2")
-        again = await sessions.begin(replace(asked, id="ex_again", at=NOW - 86_400))
-        assert again.id != first.id
-
     @pytest.mark.parametrize(
         ("elsewhere", "is_retry"), [("One coffee, no, three.", False), ("Two coffees.", True)]
     )
@@ -123,11 +92,6 @@ class SessionContract:
             await talk(sessions, elsewhere, standalone=True, session=f"beside {name}")
             again = exchange("Two coffees.", key=name, standalone=True, session=name, at=NOW + 5)
             assert ((await sessions.begin(again)).id == first.id) is is_retry
-
-    async def test_what_is_still_being_answered_is_a_retry_whatever_was_said_elsewhere(self, sessions):
-        first = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True))
-        await talk(sessions, "One coffee, no, three.", standalone=True, session="s2")
-        assert await sessions.begin(exchange("Two coffees.", key="k1", standalone=True)) == first
 
     async def test_the_first_words_of_an_unnamed_conversation_may_begin_another(self, sessions):
         def opens(at: float):
@@ -172,13 +136,6 @@ class SessionContract:
         assert (found.answer, found.whole) == ("Let me look.\nDone.", True)
         assert await sessions.resume(ANNA, "s1", "k") is None  # it has ended
 
-    async def test_an_answer_may_go_on_before_its_beginning_is_written_down(self, sessions):
-        begun = await sessions.begin(exchange("Move it to May.", key="k", standalone=True))
-        again = await sessions.resume(ANNA, "s1", "k")
-        await sessions.complete(again, Outcome("Done.", whole=True), never)
-        await sessions.complete(begun, Outcome("", whole=False), never)
-        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == ["Done."]
-
     async def test_only_an_exchange_of_ones_own_session_goes_on(self, sessions):
         one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
         two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
@@ -206,49 +163,10 @@ class SessionContract:
         for which in (("k1", None), (None, "r1")):
             assert await sessions.resume(ANNA, "s1", *which) is None  # it has ended
 
-    async def test_of_two_answers_that_go_on_side_by_side_each_is_extracted(self, sessions, jobs):
-        one = await talk(sessions, "one", key="k1", whole=False)
-        await talk(sessions, "two", "Two is done.", key="k2")
-        again = await sessions.resume(ANNA, "s1", "k1")
-        await sessions.complete(again, Outcome("One is done.", whole=True), always)
-        batch = await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
-        assert again == one
-        assert [(e.said, e.answer) for e in batch.pending] == [
-            ("one", "One is done."),
-            ("two", "Two is done."),
-        ]
-
-    async def test_what_was_forgotten_goes_on_in_no_other_exchange(self, sessions, memories):
-        await talk(sessions, "one", key="k1", whole=False, response_id="r1")
-        await forget(memories, of(ANNA))
-        await talk(sessions, "two", key="k2", whole=False, response_id="r2")
-        assert await sessions.resume(ANNA, "s1", None, "r1") is None
-        assert await sessions.resume(ANNA, "s1", "k1", "r1") is None
-        assert await sessions.session_of(ANNA, "r1") is None
-        assert await sessions.session_of(ANNA, "r2") == "s1"
-
-    async def test_one_that_was_said_again_goes_on_under_its_own_key(self, sessions):
-        await talk(sessions, "Book it.", key="k", standalone=True)
-        await talk(sessions, "Anything new?", key="k2", standalone=True)
-        again = await talk(sessions, "Book it.", key="k", standalone=True, whole=False)
-        assert await sessions.resume(ANNA, "s1", "k") == again
-        await talk(sessions, "Is it?", key="k3", standalone=True)
-        assert await sessions.resume(ANNA, "s1", "k") == again
-        await sessions.complete(again, WHOLE, never)
-        assert await sessions.resume(ANNA, "s1", "k") is None
-
     async def test_what_was_in_view_at_any_step_counts_as_shown(self, sessions, memories):
         await store(memories, create("Has a boat", id="boat"), create("Has a cat", id="cat"))
         first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))
         await sessions.complete(first, Outcome("By boat.", whole=True, recalled=("cat",)), never)
-        await forget(memories, of(ANNA), "boat")
-        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
-
-    async def test_what_was_in_view_at_a_step_counts_however_late_it_is_told(self, sessions, memories):
-        await store(memories, create("Has a boat", id="boat"))
-        first = await sessions.begin(exchange("Plan it.", key="k"))
-        await sessions.complete(first, Outcome("Your boat.\nBooked.", whole=True), never)
-        await sessions.complete(first, Outcome("Your boat.", whole=False, recalled=("boat",)), never)
         await forget(memories, of(ANNA), "boat")
         assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
 
@@ -282,33 +200,8 @@ class SessionContract:
         assert (state.scope, state.session_id, state.pending, state.last_at) == (ANNA, "s1", 2, NOW + 5)
         assert (state.explicit, state.personal) == (True, True)
 
-    @pytest.mark.parametrize("personal", [False, True])
-    async def test_the_trigger_is_told_while_tools_are_at_work(self, sessions, personal):
-        async def told(*at_work):
-            seen: list[SessionState] = []
-            await sessions.sweep(NOW, seen.append)
-            assert [(s.at_work, s.personal) for s in seen] == [(each, personal) for each in at_work]
 
-        at_work = Outcome("Let me look.", whole=False, calls=True)
-        first = await talk(sessions, "one", key="k1", whole=False, personal=personal)
-        await told(False)  # it broke off
-        begun = await sessions.begin(exchange("two", key="k2", personal=personal))
-        for _ in range(2):
-            await sessions.complete(begun, at_work, never)
-            await told(True)
-        seen: list[bool] = []
-        await sessions.complete(first, WHOLE, lambda s: seen.append(s.at_work))
-        await told(True)
-        await sessions.complete(begun, WHOLE, lambda s: seen.append(s.at_work))
-        assert seen == [True, False]
-        await told(False)
-
-    async def test_lone_surrogates_are_stored_as_replacement_characters(self, sessions):
-        await talk(sessions, "bad \ud83d end")
-        assert (await sessions.recent(ANNA, "s1", 1))[0].said == "bad \ufffd end"
-
-
-class QueueContract:
+class TestQueue:
     async def test_a_job_reads_the_pending_exchanges_and_some_before(self, sessions, jobs, memories):
         await talk(sessions, "old", trigger=always)
         job = await jobs.claim(NOW, 60)
@@ -440,29 +333,6 @@ class QueueContract:
         assert job.attempts == 1
         assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
 
-    async def test_everybody_s_jobs_that_wait_are_woken_at_once(self, sessions, jobs):
-        assert not await jobs.wake(None)
-        for scope in (ANNA, BEN, APOLLO):
-            await talk(sessions, scope=scope, session=f"s{scope.project}", trigger=always)
-        for _ in range(2):
-            await jobs.wait_for_credential(await jobs.claim(NOW, 60))
-        later = await jobs.claim(NOW, 60)
-        await jobs.retry(later, at=NOW + 50, reason="later")
-        assert await jobs.counts() == QueueCounts(queued=1, waiting=2, oldest_at=NOW)
-        assert await jobs.wake(None)
-        assert not await jobs.wake(None)
-        assert await jobs.counts() == QueueCounts(queued=3, oldest_at=NOW)
-        found = [await jobs.claim(NOW, 60), await jobs.claim(NOW, 60)]
-        assert {job.scope.user for job in found} == {"anna", "ben"}
-        assert await jobs.claim(NOW, 60) is None
-
-    async def test_whether_a_user_s_job_was_woken_is_told(self, sessions, jobs):
-        await talk(sessions, trigger=always)
-        assert not await jobs.wake(ANNA)
-        await jobs.wait_for_credential(await jobs.claim(NOW, 60))
-        assert not await jobs.wake(BEN)
-        assert await jobs.wake(ANNA)
-
     async def test_a_sweep_offers_sessions_without_a_queued_job(self, sessions, jobs):
         await talk(sessions, session="s1")
         await talk(sessions, scope=BEN, session="s2", trigger=always)
@@ -480,15 +350,8 @@ class QueueContract:
         assert await sessions.sweep(NOW, trigger) == 1
         assert offered == [(BEN, "s1-later", 1)]
 
-    async def test_jobs_claimed_at_once_go_to_one_worker_each(self, sessions, jobs):
-        for n in range(5):
-            await talk(sessions, scope=type(ANNA)("acme", f"u{n}"), trigger=always)
-        claimed = await asyncio.gather(*(jobs.claim(NOW, 60) for _ in range(8)))
-        ids = [job.id for job in claimed if job]
-        assert len(ids) == len(set(ids)) == 5
 
-
-class EndContract:
+class TestEnd:
     async def test_an_ended_session_is_extracted_at_once(self, sessions, jobs):
         for _ in range(2):
             await talk(sessions)
@@ -501,21 +364,6 @@ class EndContract:
         assert (job.session_id, job.lane) == ("s1", 2)
         assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
         assert await sessions.end(ANNA, "s2", NOW) == 1
-
-    async def test_an_explicit_ask_is_still_the_more_urgent_one(self, sessions, jobs):
-        await talk(sessions, explicit=True)
-        await sessions.end(ANNA, "s1", NOW)
-        assert (await jobs.claim(NOW, 60)).lane == 1
-
-    async def test_ending_what_has_nothing_left_queues_nothing(self, sessions, jobs, memories):
-        await talk(sessions, trigger=always)
-        job = await jobs.claim(NOW, 60)
-        await jobs.batch(job, limit=9, context=0)
-        assert await sessions.end(ANNA, "s1", NOW) == 0  # a running job has it
-        await done(memories, job)
-        for session in ("s1", "absent", "bad \ud83d"):
-            assert await sessions.end(ANNA, session, NOW) == 0
-        assert await jobs.counts() == QueueCounts()
 
     async def test_a_session_is_ended_by_its_user_in_its_project_or_in_any(self, sessions, jobs):
         await talk(sessions, scope=APOLLO)
@@ -535,14 +383,6 @@ class EndContract:
         job = await jobs.claim(NOW, 60)
         assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["last words"]
 
-    async def test_a_session_that_goes_on_after_its_end_waits_for_its_triggers_again(self, sessions, jobs):
-        await sessions.end(ANNA, "s1", NOW)
-        await talk(sessions)
-        await sessions.end(ANNA, "s1", NOW)
-        assert await jobs.claim(NOW, 60) is not None
-        await talk(sessions, "one more thing")
-        assert (await jobs.counts()).queued == 0
-
     async def test_sessions_are_listed_the_last_used_first(self, sessions):
         assert list(await sessions.sessions(ANNA, limit=9)) == []
         for n, session in enumerate(("a", "b", "c")):
@@ -557,14 +397,6 @@ class EndContract:
         )
         with pytest.raises(NotFound):
             await sessions.sessions(ANNA, limit=9, after="nothing")
-
-    async def test_what_was_extracted_is_no_longer_pending_in_the_list(self, sessions, jobs, memories):
-        await talk(sessions, trigger=always)
-        job = await jobs.claim(NOW, 60)
-        await jobs.batch(job, limit=9, context=0)
-        await done(memories, job)
-        (found,) = await sessions.sessions(ANNA, limit=9)
-        assert (found.exchanges, found.pending) == (1, 0)
 
     async def test_others_sessions_are_not_listed(self, sessions):
         await talk(sessions, scope=APOLLO)
@@ -592,13 +424,6 @@ class EndContract:
                 ("other0", None), ("same", None),
             ]  # fmt: skip
 
-    async def test_paging_by_a_name_that_projects_share_comes_to_an_end(self, sessions):
-        for n, scope in enumerate((ANNA, APOLLO)):
-            await talk(sessions, session="same", scope=scope, at=NOW + n)
-        assert await sessions.sessions(ANNA, limit=9, after="same") == []
-        with pytest.raises(NotFound):
-            await sessions.sessions(BEN, limit=9, after="same@1")
-
 
 async def dead_letter(sessions, jobs, *, reason="refused", **fields):
     """Let a session's extraction fail for good."""
@@ -609,7 +434,7 @@ async def dead_letter(sessions, jobs, *, reason="refused", **fields):
     return job
 
 
-class OverseeingContract:
+class TestOverseeing:
     async def test_jobs_are_listed_oldest_first_with_what_they_have_to_read(self, sessions, jobs):
         dead = await dead_letter(sessions, jobs)
         await talk(sessions, session="s2")
@@ -622,24 +447,6 @@ class OverseeingContract:
         assert (second.session_id, second.state, second.exchanges) == ("s2", "queued", 2)
         assert await jobs.list("acme", "anna", state=None, limit=1) == [first]
         assert await jobs.list("acme", "anna", state=None, limit=9, after=first.id) == [second]
-
-    async def test_each_state_can_be_asked_for(self, sessions, jobs):
-        await dead_letter(sessions, jobs, session="d")
-        await talk(sessions, session="r", trigger=always)
-        await jobs.claim(NOW, 60)
-        await talk(sessions, session="q", trigger=always)
-        await talk(sessions, scope=BEN, session="w", trigger=always)
-        await jobs.wait_for_credential(await jobs.claim(NOW, 60))
-        for state, session in [("dead", "d"), ("running", "r"), ("queued", "q"), ("waiting", "w")]:
-            assert [j.session_id for j in await jobs.list("acme", None, state=state, limit=9)] == [session]
-        assert await jobs.list("acme", None, state="nonsense", limit=9) == []
-
-    async def test_jobs_behind_a_running_one_do_not_count_what_it_reads(self, sessions, jobs):
-        await talk(sessions, trigger=always)
-        await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
-        await talk(sessions, trigger=always)
-        found = await jobs.list("acme", "anna", state=None, limit=9)
-        assert [(j.state, j.exchanges) for j in found] == [("running", 1), ("queued", 1)]
 
     async def test_a_tenants_or_users_jobs_are_not_anothers(self, sessions, jobs):
         await dead_letter(sessions, jobs)
@@ -681,35 +488,9 @@ class OverseeingContract:
         assert await jobs.revive("acme", None) == 0
         assert await jobs.counts() == QueueCounts(queued=4, oldest_at=NOW)
 
-    async def test_a_revived_letter_joins_the_job_that_its_session_has_by_now(self, sessions, jobs):
-        await dead_letter(sessions, jobs, said="one", explicit=True)
-        await dead_letter(sessions, jobs, said="two")
-        await talk(sessions, "three", trigger=always)
-        assert await jobs.revive("acme", "anna") == 2
-        (info,) = await jobs.list("acme", "anna", state=None, limit=9)
-        assert (info.exchanges, info.lane) == (3, 1)
-        job = await jobs.claim(NOW, 60)
-        read = (await jobs.batch(job, limit=9, context=0)).pending
-        assert [e.said for e in read] == ["one", "two", "three"]
 
-    async def test_letters_of_one_session_become_one_job(self, sessions, jobs):
-        for said in ("one", "two"):
-            await dead_letter(sessions, jobs, said=said)
-        assert await jobs.revive("acme", None) == 2
-        assert await jobs.counts() == QueueCounts(queued=1, oldest_at=NOW)
-
-    async def test_a_letter_can_be_revived_while_its_session_is_being_read(self, sessions, jobs, memories):
-        await dead_letter(sessions, jobs, said="one")
-        await talk(sessions, "two", trigger=always)
-        running = await jobs.claim(NOW, 60)
-        await jobs.batch(running, limit=9, context=0)
-        assert await jobs.revive("acme", "anna") == 1
-        await done(memories, running)
-        job = await jobs.claim(NOW, 60)
-        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["one"]
-
-
-class ForgetConversationsContract:
+@pytest.mark.usefixtures("mode")
+class TestForgetConversations:
     async def test_a_user_is_forgotten_with_sessions_and_jobs(self, sessions, jobs, memories):
         begun = await talk(sessions, trigger=always)
         job = await jobs.claim(NOW, 60)
@@ -749,16 +530,3 @@ class ForgetConversationsContract:
         await store(memories, create("forged", id="a", evidence=quote(bens)))
         assert await forget(memories, of(ANNA), "a") == ForgetCounts(memories=1)
         assert len(await sessions.recent(BEN, "s1", 9)) == 1
-
-    async def test_an_unrelated_exchange_survives_the_forgetting_of_a_memory(self, sessions, memories):
-        streaming = await sessions.begin(exchange())
-        await store(memories, create("tea", id="a"))
-        await forget(memories, of(ANNA), "a")
-        assert await sessions.complete(streaming, WHOLE, never)
-        assert await find(memories, "tea") == []
-
-
-class ConversationContract(
-    SessionContract, QueueContract, EndContract, OverseeingContract, ForgetConversationsContract
-):
-    """All of it."""

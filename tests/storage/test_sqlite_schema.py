@@ -1,4 +1,4 @@
-"""Another embedding model over SQLite, and files from before there could be one."""
+"""Files of older schemas are brought up to date when they are opened."""
 
 import sqlite3
 
@@ -6,12 +6,9 @@ import pytest
 
 from proxy.domain.errors import WrongModel
 from proxy.storage.sqlite import SqliteStores, file
-from tests.storage.contract_reembed import NEW, OLD, ReembedContract, axis
 from tests.storage.making import NOW, find
-
-
-class TestReembed(ReembedContract):
-    """Two processes of one data directory."""
+from tests.storage.test_documents import found, put
+from tests.storage.test_reembed import NEW, OLD, axis
 
 
 async def test_a_file_of_version_1_keeps_its_model_and_its_vectors(tmp_path, monkeypatch):
@@ -38,3 +35,14 @@ async def test_a_file_of_version_1_keeps_its_model_and_its_vectors(tmp_path, mon
     hits = await find(stores.memories, vec=axis(OLD), now=NOW)
     await stores.close()
     assert [(hit.memory.id, hit.cosine) for hit in hits] == [("a", 1.0)]
+
+
+async def test_a_file_of_version_2_gets_its_place_for_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(file, "SCHEMA_VERSION", 2)
+    file.prepare(tmp_path / "memory.db", create=True)
+    monkeypatch.undo()
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    await put(stores, "figs")
+    assert await found(stores, "figs") == ["figs"]
+    await stores.close()
