@@ -76,7 +76,7 @@ class OnnxJudge:
         self.shares_space = shares_space
         self._embedder, self._heads = embedder, heads
         self._read_memories = TTLCache[bytes, bytes](_MEMORY_BYTES, size_of=len)
-        self._senses: dict[bytes, dict[str, float]] = {}  # of messages that may ask for something
+        self._senses = TTLCache[bytes, dict[str, float]](_SENSES)  # of messages that may ask for something
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=lower_thread_priority)
         # Creating the session for pairs takes longer than a request may wait.
         self._pool.submit(heads.statement.model.open)
@@ -100,9 +100,7 @@ class OnnxJudge:
         if (sense := self._senses.get(key)) is None:
             work = partial(self._heads.statement.judge, text, text)
             _, _, sense = await self._embedder.run(work)
-            if len(self._senses) >= _SENSES:
-                self._senses.clear()
-            self._senses[key] = sense
+            self._senses.put(key, sense)
         return Asks(
             _surer(asks.remember, sense["remember"]),
             _surer(asks.forget, sense["forget"]),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
+from proxy.domain.limits import TTLCache
 from proxy.domain.operating_system import trim_heap
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Tokens:
         self._directory = directory or tables_dir()
         self._lock = threading.Lock()
         self._loading: dict[str, Future[Encoding | None]] = {}
-        self._counts: dict[int, int] = {}
+        self._counts = TTLCache[int, int](_MOST_COUNTS)
 
     def count(self, text: str, model: str) -> int:
         """Return the number of tokens of the text; special tokens count as the text they are."""
@@ -101,9 +102,8 @@ class Tokens:
         key = hash((table.name, text))
         count = self._counts.get(key)
         if count is None:
-            if len(self._counts) >= _MOST_COUNTS:
-                self._counts.clear()
-            count = self._counts[key] = len(encoding.encode_ordinary(text))
+            count = len(encoding.encode_ordinary(text))
+            self._counts.put(key, count)
         return count
 
     def start(self, table: EncodingTable = O200K) -> "Future[Encoding | None]":

@@ -178,7 +178,7 @@ class UpstreamCompleter:
         self._clock, self._jitter = clock, jitter
         self._breakers = TTLCache[EndpointKey, CircuitBreaker](_MAX_PAUSES)
         self._learning, self._own = learning or Learning(Forms(clock)), own
-        self._doubted: set[ModelRoute] = set()  # a server error was over once options were given up
+        self._doubted = TTLCache[ModelRoute, bool](MAX_LEARNT)  # a server error was over with less options
 
     async def complete(self, request: CompletionRequest) -> str:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
@@ -275,11 +275,9 @@ class UpstreamCompleter:
     def _is_sure(self, model: ModelRoute, *, blind: bool) -> bool:
         """False for the first server error that was over with less options: it may have been any other."""
         if not blind or model in self._doubted:
-            self._doubted.discard(model)
+            self._doubted.pop(model)
             return True
-        if len(self._doubted) >= MAX_LEARNT:
-            self._doubted.clear()
-        self._doubted.add(model)
+        self._doubted.put(model, True)
         return False
 
     async def _post(self, call: _Call, given: dict[str, Any]) -> _Answer:
