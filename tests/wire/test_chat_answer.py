@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proxy.text.markup import ThoughtSplitter
 from proxy.wire.chat_answer import CallPiece, ChatReader, Ending, PieceKind, TextPiece
 from proxy.wire.dialect import CHAT, Answer
-from tests.wire.translation.support import call, delta, final, kinds, streamed, translation
+from tests.wire.translation.support import call, delta, final, kinds, streamed
 
 Json = dict[str, Any]
 
@@ -147,17 +147,6 @@ def test_messages_that_grow_or_repeat_are_told_once(values: list[Json]) -> None:
     assert (thought["content"][0]["text"], said["content"][0]["text"]) == ("Hm", "Hello")
 
 
-def test_calls_of_messages_that_grow_are_told_once() -> None:
-    def called(*arguments: str) -> Json:
-        calls = [{"id": f"c{i}", "function": {"name": "f", "arguments": a}} for i, a in enumerate(arguments)]
-        return message("tool_calls", content=None, tool_calls=calls)
-
-    assert read(called("{"), called("{}", '{"a"'), called("{}", '{"a":1}'))[1] == [
-        ("c0", "f", "{}"),
-        ("c1", "f", '{"a":1}'),
-    ]
-
-
 # ---------------------------------------------------------------- tool calls
 def fragment(arguments: str = "", *, index: Any = None, id: Any = None, name: Any = None) -> Json:
     return {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
@@ -187,75 +176,67 @@ def test_fragments_go_to_their_call(chunks: list[list[Json]]) -> None:
     assert [each[1:] for each in read(*values)[1]] == [("f", '{"a":1}'), ("g", '{"b":2}')]
 
 
-def test_an_old_function_call_is_a_call() -> None:
-    assert read(message("function_call", function_call={"name": "f", "arguments": "{}"}))[1] == [
-        (None, "f", "{}")
-    ]
-
-
-def test_a_thought_signature_stays_at_the_call() -> None:
+def test_a_thought_signature_stays_at_its_call_or_message() -> None:
     signed = {"google": {"thought_signature": "sig"}}
     given = {**fragment("{}", id="c", name="f"), "extra_content": signed}
-    assert final(streamed([delta("tool_calls", tool_calls=[given])]))["output"][0]["extra_content"] == signed
-    assert (
-        final(streamed([delta("stop", content="Hi", extra_content=signed)]))["output"][0]["extra_content"]
-        == signed
-    )
+    for chunk in (delta(tool_calls=[given]), delta("stop", content="Hi", extra_content=signed)):
+        assert final(streamed([chunk]))["output"][0]["extra_content"] == signed
 
 
 # ---------------------------------------------------------------- thoughts
 @pytest.mark.parametrize(
-    ("content", "thoughts", "said"),
+    ("expected", "content", "thoughts", "said"),
     [
-        ("<think>\nHm\n</think>\n\nYes.", "Hm\n", "Yes."),
-        ("\n <think>Hm</think>Yes </think>.", "Hm", "Yes </think>."),
-        ("<think>Hm", "Hm", ""),
-        ("<think></think>Yes.", "", "Yes."),
-        ("<thought>Hm</think></thought>Yes.", "Hm</think>", "Yes."),
-        ("[THINK]Hm[/THINK]Yes.", "Hm", "Yes."),
-        ("<thin", "", "<thin"),
-        ("Use <think>x</think>.", "", "Use <think>x</think>."),
-        (" \n", "", " \n"),
+        (False, "<think>\nHm\n</think>\n\nYes.", "Hm\n", "Yes."),
+        (False, "\n <think>Hm</think>Yes </think>.", "Hm", "Yes </think>."),
+        (False, "<think>Hm", "Hm", ""),
+        (False, "<thought>Hm</think></thought>Yes.", "Hm</think>", "Yes."),
+        (False, "[THINK]Hm[/THINK]Yes.", "Hm", "Yes."),
+        (False, "<thin", "", "<thin"),
+        (False, "Use <think>x</think>.", "", "Use <think>x</think>."),
+        # The model's template begins the thoughts in the prompt.
+        (True, "Hm\n</think>\n\nYes.", "Hm\n", "Yes."),
+        (True, "</think>Yes </think>.", "", "Yes </think>."),
+        (True, "<think>Hm</think>Yes.", "Hm", "Yes."),  # the mark came all the same
+        (True, " It is blue.\n", "It is blue.\n", "It is blue."),  # no thoughts: the answer is not lost
+        (True, "</thin", "</thin", "</thin"),
     ],
 )
 @given(st.data())
 def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(
-    content: str, thoughts: str, said: str, data: st.DataObject
+    expected: bool, content: str, thoughts: str, said: str, data: st.DataObject
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(content)))))
     pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
     splitter = ThoughtSplitter()
-    split = [each for piece in pieces for each in splitter.feed(piece)] + splitter.end()
+    if expected:
+        splitter.assume(True)
+    split = [each for piece in pieces for each in splitter.feed(piece)]
+    if expected:
+        assert splitter.is_unclosed == ("</think>" not in content)
+    split += splitter.end(answers=expected)
     assert "".join(text for is_thought, text in split if is_thought) == thoughts
     assert "".join(text for is_thought, text in split if not is_thought) == said
     assert all(text for _, text in split)
 
 
 @pytest.mark.parametrize(
-    ("content", "thoughts", "said"),
+    "values",
     [
-        ("Hm\n</think>\n\nYes.", "Hm\n", "Yes."),
-        ("</think>Yes </think>.", "", "Yes </think>."),
-        ("<think>Hm</think>Yes.", "Hm", "Yes."),  # the mark came all the same
-        (" It is blue.\n", "It is blue.\n", "It is blue."),  # no thoughts: the answer is not lost
-        ("</thin", "</thin", "</thin"),
-        ("", "", ""),
+        [message("stop", content="Hm\n</think>\nYes")],
+        [
+            delta(
+                content=[
+                    {"type": "thinking", "thinking": [{"text": "Hm\n"}]},
+                    {"type": "text", "text": "Yes"},
+                ]
+            )
+        ],
+        [delta(content="Hm\n", extra_content={"google": {"thought": True}}), delta(content="Yes")],
     ],
 )
-@given(st.data())
-def test_thoughts_that_are_expected_are_split_off_wherever_it_is_cut(
-    content: str, thoughts: str, said: str, data: st.DataObject
-) -> None:
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)))))
-    pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
-    splitter = ThoughtSplitter()
-    splitter.assume(True)
-    split = [each for piece in pieces for each in splitter.feed(piece)]
-    unclosed = splitter.is_unclosed
-    split += splitter.end(answers=True)
-    assert "".join(text for is_thought, text in split if is_thought) == thoughts
-    assert "".join(text for is_thought, text in split if not is_thought) == said
-    assert unclosed == (bool(content) and "</think>" not in content)
+def test_thoughts_are_found_where_servers_put_them(values: list[Json]) -> None:
+    assert read(*values)[0] == {PieceKind.THOUGHT: "Hm\n", PieceKind.TEXT: "Yes"}
 
 
 def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> None:
@@ -264,25 +245,6 @@ def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> No
     assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "Hm")
     assert said["content"][0]["text"] == "Yes."
     assert remembered(*values, delta("stop")) == Answer("Yes.", whole=True)
-
-
-def test_thoughts_that_the_template_begins_are_split_off_a_whole_message() -> None:
-    assert read(message("stop", content="Hm\n</think>\nYes."))[0] == {
-        PieceKind.THOUGHT: "Hm\n",
-        PieceKind.TEXT: "Yes.",
-    }
-    plain = "In HTML, <think> and </think> are no elements."
-    assert read(message("stop", content=plain))[0] == {PieceKind.TEXT: plain}
-
-
-def test_thoughts_as_parts_of_the_content_are_thoughts() -> None:
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
-        {"type": "text", "text": "Yes"},
-    ]
-    assert read(delta(content=parts))[0] == {PieceKind.THOUGHT: "Hm", PieceKind.TEXT: "Yes"}
-    marked = delta(content="Hm", extra_content={"google": {"thought": True}})
-    assert read(marked, delta(content="Yes"))[0] == {PieceKind.THOUGHT: "Hm", PieceKind.TEXT: "Yes"}
 
 
 def test_reasoning_details_are_joined_and_stay_at_the_item() -> None:
@@ -343,16 +305,6 @@ def test_a_flood_of_calls_or_of_changing_kinds_is_bounded() -> None:
         assert time.thread_time() - started < 2
 
 
-def test_an_answer_without_end_fails_and_is_not_kept() -> None:
-    reader = ChatReader(limit_bytes=10_000)
-    told = sum(len(reader.take(HI)) for _ in range(1_000))
-    ending = reader.ending(done=False, cut=False)
-    assert told < 200
-    assert ending.status == "failed"
-    assert ending.problem is not None
-    assert "longer than" in ending.problem.message
-
-
 def test_log_probabilities_go_with_the_text_that_was_held_back() -> None:
     def scored(text: str) -> Json:
         value = delta(content=text)
@@ -361,10 +313,3 @@ def test_log_probabilities_go_with_the_text_that_was_held_back() -> None:
 
     part = final(streamed([scored("<"), scored("b>"), delta("stop")]))["output"][0]["content"][0]
     assert (part["text"], [each["token"] for each in part["logprobs"]]) == ("<b>", ["<", "b>"])
-
-
-def test_a_whole_message_may_come_as_an_event_or_as_a_document() -> None:
-    whole = message("stop", content="Hi", reasoning="Hm")
-    making = translation()
-    making.complete(whole)
-    assert making.response == final(streamed([whole])) | {"model": "m"}

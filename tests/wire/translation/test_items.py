@@ -333,55 +333,27 @@ def test_what_a_host_ran_may_be_malformed(item: Json) -> None:
         assert told[0] == {"role": "user", "content": "Go"}
 
 
+# fmt: off
 CLIENT_RUN: list[tuple[Json, Json, str, Json, str]] = [
-    (
-        {"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "status": "completed"}
-        | {"action": {"type": "exec", "command": ["ls"], "env": {}, "working_directory": "/a"}},
-        {"type": "local_shell_call_output", "id": "c", "output": "b.txt"},
-        "local_shell",
-        {"command": ["ls"], "working_directory": "/a"},
-        "b.txt",
-    ),
-    (
-        {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "false"], "timeout_ms": None}},
-        {"type": "shell_call_output", "call_id": "c"}
-        | {"output": [{"stdout": "b", "stderr": "e", "outcome": {"type": "exit", "exit_code": 1}}]},
-        "shell",
-        {"commands": ["ls", "false"]},
-        "b\ne\n[exit code 1]",
-    ),
-    (
-        {"type": "apply_patch_call", "call_id": "c", "status": "completed"}
-        | {"operation": {"type": "update_file", "path": "a", "diff": "-1\n+2"}},
-        {"type": "apply_patch_call_output", "call_id": "c", "status": "failed", "output": "no such line"},
-        "apply_patch",
-        {"type": "update_file", "path": "a", "diff": "-1\n+2"},
-        "failed: no such line",
-    ),
-    (
-        {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "mail"}},
-        {
-            "type": "tool_search_output",
-            "call_id": "c",
-            "execution": "client",
-            "tools": [{"type": "function", "name": "send"}],
-        },
-        "tool_search",
-        {"query": "mail"},
-        "Tools that can be called now: send",
-    ),
-    (
-        {"type": "computer_call", "id": "cu_1", "call_id": "c", "action": {"type": "click", "x": 1, "y": 2}},
-        {
-            "type": "computer_call_output",
-            "call_id": "c",
-            "output": {"type": "computer_screenshot", "file_id": "f"},
-        },
-        "computer",
-        {"action": {"type": "click", "x": 1, "y": 2}},
-        "[a screenshot]",
-    ),
+    ({"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["ls"], "env": {}}},
+     {"type": "local_shell_call_output", "id": "c", "output": "b.txt"},
+     "local_shell", {"command": ["ls"]}, "b.txt"),
+    ({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "false"], "timeout_ms": None}},
+     {"type": "shell_call_output", "call_id": "c",
+      "output": [{"stdout": "b", "stderr": "e", "outcome": {"type": "exit", "exit_code": 1}}]},
+     "shell", {"commands": ["ls", "false"]}, "b\ne\n[exit code 1]"),
+    ({"type": "apply_patch_call", "call_id": "c",
+      "operation": {"type": "update_file", "path": "a", "diff": "+2"}},
+     {"type": "apply_patch_call_output", "call_id": "c", "status": "failed", "output": "no such line"},
+     "apply_patch", {"type": "update_file", "path": "a", "diff": "+2"}, "failed: no such line"),
+    ({"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "mail"}},
+     {"type": "tool_search_output", "call_id": "c", "execution": "client", "tools": [{"name": "send"}]},
+     "tool_search", {"query": "mail"}, "Tools that can be called now: send"),
+    ({"type": "computer_call", "call_id": "c", "action": {"type": "click", "x": 1, "y": 2}},
+     {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot"}},
+     "computer", {"action": {"type": "click", "x": 1, "y": 2}}, "[a screenshot]"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize(("call", "output", "name", "arguments", "text"), CLIENT_RUN)
@@ -413,21 +385,11 @@ def test_a_screenshot_is_an_image_and_a_shell_in_a_container_a_hosts() -> None:
 
 
 def test_approvals_and_other_agents_are_set_apart_from_the_users_words() -> None:
+    asked = {"type": "mcp_approval_request", "id": "a1", "server_label": "docs", "name": "find"}
     items = [
-        {
-            "type": "mcp_approval_request",
-            "id": "mcpr_1",
-            "server_label": "docs",
-            "name": "find",
-            "arguments": "{}",
-        },
-        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
-        {
-            "type": "agent_message",
-            "author": "a",
-            "recipient": "b",
-            "content": [{"type": "input_text", "text": "Found."}],
-        },
+        asked | {"arguments": "{}"},
+        {"type": "mcp_approval_response", "approval_request_id": "a1", "approve": True},
+        {"type": "agent_message", "content": [{"type": "input_text", "text": "Found."}]},
     ]
     assert [m["content"] for m in messages(items)] == [
         "[Asked to call `find` of the server `docs` with {}]",

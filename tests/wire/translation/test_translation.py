@@ -188,18 +188,16 @@ def test_a_call_keeps_the_upstreams_id_beside_its_own() -> None:
     ]
 
 
-def test_a_call_without_id_gets_one_and_without_arguments_an_empty_object() -> None:
-    events = streamed([delta(**call(0, None, "f", "")), delta("tool_calls")])
-    item = final(events)["output"][0]
-    assert item["call_id"].startswith("call_")
-    assert item["arguments"] == "{}"
-
-
-def test_calls_that_share_an_id_are_told_apart() -> None:
-    chunks = [delta(**call(index, "call_0", "f", "{}")) for index in (0, 1)]
-    first, second = final(streamed([*chunks, delta("tool_calls")]))["output"]
-    assert first["call_id"] == "call_0"
-    assert second["call_id"] != "call_0"
+def test_each_call_has_an_id_of_its_own_and_arguments() -> None:
+    chunks = [
+        delta(**call(0, "c0", "f", "")),
+        delta(**call(1, "c0", "f", "")),
+        delta(**call(2, None, "g", "")),
+    ]
+    items = final(streamed([*chunks, delta("tool_calls")]))["output"]
+    assert items[0]["call_id"] == "c0"
+    assert all(item["call_id"].startswith("call_") for item in items[1:])
+    assert {item["arguments"] for item in items} == {"{}"}
 
 
 MAIL: dict[str, Any] = {
@@ -230,32 +228,16 @@ def test_a_call_into_a_namespace_comes_back_with_name_and_namespace_apart(said: 
 @pytest.mark.parametrize(
     ("tool", "arguments", "kind", "fields"),
     [
-        (
-            {"type": "local_shell"},
-            '{"command":["ls","-l"],"timeout_ms":5,"shell":7}',
-            "local_shell_call",
-            {"action": {"type": "exec", "command": ["ls", "-l"], "env": {}, "timeout_ms": 5}},
-        ),
-        (
-            {"type": "shell", "environment": {"type": "local"}},
-            '{"commands":["ls","pwd"]}',
-            "shell_call",
-            {"action": {"commands": ["ls", "pwd"], "timeout_ms": None, "max_output_length": None}},
-        ),
-        (
-            {"type": "apply_patch"},
-            '{"type":"create_file","path":"a.txt","diff":"+Hi"}',
-            "apply_patch_call",
-            {"operation": {"type": "create_file", "path": "a.txt", "diff": "+Hi"}},
-        ),
-        (
-            {"type": "tool_search", "execution": "client"},
-            '{"query":"mail"}',
-            "tool_search_call",
-            {"execution": "client", "arguments": {"query": "mail"}},
-        ),
+        ({"type": "local_shell"}, '{"command":["ls","-l"],"timeout_ms":5,"shell":7}', "local_shell_call",
+         {"action": {"type": "exec", "command": ["ls", "-l"], "env": {}, "timeout_ms": 5}}),
+        ({"type": "shell", "environment": {"type": "local"}}, '{"commands":["ls","pwd"]}', "shell_call",
+         {"action": {"commands": ["ls", "pwd"], "timeout_ms": None, "max_output_length": None}}),
+        ({"type": "apply_patch"}, '{"type":"create_file","path":"a.txt","diff":"+Hi"}', "apply_patch_call",
+         {"operation": {"type": "create_file", "path": "a.txt", "diff": "+Hi"}}),
+        ({"type": "tool_search", "execution": "client"}, '{"query":"mail"}', "tool_search_call",
+         {"execution": "client", "arguments": {"query": "mail"}}),
     ],
-)
+)  # fmt: skip
 def test_a_call_of_the_clients_own_tool_has_its_type(
     tool: Any, arguments: str, kind: str, fields: Any
 ) -> None:
