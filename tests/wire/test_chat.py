@@ -176,74 +176,44 @@ def test_text_cannot_move_between_system_and_user_under_the_same_key() -> None:
 HISTORY = [{"role": "system", "content": "Be kind."}, {"role": "developer", "content": "Be brief."}]
 
 
-def inserted(messages: list[Any], placement: str) -> list[Any]:
+RULES, BRIEF = HISTORY
+A, B, C, SHOT = user("a"), user("b"), user("c"), user([IMAGE])
+LATE = {"role": "system", "content": "late"}
+ANSWER = {"role": "assistant", "content": "b"}
+
+
+@pytest.mark.parametrize(
+    ("placement", "messages", "expected"),
+    [
+        ("before_last_user", [RULES, A, ANSWER, C], [RULES, A, ANSWER, NOTE, C]),
+        ("before_last_user", [A, B, CALL, OUTPUT], [A, NOTE, B, CALL, OUTPUT]),
+        # A tool shows an image: the question is before it.
+        ("before_last_user", [A, CALL, OUTPUT, SHOT], [NOTE, A, CALL, OUTPUT, SHOT]),
+        ("in_user", [A, CALL, OUTPUT, SHOT], [user(f"{BLOCK}\n\na"), CALL, OUTPUT, SHOT]),
+        ("in_user", [A, B], [A, user(f"{BLOCK}\n\nb")]),
+        ("in_user", [{**SHOT, "name": "ada"}], [{**user([text(BLOCK), IMAGE]), "name": "ada"}]),
+        ("after_system", [*HISTORY, A, LATE, B], [*HISTORY, NOTE, A, LATE, B]),
+        ("after_system", [A], [NOTE, A]),
+        ("merge_system", [*HISTORY, A], [RULES, {**BRIEF, "content": f"Be brief.\n\n{BLOCK}"}, A]),
+        ("merge_system", [{**RULES, "content": [text("x")]}, A],
+         [{**RULES, "content": [text("x"), text(BLOCK)]}, A]),
+        ("merge_system", [A], [NOTE, A]),
+        # No user message, or content of an unknown form: no place.
+        ("before_last_user", [CALL, OUTPUT, SHOT], None),
+        ("after_system", [*HISTORY, CALL, OUTPUT], None),
+        ("merge_system", [{"role": "system", "content": {"new": 1}}, A], None),
+        ("in_user", [user(None)], None),
+    ],
+)  # fmt: skip
+def test_the_block_has_its_place_and_all_else_is_unchanged(
+    placement: str, messages: list[Any], expected: list[Any] | None
+) -> None:
     body = {"model": "m", "messages": messages, "temperature": 0}
     before = copy.deepcopy(body)
     result = CHAT.insert(body, BLOCK, placement)
+    assert result == (body if expected is None else {**before, "messages": expected})
     assert body == before
-    assert {**result, "messages": 0} == {**before, "messages": 0}
-    return list(result["messages"])
-
-
-def test_the_block_stands_right_before_the_last_user_message() -> None:
-    messages = [*HISTORY, user("a"), {"role": "assistant", "content": "b"}, user("c")]
-    result = inserted(messages, "before_last_user")
-    assert result == [*messages[:4], NOTE, messages[4]]
-    assert all(kept is sent for kept, sent in zip(result, messages[:4], strict=False))
-
-
-def test_the_block_stands_with_the_question_also_where_a_tool_shows_an_image() -> None:
-    messages = [user("Book it."), CALL, OUTPUT, user([IMAGE])]
-    assert inserted(messages, "before_last_user") == [NOTE, *messages]
-    assert inserted(messages, "in_user") == [user(f"{BLOCK}\n\nBook it."), *messages[1:]]
-    body = {"messages": messages[2:]}
-    assert CHAT.insert(body, BLOCK, "before_last_user") is body
-
-
-def test_after_system_comes_after_the_leading_instructions() -> None:
-    messages = [*HISTORY, user("a"), {"role": "system", "content": "late"}, user("b")]
-    assert inserted(messages, "after_system") == [*HISTORY, NOTE, *messages[2:]]
-    assert inserted([user("a")], "after_system") == [NOTE, user("a")]
-
-
-def test_merge_system_extends_the_leading_instructions() -> None:
-    grown = {"role": "developer", "content": f"Be brief.\n\n{BLOCK}"}
-    assert inserted([*HISTORY, user("a")], "merge_system") == [HISTORY[0], grown, user("a")]
-    parts = {"role": "system", "content": [text("Be kind.")]}
-    assert inserted([parts, user("a")], "merge_system") == [
-        {"role": "system", "content": [text("Be kind."), text(BLOCK)]},
-        user("a"),
-    ]
-    assert inserted([user("a")], "merge_system") == [NOTE, user("a")]
-
-
-def test_in_user_precedes_the_words_of_the_last_user_message() -> None:
-    assert inserted([user("a"), user("b"), CALL, OUTPUT], "in_user") == [
-        user("a"),
-        user(f"{BLOCK}\n\nb"),
-        CALL,
-        OUTPUT,
-    ]
-    assert inserted([{"role": "user", "name": "ada", "content": [IMAGE]}], "in_user") == [
-        {"role": "user", "name": "ada", "content": [text(BLOCK), IMAGE]}
-    ]
-
-
-@pytest.mark.parametrize("placement", ["before_last_user", "after_system", "merge_system", "in_user"])
-def test_without_a_user_message_or_a_block_the_body_goes_on_as_it_is(placement: str) -> None:
-    for messages in ([], HISTORY, [*HISTORY, CALL, OUTPUT]):
-        body = {"messages": messages}
-        assert CHAT.insert(body, BLOCK, placement) is body
-    body = {"messages": [user("a")]}
     assert CHAT.insert(body, "", placement) is body
-
-
-def test_content_of_an_unknown_form_is_not_extended() -> None:
-    for body, placement in (
-        ({"messages": [user(None)]}, "in_user"),
-        ({"messages": [{"role": "system", "content": {"new": 1}}, user("a")]}, "merge_system"),
-    ):
-        assert CHAT.insert(body, BLOCK, placement) is body
 
 
 # ---------------------------------------------------------------- answers

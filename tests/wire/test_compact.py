@@ -73,22 +73,13 @@ def whole(*entries: Any, history: HistoryFormat = CHAT_HISTORY) -> bool:
 
 # ---------------------------------------------------------------- where a turn begins and ends
 def test_a_turn_is_a_question_and_all_that_follows_it() -> None:
+    late = {"role": "developer", "content": "It is Monday."}
+    talk = chat(RULES, told("How can I help?"), user("1"), user("2"), told(), late, user("3"), late, told())
+    assert [turn.places for turn in turns(talk)] == [(2, 3, 4), (6, 8)]
+    assert [turn.asked for turn in turns(talk)] == [4, 8]
     body = chat(RULES, user(), calls("a", "b"), result("a"), result("b"), told(), user(), told(), user())
     assert [turn.places for turn in turns(body)] == [(1, 2, 3, 4, 5), (6, 7), (8,)]
     assert [(turn.start, turn.asked, turn.end) for turn in turns(body)] == [(1, 2, 6), (6, 7, 8), (8, 9, 9)]
-
-
-def test_messages_that_were_answered_together_are_one_turn() -> None:
-    body = chat(user("one"), user("two"), told(), user("three"))
-    assert [turn.places for turn in turns(body)] == [(0, 1, 2), (3,)]
-    assert turns(body)[0].asked == 2
-
-
-def test_system_messages_belong_to_no_turn_but_count_in_what_was_asked() -> None:
-    late = {"role": "developer", "content": "It is Monday."}
-    body = chat(RULES, user(), told(), late, user(), late, told())
-    assert [turn.places for turn in turns(body)] == [(1, 2), (4, 6)]
-    assert [turn.asked for turn in turns(body)] == [2, 6]
 
 
 def test_items_of_the_responses_api_make_turns_after_the_instructions() -> None:
@@ -210,17 +201,6 @@ def test_an_item_that_others_may_refer_to_keeps_its_turn(item: dict[str, Any]) -
     assert not whole(user(), item, told(), history=RESPONSES_HISTORY)
 
 
-def test_a_servers_list_of_tools_stays_where_it_stood() -> None:
-    listed = {"type": "mcp_list_tools", "id": "l", "tools": []}
-    body = responses(user("one"), listed, told(), user("two"))
-    first, _ = turns(body, RESPONSES_HISTORY)
-    assert without(body, RESPONSES_HISTORY, [first], BLOCK, "before_last_user")["input"] == [
-        ITEM_NOTE,
-        listed,
-        user("two"),
-    ]
-
-
 # ---------------------------------------------------------------- without them
 def test_the_block_stands_where_the_first_turn_stood() -> None:
     greeting, late = told("How can I help?"), {"role": "system", "content": "It is Monday."}
@@ -233,19 +213,6 @@ def test_the_block_stands_where_the_first_turn_stood() -> None:
         *body["messages"][:5]
     ]
     assert body == before
-
-
-@pytest.mark.parametrize(
-    ("placement", "expected"),
-    [
-        ("after_system", [RULES, NOTE, user("two")]),
-        ("merge_system", [{"role": "system", "content": f"Be kind.\n\n{BLOCK}"}, user("two")]),
-        ("in_user", [RULES, user(f"{BLOCK}\n\ntwo")]),
-    ],
-)
-def test_other_placements_put_the_block_where_memories_go(placement: str, expected: list[Any]) -> None:
-    body = chat(RULES, user("one"), told(), user("two"))
-    assert without(body, CHAT_HISTORY, turns(body)[:1], BLOCK, placement)["messages"] == expected
 
 
 def test_with_no_place_for_the_block_nothing_goes() -> None:
@@ -334,9 +301,3 @@ def halves(body: dict[str, Any], history: HistoryFormat) -> Counter[tuple[bool, 
     read = [history.read(entry) for entry in body[history.field]]
     called = ((True, call) for entry in read for call in entry.calls)
     return Counter([*called, *((False, entry.output) for entry in read if entry.output is not None)])
-
-
-def test_a_turn_whose_call_another_turn_answers_once_more_stays() -> None:
-    pair = [call("a"), output("a"), told()]
-    body = responses(user(), *pair, user(), output("a"), told(), user(), call("b"), output("b"), told())
-    assert [turn.whole for turn in turns(body, RESPONSES_HISTORY)] == [False, False, True]

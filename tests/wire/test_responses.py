@@ -8,6 +8,7 @@ import pytest
 
 from proxy.domain.core import Message
 from proxy.text.markup import fence
+from proxy.wire.content import PLACEMENTS
 from proxy.wire.dialect import RESPONSES, Answer, Dialect
 
 DIALECT: Dialect = RESPONSES  # mypy: the class keeps the protocol
@@ -95,14 +96,6 @@ def test_an_image_alone_is_a_tools_where_it_stands_behind_its_output(behind: lis
     assert RESPONSES.messages({"input": [*behind, SPOKEN]})[-1] == Message("user", "")
 
 
-def test_the_block_stands_with_the_question_also_where_a_tool_shows_an_image() -> None:
-    items = [item("user", "Book it."), CALL, OUTPUT, IMAGE]
-    assert RESPONSES.insert({"input": items}, BLOCK, "before_last_user")["input"] == [NOTE, *items]
-    for placement in ("before_last_user", "after_system", "merge_system", "in_user"):
-        body = {"input": items[2:]}
-        assert RESPONSES.insert(body, BLOCK, placement) is body
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -139,43 +132,37 @@ def test_the_conversation_key_is_the_upstreams_own_where_there_is_one() -> None:
 
 
 # ---------------------------------------------------------------- inserting
-def inserted(placement: str, **fields: Any) -> dict[str, Any]:
+
+
+A, B, HI = item("user", "a"), item("user", "b"), item("user", [part("Hi")])
+BRIEF = {"role": "developer", "content": "Be brief."}
+
+
+@pytest.mark.parametrize(
+    ("placement", "fields", "expected"),
+    [
+        ("before_last_user", {"input": "Hi"}, {"input": [NOTE, HI]}),
+        ("before_last_user", {"input": [A, REASONING, CALL, OUTPUT, B, CALL, OUTPUT]},
+         {"input": [A, REASONING, CALL, OUTPUT, NOTE, B, CALL, OUTPUT]}),
+        ("before_last_user", {"input": [A, CALL, OUTPUT, IMAGE]}, {"input": [NOTE, A, CALL, OUTPUT, IMAGE]}),
+        ("after_system", {"input": "Hi"}, {"input": [NOTE, HI]}),
+        ("after_system", {"input": [BRIEF, A]}, {"input": [BRIEF, NOTE, A]}),
+        ("merge_system", {"input": "Hi", "instructions": "Be kind."},
+         {"input": "Hi", "instructions": f"Be kind.\n\n{BLOCK}"}),
+        ("merge_system", {"input": "Hi", "instructions": None}, {"input": "Hi", "instructions": BLOCK}),
+        ("in_user", {"input": "Hi"}, {"input": f"{BLOCK}\n\nHi"}),
+        ("in_user", {"input": [HI, CALL]}, {"input": [item("user", [part(BLOCK), part("Hi")]), CALL]}),
+        *((placement, {"input": [OUTPUT, IMAGE], "instructions": "x"}, None) for placement in PLACEMENTS),
+    ],
+)  # fmt: skip
+def test_the_block_has_its_place_and_all_else_is_unchanged(
+    placement: str, fields: dict[str, Any], expected: dict[str, Any] | None
+) -> None:
     body = {"model": "m", **fields}
     before = copy.deepcopy(body)
     result = RESPONSES.insert(body, BLOCK, placement)
+    assert result == (body if expected is None else {"model": "m", **expected})
     assert body == before
-    return {name: value for name, value in result.items() if name != "model"}
-
-
-@pytest.mark.parametrize("placement", ["before_last_user", "after_system"])
-def test_a_string_becomes_two_items(placement: str) -> None:
-    assert inserted(placement, input="Hi") == {"input": [NOTE, item("user", [part("Hi")])]}
-
-
-def test_the_block_stands_right_before_the_last_user_item() -> None:
-    items = [item("user", "a"), REASONING, CALL, OUTPUT, item("user", "b"), REASONING, CALL, OUTPUT]
-    assert inserted("before_last_user", input=items) == {"input": [*items[:4], NOTE, *items[4:]]}
-
-
-def test_after_system_comes_after_the_leading_instructions() -> None:
-    items = [{"role": "developer", "content": "Be brief."}, item("user", "a")]
-    assert inserted("after_system", input=items) == {"input": [items[0], NOTE, items[1]]}
-
-
-def test_merge_system_extends_the_instructions() -> None:
-    assert inserted("merge_system", input="Hi", instructions="Be kind.") == {
-        "input": "Hi",
-        "instructions": f"Be kind.\n\n{BLOCK}",
-    }
-    assert inserted("merge_system", input="Hi", instructions=None) == {"input": "Hi", "instructions": BLOCK}
-    assert inserted("merge_system", input="Hi") == {"input": "Hi", "instructions": BLOCK}
-
-
-def test_in_user_precedes_the_words_of_the_last_user_item() -> None:
-    assert inserted("in_user", input="Hi") == {"input": f"{BLOCK}\n\nHi"}
-    assert inserted("in_user", input=[item("user", [part("a")]), CALL]) == {
-        "input": [item("user", [part(BLOCK), part("a")]), CALL]
-    }
 
 
 # ---------------------------------------------------------------- answers
