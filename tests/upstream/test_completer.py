@@ -16,7 +16,7 @@ from proxy.domain.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, retry_after
 from proxy.upstream.forms import LEARNT_FOR_S, Forms, Learning
-from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
+from tests.support.upstream import Exchange, Script, ScriptedUpstream, completion, completion_events, ok
 
 ANN = Scope("t", "ann")
 KEY = [(b"authorization", b"Bearer ann"), (b"openai-project", b"p"), (b"cookie", b"c")]
@@ -42,21 +42,17 @@ class Hours:
 
 
 @asynccontextmanager
-async def completer_of(
-    scripted: ScriptedUpstream,
-    credentials: Credentials | None = None,
-    *,
-    clock: Hours | None = None,
-    **roles: RoleModel,
-) -> AsyncIterator[Completer]:
-    async with Upstream(scripted.url) as upstream:
-        yield UpstreamCompleter(
-            upstream,
-            credentials or Credentials(),
-            roles,
-            jitter=lambda: 1.0,
-            clock=clock or Hours(),
-            learning=Learning(Forms(clock or Hours()), scripted.url),
+async def asking(
+    script: Script, credentials: Credentials | None = None, *, clock: Hours | None = None
+) -> AsyncIterator[tuple[ScriptedUpstream, Completer]]:
+    """Yield an upstream that answers by the script, and a completer that asks it."""
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
+        clock = clock or Hours()
+        learning = Learning(Forms(clock), scripted.url)
+        credentials = credentials or Credentials()
+        yield (
+            scripted,
+            UpstreamCompleter(upstream, credentials, {}, jitter=lambda: 1.0, clock=clock, learning=learning),
         )
 
 
@@ -68,10 +64,7 @@ def answering(value: Any, status: int = 200) -> Any:
 
 
 async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is() -> None:
-    async with (
-        ScriptedUpstream(answering(completion('{"a": 1}'))) as scripted,
-        completer_of(scripted) as completer,
-    ):
+    async with asking(answering(completion('{"a": 1}'))) as (scripted, completer):
         assert await completer.complete(question()) == '{"a": 1}'
     request = scripted.requests[0]
     assert request.line == b"POST /v1/chat/completions HTTP/1.1"
@@ -92,10 +85,7 @@ async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is(
 async def test_the_user_s_own_credential_is_used_and_nobody_else_s() -> None:
     credentials = Credentials()
     credentials.remember(ANN, KEY)
-    async with (
-        ScriptedUpstream(answering(completion("x"))) as scripted,
-        completer_of(scripted, credentials) as completer,
-    ):
+    async with asking(answering(completion("x")), credentials) as (scripted, completer):
         await completer.complete(question())
         await completer.complete(question(scope=Scope("t", "bob")))
         await completer.complete(question(scope=Scope("other", "ann")))
@@ -138,10 +128,7 @@ async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s() -> No
     ],
 )
 async def test_each_refusal_has_its_meaning(status: int, error: type[Exception], calls: int) -> None:
-    async with (
-        ScriptedUpstream(answering({"error": {}}, status)) as scripted,
-        completer_of(scripted) as completer,
-    ):
+    async with asking(answering({"error": {}}, status)) as (scripted, completer):
         with pytest.raises(CompletionFailed) as caught:
             await completer.complete(question())
     assert type(caught.value) is error
@@ -171,7 +158,7 @@ async def test_an_answer_that_is_no_completion_is_a_failure(answer: bytes) -> No
     async def script(exchange: Exchange) -> None:
         await exchange.reply(answer)
 
-    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+    async with asking(script) as (_, completer):
         with pytest.raises(CompletionFailed):
             await completer.complete(question())
 
@@ -194,7 +181,7 @@ async def test_an_upstream_that_breaks_off_is_a_failure() -> None:
         await exchange.start_stream()
         exchange.reset()
 
-    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+    async with asking(script) as (scripted, completer):
         with pytest.raises(CompletionFailed):
             await completer.complete(question())
         await scripted.__aexit__()
@@ -231,10 +218,7 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
     unknown: list[str], taken: str | None, naming: bool
 ) -> None:
     hours = Hours()
-    async with (
-        ScriptedUpstream(refusing(*unknown, naming=naming)) as scripted,
-        completer_of(scripted, clock=hours) as completer,
-    ):
+    async with asking(refusing(*unknown, naming=naming), clock=hours) as (scripted, completer):
         await completer.complete(question(schema=SCHEMA))
         learnt = len(scripted.requests)
         await completer.complete(question(schema=SCHEMA))
@@ -247,10 +231,7 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
 
 
 async def test_a_reasoning_model_keeps_its_limit_and_its_schema() -> None:
-    async with (
-        ScriptedUpstream(refusing("max_tokens", "temperature")) as scripted,
-        completer_of(scripted) as completer,
-    ):
+    async with asking(refusing("max_tokens", "temperature")) as (scripted, completer):
         await completer.complete(question(schema=SCHEMA))
         await completer.complete(question(schema=SCHEMA))
     assert len(scripted.requests) == 4
@@ -269,7 +250,7 @@ async def test_a_model_whose_thoughts_used_up_the_limit_is_asked_without() -> No
             value["choices"][0] |= {"finish_reason": "length", "message": {"content": "", "reasoning": "so"}}
         await exchange.json(value)
 
-    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+    async with asking(script) as (scripted, completer):
         assert await completer.complete(question()) == "fine"
         assert await completer.complete(question()) == "fine"
     assert len(scripted.requests) == 3
@@ -287,10 +268,7 @@ def busy(status: int, **headers: str) -> Any:
 @pytest.mark.parametrize("status", [429, 503])
 async def test_an_endpoint_that_wants_to_be_left_alone_is(status: int) -> None:
     hours = Hours()
-    async with (
-        ScriptedUpstream(busy(status, retry_after="30")) as scripted,
-        completer_of(scripted, clock=hours) as completer,
-    ):
+    async with asking(busy(status, retry_after="30"), clock=hours) as (scripted, completer):
         with pytest.raises(CompletionFailed) as first:
             await completer.complete(question())
         assert first.value.retry_after_s == 31
@@ -308,10 +286,7 @@ async def test_an_endpoint_that_wants_to_be_left_alone_is(status: int) -> None:
 async def test_a_user_s_429_leaves_alone_what_others_may_use() -> None:
     credentials, bob = Credentials(), Scope("t", "bob")
     credentials.remember(ANN, KEY)
-    async with (
-        ScriptedUpstream(busy(429)) as scripted,
-        completer_of(scripted, credentials) as completer,
-    ):
+    async with asking(busy(429), credentials) as (scripted, completer):
         with pytest.raises(CompletionPostponed) as anns:
             await completer.complete(question())
         assert not anns.value.shared
@@ -329,7 +304,7 @@ async def test_a_user_s_429_leaves_alone_what_others_may_use() -> None:
 
 async def test_an_upstream_that_is_away_is_asked_less_and_less_and_by_one_call_first() -> None:
     hours = Hours()
-    async with ScriptedUpstream() as scripted, completer_of(scripted, clock=hours) as completer:
+    async with asking(ok, clock=hours) as (scripted, completer):
         await scripted.__aexit__()
         pauses = []
         for _ in range(3):
@@ -432,7 +407,7 @@ async def test_the_form_that_an_upstream_takes_is_found_and_used_from_then_on(
         else:
             await exchange.json(completion('{"a": 1}'))
 
-    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+    async with asking(script) as (scripted, completer):
         for _ in range(learnt_after):
             assert await completer.complete(question(schema=SCHEMA)) == '{"a": 1}'
         learning = refused
@@ -470,7 +445,7 @@ async def test_the_answer_is_read_where_the_upstream_puts_it(message: Body, stre
         stream = b"data: " + json.dumps(chunk).encode() + b"\n\ndata: [DONE]\n\n"
         await exchange.reply(gzip.compress(stream), headers=[(b"content-encoding", b"gzip")])
 
-    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+    async with asking(script) as (_, completer):
         assert await completer.complete(question()) == '{"a": 1}'
 
 
