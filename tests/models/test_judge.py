@@ -1,5 +1,4 @@
-"""The judge: one run of the encoder for the vector and all heads of messages, off the event loop, and named
-reasons for whatever cannot be used."""
+"""The judge reads a message in one run for its vector and all heads, off the event loop."""
 
 import asyncio
 import json
@@ -131,30 +130,16 @@ async def test_any_text_is_judged(judge: OnnxJudge, text: str) -> None:
 async def test_the_event_loop_runs_while_the_judge_reads(
     judge: OnnxJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, blocked = asyncio.get_running_loop(), []
+    on_loop: list[bool] = []
     run = Encoder.read
 
     def watched(self: Encoder, text: str) -> EncoderOutput:
-        blocked.append(asyncio._get_running_loop() is loop)
+        on_loop.append(asyncio._get_running_loop() is not None)
         return run(self, text)
 
     monkeypatch.setattr(Encoder, "read", watched)
-    late: list[float] = []
-
-    async def tick() -> None:
-        while True:
-            at = loop.time()
-            await asyncio.sleep(0.001)
-            late.append(loop.time() - at)
-
-    ticking = asyncio.create_task(tick())
-    await asyncio.gather(
-        *(judge.read("a long message " * 40 + str(i)) for i in range(8)),
-        judge.statements([("a long message " * 40, "a candidate " * 30)] * 4),
-    )
-    ticking.cancel()
-    assert blocked == [False] * 8
-    assert len(late) > 4
+    await judge.read("a long message " * 40)
+    assert on_loop == [False]
 
 
 # ---------------------------------------------------------------- memories
@@ -202,8 +187,8 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
     moved = load_judge(tmp_path, embedder, directory=directory).judge
     assert moved is not None
     assert all(a > b for a, b in zip(await moved.helps(message, memories), given, strict=True) if b > 0.01)
-    for made in (plain, certain, judge, moved):
-        made.close()
+    for each in (plain, certain, judge, moved):
+        each.close()
 
 
 async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not(
@@ -224,8 +209,8 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     runs.clear()
     memories = list(map(MemoryText, facts, vectors))
 
-    async def stored(places: Sequence[int]) -> list[bytes | None]:
-        return [readings[at] for at in places]
+    async def stored(indices: Sequence[int]) -> list[bytes | None]:
+        return [readings[at] for at in indices]
 
     assert await fresh.helps(message, memories, stored) == pytest.approx(given)
     assert runs == []
@@ -273,15 +258,6 @@ async def test_each_pair_has_a_judgement_of_its_own(judge: OnnxJudge) -> None:
     assert (await judge.relations([pairs[0][::-1]]))[0] != together[0]
 
 
-async def test_the_middle_of_a_long_message_gives_way(judge: OnnxJudge) -> None:
-    middle, fact = "then we talked about the weather for a while. " * 60, "User lives in Graz."
-    (a,) = await judge.statements([("I live in Graz. " + middle + "Thanks!", fact)])
-    (b,) = await judge.statements([("I live in Graz. " + middle * 90 + "Thanks!", fact)])
-    (c,) = await judge.statements([("I live in Wien. " + middle + "Thanks!", fact)])
-    assert a.follows == pytest.approx(b.follows, abs=0.02)
-    assert a.follows != c.follows
-
-
 # ---------------------------------------------------------------- files
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-50])
@@ -292,26 +268,25 @@ def age(path: Path) -> None:
     card.write_text(card.read_text().replace(heads.ENCODER_NAME, "memory-e5-small-v0"))
 
 
-@pytest.mark.parametrize("name", ["message", "profile", "relevance", "relation", "statement"])
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("name", "damage", "reason"),
     [
-        (Path.unlink, "is missing"),
-        (cut, "is damaged"),
-        (age, "is of another version (memory-e5-small-v0)"),
-        (lambda path: path.with_suffix(".json").write_text("{"), "cannot be read"),
-        (lambda path: path.with_suffix(".json").write_text("[]"), "cannot be read"),
+        ("message", Path.unlink, "is missing"),
+        ("profile", cut, "is damaged"),
+        ("relevance", age, "is of another version (memory-e5-small-v0)"),
+        ("relation", lambda path: path.with_suffix(".json").write_text("{"), "cannot be read"),
+        ("statement", lambda path: path.with_suffix(".json").write_text("[]"), "cannot be read"),
     ],
 )
 def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(
-    embedder: OnnxEmbedder, tmp_path: Path, name: str, damage: Callable[[Path], object], said: str
+    embedder: OnnxEmbedder, tmp_path: Path, name: str, damage: Callable[[Path], object], reason: str
 ) -> None:
     directory = write_heads(tmp_path)
     damage(directory / f"{name}.npz")
     loaded = load_judge(tmp_path, embedder, directory=directory)
     assert loaded.judge is None
     assert name in loaded.note
-    assert said in loaded.note
+    assert reason in loaded.note
 
 
 def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder: OnnxEmbedder, tmp_path: Path) -> None:
@@ -335,12 +310,12 @@ async def test_a_head_that_fails_later_is_embedding_failed(
     judge: OnnxJudge, head_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> None:
-        raise RuntimeError("a text that no log may show")
+        raise RuntimeError("a private text")
 
     monkeypatch.setattr("onnxruntime.InferenceSession.run_with_ort_values", failing)
     with pytest.raises(EmbeddingFailed) as raised:
         await judge.relations([("a", "b")])
-    assert "no log" not in str(raised.value)
+    assert "private" not in str(raised.value)
     judge.close()
     with pytest.raises(EmbeddingFailed, match="closed"):
         await judge.relations([("a", "b")])

@@ -1,4 +1,4 @@
-"""Finding a model: the first source that works, and a clear reason for every one that did not."""
+"""The first source with a model wins, and every other one gives its reason."""
 
 import importlib.machinery
 import shutil
@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from proxy.config import EmbeddingSettings
+from proxy.models.embedder import Prompts
 from proxy.models.load import LoadedEmbedder, load_embedder, row_of
 from proxy.models.weights import ENCODER_NAME
 
@@ -26,21 +28,35 @@ def used(loaded: LoadedEmbedder) -> str:
 
 @pytest.fixture
 def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the installer brought nothing."""
     absent = tmp_path / "absent"
     monkeypatch.setattr("proxy.models.load.fetched_dir", lambda: absent)
     return absent
 
 
-def test_our_encoder_is_the_default(fetched: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "prompts", "first_token"),
+    [
+        (ENCODER_NAME, Prompts("query: ", "passage: "), False),
+        ("all-MiniLM-L6-v2", Prompts(), False),
+        ("intfloat/multilingual-e5-large", Prompts("query: ", "passage: "), False),
+        ("intfloat/multilingual-e5-large-instruct", Prompts(), False),
+        ("BAAI/bge-m3", Prompts(), True),
+        ("BAAI/bge-small-zh-v1.5", Prompts("为这个句子生成表示以用于检索相关文章："), True),
+        ("nomic-ai/nomic-embed-text-v1.5", Prompts("search_query: ", "search_document: "), False),
+        ("acme/own", Prompts(), False),
+    ],
+)
+def test_a_model_gets_the_prompts_of_its_family(name: str, prompts: Prompts, first_token: bool) -> None:
+    family = row_of(name).family
+    assert (family.prompts, family.first_token) == (prompts, first_token)
+
+
+def test_our_encoder_is_the_default_and_needs_no_torch(fetched: Path, tmp_path: Path) -> None:
     loaded = load_embedder(tmp_path)
     assert loaded.embedder is not None
     assert loaded.embedder.model == row_of(ENCODER_NAME).model
+    assert EmbeddingSettings().model == ENCODER_NAME
     assert (used(loaded), loaded.notes) == ("installer", ())
-
-
-def test_loading_never_imports_torch(fetched: Path, tmp_path: Path) -> None:
-    used(load_embedder(tmp_path))
     assert not {"torch", "onnx", "sentence_transformers"} & set(sys.modules)
 
 
@@ -56,62 +72,46 @@ def test_without_any_source_there_is_no_embedder_and_each_reason(
     assert "fastembed: does not offer" in reasons
 
 
-def test_a_directory_of_what_the_installer_brings_comes_first(
-    fetched: Path, tmp_path: Path, nothing_fetched: Path
-) -> None:
+def test_a_working_directory_comes_first_and_a_broken_one_is_skipped(fetched: Path, tmp_path: Path) -> None:
     assert used(load_embedder(tmp_path, path=fetched)) == "directory"
-
-
-def test_a_directory_that_does_not_work_is_passed_over_with_its_reason(fetched: Path, tmp_path: Path) -> None:
     loaded = load_embedder(tmp_path, path=tmp_path)
     assert used(loaded) == "installer"
     assert "is missing" in loaded.notes[0]
 
 
 @pytest.mark.parametrize("broken", ["model.onnx", "tokenizer.json"])
-def test_a_broken_file_is_a_reason_and_no_crash(tiny_model: Path, broken: str) -> None:
-    (tiny_model / broken).write_bytes(b"\x00 not what it says")
+def test_a_broken_file_is_a_reason_and_not_a_crash(tiny_model: Path, broken: str) -> None:
+    (tiny_model / broken).write_bytes(b"\x00")
     loaded = load_embedder(tiny_model.parent, model="tiny", path=tiny_model)
     assert loaded.embedder is None
     assert broken in " | ".join(loaded.notes)
 
 
-def test_a_model_of_ones_own_gets_cautious_thresholds_and_its_true_dimension(tiny_model: Path) -> None:
+def test_an_unknown_model_gets_cautious_thresholds_and_its_actual_dimension(tiny_model: Path) -> None:
+    shutil.move(tiny_model / "model.onnx", tiny_model / "model_optimized.onnx")  # as in fastembed's cache
     loaded = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model)
+    configured = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model, threshold=0.0)
     assert loaded.embedder is not None
+    assert configured.embedder is not None
     model = loaded.embedder.model
     assert (model.name, model.dimension) == ("own", 4)
     assert model.similarity_threshold > 0.3
     assert "never measured" in loaded.notes[0]
+    assert configured.embedder.model == replace(model, similarity_threshold=0.0)
     used(loaded)
+    used(configured)
 
 
-def test_an_operator_s_threshold_stands_in_the_place_of_the_model_s(tiny_model: Path) -> None:
-    plain = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model)
-    loaded = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model, threshold=0.0)
-    assert plain.embedder is not None
-    assert loaded.embedder is not None
-    assert loaded.embedder.model == replace(plain.embedder.model, similarity_threshold=0.0)
-    used(plain)
-    used(loaded)
-
-
-def test_a_directory_of_another_dimension_than_the_models_is_refused(tiny_model: Path, hide: Hide) -> None:
+def test_a_known_model_is_not_replaced_by_another(tiny_model: Path, tmp_path: Path, hide: Hide) -> None:
     hide("fastembed")
-    loaded = load_embedder(tiny_model.parent, model="all-MiniLM-L6-v2", path=tiny_model)
+    loaded = load_embedder(tmp_path, model="all-MiniLM-L6-v2", path=tiny_model)
     assert loaded.embedder is None
     assert "384 dimensions, this has 4" in loaded.notes[0]
-
-
-def test_another_model_is_never_replaced_by_ours(tmp_path: Path, hide: Hide) -> None:
-    hide("fastembed")
-    loaded = load_embedder(tmp_path, model="paraphrase-multilingual-MiniLM-L12-v2")
-    assert loaded.embedder is None
-    assert f"holds only {ENCODER_NAME}" in loaded.notes[0]
+    assert f"holds only {ENCODER_NAME}" in loaded.notes[1]
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_fastembed_is_asked_offline_first_and_downloads_only_where_allowed(
+def test_fastembed_is_asked_offline_first_and_downloads_only_if_allowed(
     allowed: bool, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
@@ -130,8 +130,3 @@ def test_fastembed_is_asked_offline_first_and_downloads_only_where_allowed(
     assert asked == ([True, False] if allowed else [True])
     assert used(loaded) == ("fastembed" if allowed else "none")
     assert allowed or "downloads are not allowed" in loaded.notes[-1]
-
-
-def test_the_files_of_fastembeds_cache_are_recognised(tiny_model: Path) -> None:
-    shutil.move(tiny_model / "model.onnx", tiny_model / "model_optimized.onnx")
-    assert used(load_embedder(tiny_model.parent, model="tiny", path=tiny_model)) == "directory"

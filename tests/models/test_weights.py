@@ -1,41 +1,76 @@
-"""Packing: a bad file never survives a start."""
+"""Our encoder's files: the packed graph computes what the layers say, and a bad file never survives a
+start."""
 
+import importlib.util
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.models import weights
+from proxy.models import vocabulary, weights
+from proxy.models.embedder import Encoder
+from proxy.models.load import LoadedEmbedder, load_embedder, our_encoder
 from proxy.models.weights import Array
 
+ROOT = Path(__file__).parents[2]
 TAG = b"version1"
+WHERE_DO_I_LIVE = (
+    *("Where do I live?", "我住在哪里？", "¿Dónde vivo?", "Wo wohne ich?", "Où est-ce que j'habite ?"),
+    *("私はどこに住んでいますか", "Где я живу?", "أين أسكن؟", "저는 어디에 살아요?"),
+)
 
 
+@pytest.fixture(scope="session")
+def encoder(fetched: Path) -> Encoder:
+    return our_encoder(fetched)
+
+
+@pytest.fixture
+def copied(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The installer's directory, to be damaged."""
+    copy = tmp_path / "fetched"
+    copy.mkdir()
+    for file in fetched.iterdir():
+        if file.name == vocabulary.WORDS_NAME:
+            (copy / file.name).hardlink_to(file)  # 117 MB, never written to
+        else:
+            shutil.copy(file, copy)
+    monkeypatch.setattr("proxy.models.load.fetched_dir", lambda: copy)
+    return copy
+
+
+def loaded(tmp_path: Path) -> LoadedEmbedder:
+    found = load_embedder(tmp_path / "models", threads=1)
+    if found.embedder is not None:
+        found.embedder.close()
+    return found
+
+
+# ---------------------------------------------------------------- packing
 def named() -> Iterator[tuple[str, Array]]:
     yield "matrix", np.arange(100_000, dtype=np.int8)
     yield "vector", np.ones(5, np.float32)
 
 
 def never() -> Iterator[tuple[str, Array]]:
-    raise AssertionError("it is whole")
+    raise AssertionError("the file is whole")
 
 
-def _truncate(content: bytes) -> bytes:
-    return content[:-1]
-
-
-def _flip_a_bit(content: bytes) -> bytes:
-    return content[:-1] + bytes([content[-1] ^ 1])
-
-
-def _age(content: bytes) -> bytes:
-    return b"version0" + content[8:]
-
-
-@pytest.mark.parametrize("damage", [_truncate, _flip_a_bit, _age, lambda content: b""])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:-1],
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content: b"version0" + content[8:],
+    ],
+)
 def test_a_damaged_or_older_packed_file_is_packed_again(
     damage: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
@@ -48,19 +83,142 @@ def test_a_damaged_or_older_packed_file_is_packed_again(
     weights.ensure(target, TAG, never)
 
 
-def test_packing_at_the_same_time_gives_one_whole_file(tmp_path: Path) -> None:
+def test_concurrent_packing_gives_one_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "new" / "packed"
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: weights.ensure(target, TAG, named), range(3)))
     assert weights.is_whole(target, TAG)
     assert list(target.parent.iterdir()) == [target]
 
-
-def test_a_failed_pack_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def disk_full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", disk_full)
     with pytest.raises(EmbeddingFailed, match="No space left"):
         weights.ensure(tmp_path / "packed", TAG, named)
+    assert list(tmp_path.iterdir()) == [target.parent]
+
+
+# ---------------------------------------------------------------- the encoder's files
+def test_a_damaged_file_is_named_with_the_remedy(copied: Path, tmp_path: Path) -> None:
+    file = copied / vocabulary.NAME
+    file.write_bytes(file.read_bytes()[:-100])
+    found = loaded(tmp_path)
+    assert found.embedder is None
+    assert f"{file.name} in {copied} is damaged: run scripts/install" in found.notes[0]
+    (copied / vocabulary.WORDS_NAME).unlink()
+    assert f"{vocabulary.WORDS_NAME} in {copied} is missing: run scripts" in loaded(tmp_path).notes[0]
+
+
+@pytest.mark.parametrize("content", [None, b"PK of another version"])
+def test_missing_or_other_layers_are_refused(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    other = tmp_path / "layers.npz"
+    if content is not None:
+        other.write_bytes(content)
+    monkeypatch.setattr(weights, "TUNED", other)
+    found = loaded(tmp_path)
+    assert found.embedder is None
+    assert "layers.npz is " in found.notes[0]
+    assert "install memory-proxy again" in found.notes[0]
+
+
+def test_damaged_packed_layers_are_packed_again(copied: Path, tmp_path: Path) -> None:
+    packed = copied / weights.PACKED_NAME
+    good = packed.read_bytes()
+    packed.write_bytes(good[:5_000_000])
+    assert loaded(tmp_path).embedder is not None
+    assert packed.read_bytes() == good
+
+
+@pytest.mark.parametrize("graph", [weights.GRAPH, weights.PAIR_GRAPH])
+def test_the_committed_graphs_refer_to_exactly_what_the_packer_writes(graph: Path) -> None:
+    content = graph.read_bytes()
+    assert len(content) < 30_000, "a graph holds no weights"
+    placed = list(weights.place(weights.layer_tensors()))
+    # An external_data entry is a key and a value, each with its length before it. The last two are the words.
+    for key, written in (
+        ("offset", [tensor.offset for tensor in placed]),
+        ("length", [tensor.array.nbytes for tensor in placed]),
+    ):
+        entries = re.findall(rb"\n.%s\x12(.)(\d+)" % key.encode(), content, re.DOTALL)
+        assert [int(digits[: size[0]]) for size, digits in entries][:-2] == written
+    matrices = [t.array for t in placed if t.array.dtype == np.int8]
+    assert {int(np.abs(matrix).max()) for matrix in matrices} == {63}, "the eighth bit stays free"
+
+
+def test_the_graph_computes_what_the_layers_compute_in_float32(
+    fetched: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the forward pass of scripts/dev/make_memory_e5.py, on texts that the smoothing has not seen."""
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    spec = importlib.util.spec_from_file_location("make", ROOT / "scripts/dev/make_memory_e5.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    words, tokenizer = script.words_of(fetched), vocabulary.read(fetched)
+    with np.load(weights.TUNED) as arrays:
+        tuned = {name: arrays[name] for name in arrays.files}
+    texts: list[str] = list(WHERE_DO_I_LIVE)
+    for file in sorted((ROOT / "evals/personas/blind").glob("*.json")):
+        texts += re.findall(r'": "([^"\\\n]{15,300})"', file.read_text("utf-8"))[10:12]
+    asked = ["query: " + text for text in texts]
+    expected = [script.reference(tuned, words, tokenizer.ids(text)) for text in asked]
+    cosines = np.sum(np.array(encoder.encode(asked)) * np.array(expected), axis=1)
+    assert len(cosines) >= 20
+    assert cosines.mean() >= 0.995
+    assert cosines.min() >= 0.99
+
+
+@pytest.mark.parametrize("question", WHERE_DO_I_LIVE)
+def test_a_question_finds_a_fact_in_another_language(encoder: Encoder, question: str) -> None:
+    assert encoder.understands(question)
+    (asked,) = encoder.encode(["query: " + question])
+    facts = ["I live in Graz.", "I like tea.", "My cat is called Momo."]
+    home, *others = np.array(encoder.encode(["passage: " + fact for fact in facts])) @ asked
+    assert home > 0.45
+    assert home > max(others) + 0.25
+
+
+# ---------------------------------------------------------------- the vocabulary
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("Где я живу?", [0, 105267, 784, 18884, 105, 32, 2]),
+        ("ｆｕｌｌ　ｗｉｄｔｈ", [0, 4393, 6, 146984, 2]),
+        ("e\u0301te\u0301", [0, 5325, 2]),
+        ("a\x01b", [0, 1563, 2]),
+        ("a\u200bb", [0, 10, 876, 2]),
+        ("½ cup, ﬁne", [0, 78660, 45364, 4, 5885, 2]),
+        ("line\nline\ttab", [0, 13315, 13315, 20928, 2]),
+        ("👩‍👩‍👧 hi", [0, 6, 244785, 6, 244785, 6, 245719, 1274, 2]),
+        ("私はどこに住んでいますか", [0, 65579, 55325, 202042, 12219, 1894, 2]),
+        ("What does my sister eat?", [0, 4865, 14602, 759, 114015, 73203, 32, 2]),
+        ("a 𓀀𓀁𓀂", [0, 10, 6, 3, 2]),  # one unknown token
+        (" \n", [0, 2]),
+    ],
+)
+def test_a_text_has_the_tokens_of_the_published_tokenizer(fetched: Path, text: str, ids: list[int]) -> None:
+    """As `tokenizers` reads the published tokenizer.json."""
+    assert vocabulary.read(fetched).ids(text) == ids
+
+
+def test_both_ends_of_a_long_text_are_read(fetched: Path) -> None:
+    words = vocabulary.read(fetched)
+    whole = words.ids("first " + "and so on " * 20_000 + "last")
+    assert len(whole) == vocabulary.MAX_TOKENS
+    assert whole[:3] == words.ids("first and")[:3]
+    assert whole[-2:] == words.ids("on last")[-2:]
+    assert words.ids("a b c", 4) == [*words.ids("a")[:2], *words.ids("c")[-2:]]
+
+
+def test_unknown_pieces_are_not_understood(fetched: Path, encoder: Encoder, tmp_path: Path) -> None:
+    pieces = vocabulary.read(fetched).pieces("a 𓀀𓀁𓀂")
+    assert [unknown for _, unknown in pieces] == [False, False, True]
+    assert not encoder.understands("😀 👍🏽 …")
+    assert not encoder.understands("   ")
+    with pytest.raises(EmbeddingFailed, match="not the pieces of the published"):
+        vocabulary.write(tmp_path, [("a", 0.0)])
     assert list(tmp_path.iterdir()) == []
