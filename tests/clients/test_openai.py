@@ -1,6 +1,7 @@
 """The official SDK."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -189,6 +190,15 @@ async def test_an_answer_that_breaks_off_fails(chat_only: Stage, user: str) -> N
             await sdk.responses.create(model="m", input=f"Hello. {CUT}")
 
 
+async def stored(sdk: AsyncOpenAI, id_: str) -> Any:
+    """Return the response once it is stored."""
+    async with asyncio.timeout(10):
+        while True:
+            with contextlib.suppress(openai.NotFoundError):
+                return await sdk.responses.retrieve(id_)
+            await asyncio.sleep(0.05)
+
+
 async def test_a_client_that_leaves_frees_the_upstream(chat_only: Stage, user: str) -> None:
     actor = chat_only.actor
     assert actor is not None
@@ -198,8 +208,7 @@ async def test_a_client_that_leaves_frees_the_upstream(chat_only: Stage, user: s
             id_ = (await anext(aiter(stream))).response.id  # type: ignore[union-attr]
         async with asyncio.timeout(5):
             await actor.left.wait()
-        stored = await sdk.responses.retrieve(id_)
-        assert stored.status in ("in_progress", "cancelled")
+        assert (await stored(sdk, id_)).status in ("in_progress", "cancelled")
 
 
 async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str) -> None:
