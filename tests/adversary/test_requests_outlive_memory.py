@@ -15,6 +15,7 @@ from proxy.cli import doctor
 from proxy.domain.errors import StoreUnavailable
 from proxy.http import exchange as http_exchange
 from proxy.learn.worker import HAND_ON_S
+from proxy.recall.search import Searcher
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.sessions import SqlSessions
 from proxy.storage.sqlite import backup, database, file
@@ -33,8 +34,11 @@ async def with_tea(h: House) -> None:
     await until(lambda: listed(h))
 
 
-@pytest.mark.parametrize(("part", "method"), [(SqlSessions, "sweep"), (SqlJobs, "claim")])
-async def test_an_unexpected_error_in_the_background_ends_no_request(
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [(SqlSessions, "sweep"), (SqlJobs, "claim"), (SqlSessions, "begin"), (Searcher, "find")],
+)
+async def test_an_unexpected_error_of_memory_ends_no_request(
     house: Houses, monkeypatch: pytest.MonkeyPatch, part: type, method: str
 ) -> None:
     broken = asyncio.Event()
@@ -45,9 +49,10 @@ async def test_an_unexpected_error_in_the_background_ends_no_request(
 
     monkeypatch.setattr(part, method, breaks)
     async with house() as h:
-        await broken.wait()
-        for text in ("I like tea.", "And I like rain."):
+        for text in ("Which tea do I like?", "And which weather?"):
             assert (await tell(h, text)).status_code == 200
+        await broken.wait()
+        assert (await tell(h, "I like rain.")).status_code == 200
 
 
 async def test_a_store_with_another_models_vectors_turns_memory_off(
