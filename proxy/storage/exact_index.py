@@ -47,7 +47,7 @@ class Postings:
 
     @classmethod
     def build(cls, terms: Ints, lengths: NDArray[np.int32], *, first: int = 0) -> "Postings":
-        """Index texts as documents first, first + 1, …: the numbers of their terms one behind the other, and
+        """Index texts as documents first, first + 1, …: the numbers of their terms, concatenated, and
         how many each text has."""
         docs = np.repeat(np.arange(first, first + len(lengths), dtype=np.int32), lengths)
         order = np.argsort(terms, kind="stable")  # stable keeps the documents of a term in order
@@ -90,7 +90,7 @@ _K1, _B = 1.2, 0.4
 # Share of the word matches of the two memories stored before it that a memory gets. Turns of a talk often
 # leave out the subject that the turns before them name; among extracted facts the share changes nothing.
 _BEFORE = 0.5
-_NOBODY = -1  # the seq of a position whose memory now has another
+_REPLACED = -1  # the seq of a position whose memory now has another
 _FEW = 8  # times as many rows cost more to multiply than these to pick out
 _TERM_BYTES = 8
 _TAIL_SHARE = 4  # new postings are merged into the old once they are a quarter of them
@@ -214,8 +214,8 @@ class UserIndex:
         if not total or not terms:
             return scores
         which, docs, counts = self._holding(np.array([*{term_hash(term) for term in terms}], np.int64))
-        kept = eligible[docs]
-        which, docs, tf = which[kept], docs[kept], counts[kept].astype(np.float32)
+        wanted = eligible[docs]
+        which, docs, tf = which[wanted], docs[wanted], counts[wanted].astype(np.float32)
         if not len(docs):
             return scores
         holding = np.bincount(which)  # of each term: how many eligible memories hold it
@@ -248,7 +248,7 @@ class UserIndex:
             if len(at) and not row.rewritten:
                 expires[at], current[at] = _expiry(row.expires_at), row.current
                 continue
-            seqs[at], current[at] = _NOBODY, False
+            seqs[at], current[at] = _REPLACED, False
             if row.current:
                 new.append(row)
         if 2 * np.count_nonzero(current) < len(current):

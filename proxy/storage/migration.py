@@ -2,7 +2,7 @@
 
 Rows are copied by primary key, in portions. Each portion is committed together with a row of the target's
 `meta` that says from where the copy comes and how far each table has got, so a killed copy continues
-behind its last portion. A proxy does not open such a target. At the end every row of both databases is read:
+after its last portion. A proxy does not open such a target. At the end every row of both databases is read:
 each table must have the same number of rows and the same digest, a sum of the rows' hashes.
 
 Triggers of the target count memories and documents as they arrive, so the counters in `scopes` are copied
@@ -282,7 +282,7 @@ def _count(database: Engine, table: str) -> int:
 
 
 class _Copy:
-    """Copies one table from behind the last row that has arrived."""
+    """Copies one table, from after the last row that has arrived."""
 
     def __init__(self, source: Engine, target: Engine, table: str) -> None:
         self._source, self._target, self._table = source, target, table
@@ -327,11 +327,11 @@ def _columns(database: Engine, table: str) -> list[str]:
 
 
 def _portion(database: Engine, table: str, columns: Sequence[str], upto: Key | None) -> list[Row]:
-    """Return the next rows behind the key."""
-    key, behind = ", ".join(TABLES[table]), ""
+    """Return the next rows after the key."""
+    key, after = ", ".join(TABLES[table]), ""
     if upto is not None:
-        behind = f"WHERE ({key}) > ({', '.join('?' * len(upto))})"
-    query = f"SELECT {', '.join(columns)} FROM {table} {behind} ORDER BY {key} LIMIT {_AT_ONCE}"
+        after = f"WHERE ({key}) > ({', '.join('?' * len(upto))})"
+    query = f"SELECT {', '.join(columns)} FROM {table} {after} ORDER BY {key} LIMIT {_AT_ONCE}"
     found = database.tx.execute(query, tuple(upto or ())).fetchall()
     return [tuple(storable(v) if isinstance(v, str) else v for v in row) for row in found]
 

@@ -35,7 +35,7 @@ _ANOTHERS = """
 
 
 def with_own_ids(tx: Connection, owner: int, memory: Memory) -> Memory:
-    """Return the memory with ids, its own and that of what superseded it, that are nobody else's."""
+    """Return the memory with ids, its own and that of what superseded it, that no other user has."""
     successor = memory.superseded_by
     return replace(
         memory,
@@ -50,7 +50,7 @@ def _own(tx: Connection, owner: int, scope: Scope, id_: str) -> str:
 
 
 # ---------------------------------------------------------------- quarantine
-MOST_HELD = 1000  # of one user; beyond that the oldest goes: a flood must not fill the disk
+MOST_HELD = 1000  # of one user; beyond that the oldest is deleted: a flood must not fill the disk
 
 _HELD = """
     SELECT q.seq, q.id, s.tenant, s.user, q.project, q.reason, q.at, q.type, q.content, q.confidence, q.tags,
@@ -93,7 +93,7 @@ def _find(tx: Connection, scope: Scope, held_id: str) -> tuple[Any, ...] | None:
 
 
 def hold(tx: Connection, owner: int, project: str | None, change: Hold) -> bool:
-    """Put the candidate in, unless it is there; no search can tell the difference (False)."""
+    """Put the candidate in, unless it is there; searches are not affected (False)."""
     candidate, origin = change.candidate, change.candidate.origin or Evidence("", "")
     tx.execute(
         "INSERT INTO quarantine (id, owner, project, type, content, reason, source, confidence, importance,"
@@ -109,7 +109,7 @@ def hold(tx: Connection, owner: int, project: str | None, change: Hold) -> bool:
 
 
 def release(tx: Connection, owner: int, held_id: str) -> bool:
-    """Take the candidate out, if it is there; no search can tell the difference (False)."""
+    """Take the candidate out, if it is there; searches are not affected (False)."""
     tx.execute("DELETE FROM quarantine WHERE owner = ? AND id = ?", (owner, rows.storable(held_id)))
     return False
 
@@ -268,11 +268,11 @@ class Writer:
         self.erase([(old[0], change.old_id, change.memory.id)])
         return True
 
-    def erase(self, doomed: Sequence[tuple[int, str, str | None]]) -> None:
+    def erase(self, evicted: Sequence[tuple[int, str, str | None]]) -> None:
         """Erase memories (seq, id, superseded_by) with what cascades: not on anybody's order to forget, so
         that the generation stays. Indexes learn of it from `evicted`."""
-        successors = {id_: superseded_by for _, id_, superseded_by in doomed}
-        seqs = rows.as_json(seq for seq, _, _ in doomed)
+        successors = {id_: superseded_by for _, id_, superseded_by in evicted}
+        seqs = rows.as_json(seq for seq, _, _ in evicted)
         parameters = {"owner": self.owner, "version": self.version, "seqs": seqs}
         self.tx.execute(
             "INSERT INTO evicted SELECT :owner, :version, CAST(value AS INTEGER) FROM json_each(:seqs)",

@@ -76,7 +76,7 @@ _PASSAGES = """
 
 
 class SqlDocuments(Store):
-    """Documents of all processes that share the file. `embedding`: whose vectors this process makes."""
+    """Documents of all processes that share the file. `embedding`: the model of this process's vectors."""
 
     def __init__(
         self, database: Database, forgetting: Forgetting, embedding: Callable[[], EmbeddingModel | None]
@@ -295,9 +295,9 @@ _FOUND_PASSAGES = f"""
     FROM passages p JOIN documents d ON d.seq = p.document JOIN scopes s ON s.id = d.owner
     WHERE p.seq IN {rows.seqs_in("?")} AND d.doomed = 0
 """
-# Those without any vector, then those of an older model, each the oldest document first; of a user whose
-# everything is being forgotten, none. Mostly there is nothing to do, which the index of the generations tells
-# at once: hence CROSS JOIN, and the order.
+# Those without any vector, then those of an older model, the oldest first; none of users who are being
+# forgotten. Mostly there is nothing to do, which the index of the generations shows at once: hence CROSS
+# JOIN, and the order.
 _PENDING = """
     SELECT p.seq, p.headings, p.tile, p.lead FROM passages p CROSS JOIN documents d ON d.seq = p.document
     CROSS JOIN scopes s ON s.id = d.owner

@@ -91,7 +91,7 @@ _NEXT = f"""
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A memory that waits for a vector of the new model. `written` tells whether it was changed since."""
+    """A memory that waits for a vector of the new model. `written` shows whether it was changed since."""
 
     owner: int
     seq: int

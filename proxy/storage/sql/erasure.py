@@ -138,12 +138,12 @@ _THESE = rows.seqs_in(":seqs")
 # With those that continue one of them since it was found.
 _RESPONSES = f"""
         DELETE FROM stored_responses WHERE seq IN (
-            WITH RECURSIVE doomed (seq, owner, id) AS (
+            WITH RECURSIVE erased (seq, owner, id) AS (
                 SELECT seq, owner, id FROM stored_responses WHERE seq IN {_THESE}
                 UNION
-                SELECT later.seq, later.owner, later.id FROM doomed JOIN stored_responses later
-                ON later.previous_id = doomed.id AND later.owner = doomed.owner)
-            SELECT seq FROM doomed)
+                SELECT later.seq, later.owner, later.id FROM erased JOIN stored_responses later
+                ON later.previous_id = erased.id AND later.owner = erased.owner)
+            SELECT seq FROM erased)
         RETURNING response IS NOT NULL"""
 _ITEMS = f"DELETE FROM conversation_items WHERE seq IN {_THESE}"
 _DELETE = {
@@ -228,7 +228,7 @@ def _mark_changed(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
 
 
 # ---------------------------------------------------------------- large forgets
-# A memory is hidden with what superseded it, as it will be erased with it: the walk goes from `m` upwards.
+# A memory is hidden with what superseded it, as it will be erased with it: recursion from `m` upwards.
 _HIDDEN = """NOT EXISTS (
     WITH RECURSIVE line (seq, id, owner, project, type, superseded_by) AS (
         SELECT m.seq, m.id, m.owner, m.project, m.type, m.superseded_by
@@ -317,8 +317,8 @@ def pending_forgets(tx: Connection) -> list[PendingForget]:
 
 
 def finish_forget(tx: Connection, forget: PendingForget) -> ForgetCounts:
-    """Finish the forget; return what it has erased in all. The row of a user that has lost its name goes with
-    the last one, together with what is only needed of living users."""
+    """Finish the forget; return what it has erased in all. A user's row without a name is deleted
+    with the last one, and so is what only users with a name need."""
     tx.execute("DELETE FROM forgets WHERE receipt = ?", (forget.receipt,))
     nameless = (
         "SELECT id FROM scopes WHERE id = :id AND user IS NULL"

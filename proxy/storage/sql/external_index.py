@@ -70,7 +70,7 @@ class CandidateIndex(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells the index from others that the same database was copied to."""
+        """Distinguishes the index from others that the same database was copied to."""
         ...
 
     async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:

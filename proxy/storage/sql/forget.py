@@ -107,7 +107,7 @@ class Forgetting(Store):
         return replace(erased, receipt=receipt), owner.id
 
     def on_forget(self, drop: Callable[[int], None]) -> None:
-        """Call `drop`, too, for each owner of whom something was forgotten."""
+        """Also call `drop` for each owner of whom something was forgotten."""
         self._caches.append(drop)
 
     def drop_caches(self, owner: int) -> None:
@@ -121,7 +121,7 @@ class Forgetting(Store):
         return await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
 
     async def resume(self) -> int:
-        """Carry out the forgets whose process died, or whose caller here gave up; return how many. What a
+        """Carry out the forgets of dead processes, and of callers here that gave up; return how many. What a
         crash or a reader left of erased pages in the write-ahead log is purged too."""
         await self._database.purge_if_due()
         left = await self._database.read(self._interrupted)
@@ -230,7 +230,7 @@ def _finish(tx: Connection, *, forget: PendingForget, late: tuple[int, ...]) -> 
 
 # ---------------------------------------------------------------- collisions
 # Memories that are being forgotten, and have the id or the words of one that is stored now. By an index each.
-# What superseded a memory is forgotten with it: the walk goes from `w` upwards.
+# What superseded a memory is forgotten with it: the recursion walks from `w` upwards.
 _COLLIDING = """
     SELECT w.seq FROM memories w
     WHERE {} AND w.seq <= :memories AND EXISTS (

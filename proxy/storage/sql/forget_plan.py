@@ -1,8 +1,8 @@
 """Collect the rows that a forget erases: the memories and documents it covers, and everything else that
 holds their text.
 
-Whatever is not known to be free of that text is erased too. An exchange that is erased, or whose answer was
-given with what is forgotten in view, takes with it: the later answers of its session, which were given with
+In doubt a row is erased. An exchange that is erased, or an answer that was given with what is forgotten in
+view, takes with it: the later answers of its session, which were given with
 it in their history (what the user said stays); the stored responses of its session, since later ones replay
 or repeat earlier ones; and what hangs together with those (forget_related.py).
 """
@@ -121,20 +121,20 @@ Seqs = tuple[int, ...]
 Session = tuple[str | None, str]
 """Project and name: a session may still have responses when retention has removed its row."""
 
-# What superseded a forgotten memory stays; what a forgotten memory superseded goes with it.
+# What superseded a forgotten memory stays; what a forgotten memory superseded is erased with it.
 MATCH = """
     m.seq <= :memories AND (:id IS NULL OR m.id = :id) AND (:project IS NULL OR m.project = :project)
     AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
 """
 _MEMORIES = f"""
-    WITH RECURSIVE doomed (seq, id, direct) AS (
+    WITH RECURSIVE covered (seq, id, direct) AS (
         SELECT m.seq, m.id, 1 FROM memories m WHERE {{}} AND {MATCH}
         UNION
         SELECT older.seq, older.id, 0
-        FROM doomed JOIN memories older ON older.superseded_by = doomed.id AND +older.owner = :owner
+        FROM covered JOIN memories older ON older.superseded_by = covered.id AND +older.owner = :owner
         WHERE older.seq <= :memories
     )
-    SELECT seq, id, max(direct) FROM doomed GROUP BY seq, id ORDER BY seq
+    SELECT seq, id, max(direct) FROM covered GROUP BY seq, id ORDER BY seq
 """
 # By which index: the plus keeps SQLite from walking through all that the user has.
 _ALL = _MEMORIES.format("m.owner = :owner")
@@ -145,7 +145,7 @@ _ONLY = _MEMORIES.format(
 _CONTENTS = f"SELECT m.seq, m.content FROM memories m WHERE m.owner = :owner AND {MATCH}"
 _IDS = "(SELECT value FROM json_each(:{}))"
 _SEQS = "(SELECT CAST(value AS INTEGER) FROM json_each(:{}))"
-_THESE = _SEQS.format("these")  # seqs of the doomed memories
+_THESE = _SEQS.format("these")  # seqs of the memories
 _SHOWN = f"""
     recalled <> '[]'
     AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value IN {_IDS.format("ids")})
@@ -154,7 +154,7 @@ _ANSWERS = f"""
     SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND {_SHOWN}
 """
-# Where it was told, or shown, first: whatever came then had it in view.
+# From where it was first stated, or shown: everything later had it in view.
 _LATER = """
     SELECT x.seq FROM (
         SELECT e.session, min(e.seq) AS first FROM json_each(:seen) seen
@@ -179,12 +179,12 @@ _SUMMARIES = """
 """
 _SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
 _NAMES = "SELECT id FROM exchanges WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))"
-_TOLD = f"""
+_STATED = f"""
     SELECT DISTINCT m.project, e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
     WHERE e.memory IN {_THESE}
 """
-# A general memory may have been told in any project, and where its exchange is gone nothing says in which.
-_TOLD_SOMEWHERE = f"""
+# A general memory may have been stated in any project; once its exchange is deleted, nothing shows in which.
+_STATED_SOMEWHERE = f"""
     WITH names (name) AS (
         SELECT DISTINCT e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
         WHERE e.memory IN {_THESE} AND m.project IS NULL AND NOT EXISTS (
@@ -200,7 +200,7 @@ _TOLD_SOMEWHERE = f"""
     JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
 """
 # By their ids, but only the owner's own: anybody may claim to quote anything. CROSS JOIN: in this order.
-_TOLD_IN = """
+_STATED_IN = """
     SELECT x.seq, n.project, n.name FROM json_each(:sources) source
     CROSS JOIN exchanges x ON x.id = source.value CROSS JOIN sessions n ON n.id = x.session
     WHERE n.owner = :owner
@@ -252,10 +252,10 @@ _ITEMS_OF_PROJECT = """
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """Numbers of rows, table by table, in the order in which they go: what leads to others goes last, so
+    """Numbers of rows, table by table, in the order of erasure: what leads to others comes last, so
     that after a crash the rest is found again."""
 
-    answers: Seqs = ()  # exchanges whose answer goes, also one on its way; the user's words stay
+    answers: Seqs = ()  # exchanges that lose their answer, or will not get it; the user's words stay
     linked_items: Seqs = ()  # that responses, or other items, have led to
     linked_responses: Seqs = ()  # the same; those that were led to by most others first
     responses: Seqs = ()
@@ -270,7 +270,7 @@ class ForgetPlan:
     sessions: Seqs = ()
     passages: Seqs = ()
     documents: Seqs = ()
-    kept: int = field(default=0, compare=False)  # responses that still had content
+    with_content: int = field(default=0, compare=False)  # responses that still had content
 
     @property
     def counts(self) -> ForgetCounts:
@@ -280,7 +280,7 @@ class ForgetPlan:
             exchanges=len(self.exchanges),
             sessions=len(self.sessions),
             jobs=len(self.jobs),
-            responses=self.kept,
+            responses=self.with_content,
             quarantined=len(self.held),
             documents=len(self.documents),
             conversations=len(self.conversations),
@@ -289,7 +289,7 @@ class ForgetPlan:
     def tables(self) -> Iterator[tuple[str, Seqs]]:
         """Yield what is to go by name, in order."""
         for each in fields(self):
-            if each.name != "kept" and (seqs := getattr(self, each.name)):
+            if each.name != "with_content" and (seqs := getattr(self, each.name)):
                 yield each.name, seqs
 
 
@@ -321,7 +321,7 @@ def _everything(tx: Connection, target: ForgetTarget) -> ForgetPlan:
         sessions=_seqs(tx, _SESSIONS, ours),
         passages=_seqs(tx, _PASSAGES, {"of_documents": rows.as_json(documents)}),
         documents=documents,
-        kept=_with_content(tx, responses),
+        with_content=_with_content(tx, responses),
     )
 
 
@@ -334,7 +334,7 @@ class _Search:
         self._sources: set[str] = set()
         self._sessions: set[Session] = set()
         self._seqs: dict[str, set[int]] = {
-            each.name: set() for each in fields(ForgetPlan) if each.name != "kept"
+            each.name: set() for each in fields(ForgetPlan) if each.name != "with_content"
         }
 
     def memories(self) -> None:
@@ -350,41 +350,41 @@ class _Search:
         self._ours["these"] = rows.as_json(seq for seq, _, _ in found)
         self._sources = {source for (source,) in self._tx.execute(_SOURCES, self._ours)}
         self._ours["sources"] = rows.as_json(self._sources)
-        self._sessions.update(self._tx.execute(_TOLD, self._ours))
-        self._sessions.update(self._tx.execute(_TOLD_SOMEWHERE, self._ours))
-        self._add("exchanges", _TOLD_IN)
-        told_in = set(self._sessions)
+        self._sessions.update(self._tx.execute(_STATED, self._ours))
+        self._sessions.update(self._tx.execute(_STATED_SOMEWHERE, self._ours))
+        self._add("exchanges", _STATED_IN)
+        stated_in = set(self._sessions)
         self._add("answers", _LATER_THAN_REMOVED)
         ids = [id_ for _, id_, _ in found]
         self._ours["ids"] = rows.as_json(ids)
         self._add("answers", _ANSWERS)
         if self._target.memory_id is not None:
-            told_in |= self._told_besides()
-        summaries = self._summaries(told_in)
+            stated_in |= self._mentions()
+        summaries = self._summaries(stated_in)
         self._ours["ids"] = rows.as_json(dict.fromkeys((*ids, *(id_ for _, id_ in summaries))))
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
         self._later("exchanges", "answers")
 
-    def _told_besides(self) -> set[Session]:
-        """Find what else tells it; return the sessions where the user's words do."""
+    def _mentions(self) -> set[Session]:
+        """Find what else mentions it; return the sessions in which the user's words do."""
         self._ours["seen"] = rows.as_json(self._seqs["exchanges"] | self._seqs["answers"])
-        told_in: set[Session] = set()
+        stated_in: set[Session] = set()
         for table, seq, session in mentioning_exchanges(self._tx, self._ours, self._verdicts):
             self._seqs[table].add(seq)
             self._sessions.add(session)
             if table == "exchanges":
-                told_in.add(session)
-        return told_in
+                stated_in.add(session)
+        return stated_in
 
     def _later(self, *tables: str) -> None:
         """Find the answers that came, in the sessions of those found, with or after the first of them."""
         self._ours["seen"] = rows.as_json(set().union(*(self._seqs[name] for name in tables)))
         self._add("answers", _LATER)
 
-    def _summaries(self, told_in: set[Session]) -> list[tuple[int, str]]:
+    def _summaries(self, stated_in: set[Session]) -> list[tuple[int, str]]:
         """Find the summaries of the sessions in which it was said: they may say it again."""
-        self._ours["sessions"] = rows.as_json(told_in)
+        self._ours["sessions"] = rows.as_json(stated_in)
         found = self._tx.execute(_SUMMARIES, self._ours).fetchall()
         self._seqs["memories"].update({seq for seq, _ in found} - self._seqs["older"])
         these = self._seqs["memories"] | self._seqs["older"]
@@ -402,7 +402,7 @@ class _Search:
         return _ALL if self._target.memory_id is None else _NAMED
 
     def said(self) -> None:
-        """Find what the forget of a scope or type takes beside memories."""
+        """Find what the forget of a scope or type takes in addition to memories."""
         self._add("jobs", _JOBS)
         held = self._tx.execute(_HELD, self._ours).fetchall()
         self._seqs["held"].update(self._holding(held))
@@ -430,20 +430,20 @@ class _Search:
 
     def found(self) -> ForgetPlan:
         """Return all of it, with the responses of the sessions and those that continue them."""
-        # Whoever quotes an exchange that goes: memories stay without the quote, what is held goes.
+        # For each erased exchange: memories that cite it lose the quote, candidates in quarantine are erased.
         erased = (rows.as_json(self._seqs["exchanges"]),)
         self._sources.update(source for (source,) in self._tx.execute(_NAMES, erased))
         self._ours["sources"] = rows.as_json(self._sources)
         self._add("quotes", _QUOTES)
         self._add("held", _HELD_OF)
-        kept = LinkedResponses(self._tx, self._ours, self._sessions)
-        kept.follow(self._seqs["responses"], self._seqs["items"], self._seqs["conversations"])
-        self._seqs["answers"].update(kept.answers())
+        linked = LinkedResponses(self._tx, self._ours, self._sessions)
+        linked.follow(self._seqs["responses"], self._seqs["items"], self._seqs["conversations"])
+        self._seqs["answers"].update(linked.answers())
         self._seqs["answers"] -= self._seqs["exchanges"]
         found = {name: tuple(sorted(seqs)) for name, seqs in self._seqs.items()}
-        found |= {"linked_responses": kept.linked_responses, "linked_items": kept.linked_items}
+        found |= {"linked_responses": linked.linked_responses, "linked_items": linked.linked_items}
         responses = (*found["responses"], *found["linked_responses"])
-        return ForgetPlan(**found, kept=_with_content(self._tx, responses))
+        return ForgetPlan(**found, with_content=_with_content(self._tx, responses))
 
     def _add(self, table: str, query: str) -> None:
         """Add what the query finds; where it names sessions, remember them."""
@@ -461,5 +461,5 @@ def _with_content(tx: Connection, responses: Seqs) -> int:
     query = (
         f"SELECT count(*) FROM stored_responses WHERE response IS NOT NULL AND seq IN {_SEQS.format('seqs')}"
     )
-    (kept,) = tx.execute(query, {"seqs": rows.as_json(responses)}).fetchone()
-    return int(kept)
+    (count,) = tx.execute(query, {"seqs": rows.as_json(responses)}).fetchone()
+    return int(count)

@@ -16,7 +16,7 @@ from proxy.text.terms import CJK, STOP_WORDS, fold
 _THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:these))"
 _WORDS = f"SELECT content FROM memories WHERE seq IN {_THESE}"
 _QUOTES = f"SELECT span FROM evidence WHERE memory IN {_THESE}"
-_MAY_TELL = """
+_MAY_MENTION = """
     SELECT x.seq, n.project, n.name, x.said, x.answer, x.explicit = 1 OR x.personal = 1
     FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND x.seq <= :exchanges AND (x.extraction <> 'done' OR n.id IN (
@@ -40,10 +40,10 @@ _GAP = re.compile(r"[\W_]+")
 def mentioning_exchanges(
     tx: Connection, ours: dict[str, Any], verdicts: "Verdicts"
 ) -> Iterator[tuple[str, int, tuple[str | None, str]]]:
-    """Yield "exchanges" where the user's words tell one of `:these` memories, "answers" where only the answer
-    does; the exchange's number; its session. `:seen`: exchanges of sessions that are looked through."""
+    """Yield "exchanges" where the user's words mention one of `:these` memories, "answers" where only the
+    answer does; the exchange's number; its session. `:seen`: exchanges of sessions that are searched."""
     facts = MentionMatcher(_column(tx, _WORDS, ours), _column(tx, _QUOTES, ours), verdicts)
-    for seq, project, name, said, answer, personal in tx.execute(_MAY_TELL, ours):
+    for seq, project, name, said, answer, personal in tx.execute(_MAY_MENTION, ours):
         if facts.is_in(said, personal=bool(personal)):
             yield "exchanges", seq, (project, name)
         elif facts.is_in(answer, personal=False):
@@ -81,8 +81,8 @@ Case = tuple[tuple[_Fact, ...], str]
 
 @dataclass(slots=True)
 class Verdicts:
-    """Which texts state a fact whose words they hold. Finding the sentences of a long text takes up to 0.1 s:
-    each is judged once, and outside of transactions.
+    """Which texts state a fact, of those that hold its words. Finding the sentences of a long text takes up
+    to 0.1 s: each is judged once, and outside of transactions.
 
     `put_off`: answer no for now, and collect what is asked until `settle` judges it, in any thread.
     """
@@ -91,7 +91,7 @@ class Verdicts:
     _known: dict[Case, bool] = field(default_factory=dict)
     _asked: dict[Case, None] = field(default_factory=dict)
 
-    def tell(self, facts: tuple[_Fact, ...], text: str) -> bool:
+    def mentions(self, facts: tuple[_Fact, ...], text: str) -> bool:
         """Return whether the text states one of the facts."""
         case = facts, text
         if (known := self._known.get(case)) is not None:
@@ -99,11 +99,11 @@ class Verdicts:
         if self.put_off:
             self._asked[case] = None
             return False
-        return self._known.setdefault(case, _tell(*case))
+        return self._known.setdefault(case, _judge(*case))
 
     def settle(self) -> None:
         """Find out what was put off."""
-        self._known |= {case: _tell(*case) for case in self._asked}
+        self._known |= {case: _judge(*case) for case in self._asked}
         self._asked.clear()
         self.put_off = False
 
@@ -126,10 +126,10 @@ class MentionMatcher:
         folded = _searchable(text)
         # Nearly always none, and cheap then.
         may = tuple(fact for fact in wanted if fact.may_be_in(folded))
-        return bool(may) and self._verdicts.tell(may, text)
+        return bool(may) and self._verdicts.mentions(may, text)
 
 
-def _tell(facts: tuple[_Fact, ...], text: str) -> bool:
+def _judge(facts: tuple[_Fact, ...], text: str) -> bool:
     """Return whether one of the facts is stated in neighbouring sentences."""
     if not (facts := tuple(_held(text, facts))):
         return False
@@ -172,7 +172,7 @@ def _beginning(word: str) -> str:
 
 
 def _held(text: str, facts: Sequence[_Fact]) -> list[_Fact]:
-    """Return the facts whose words and numbers are anywhere in the text."""
+    """Return the facts that have their words and numbers anywhere in the text."""
     if not facts:
         return []
     folded = _searchable(text)
@@ -212,14 +212,14 @@ _ITEMS_OF_SESSIONS = f"""
 _SEQS_IN = "(SELECT CAST(value AS INTEGER) FROM json_each(:{}))"
 # Who continued a response was shown all of it.
 _LATER = f"""
-    WITH RECURSIVE doomed (seq, owner, id) AS (
+    WITH RECURSIVE led (seq, owner, id) AS (
         SELECT r.seq, r.owner, r.id FROM stored_responses r WHERE r.seq IN {_SEQS_IN.format("responses_led")}
         UNION
         SELECT later.seq, later.owner, later.id
-        FROM doomed JOIN stored_responses later
-        ON later.previous_id = doomed.id AND later.owner = doomed.owner
+        FROM led JOIN stored_responses later
+        ON later.previous_id = led.id AND later.owner = led.owner
     )
-    SELECT r.seq, r.project, r.session FROM doomed JOIN stored_responses r ON r.seq = doomed.seq
+    SELECT r.seq, r.project, r.session FROM led JOIN stored_responses r ON r.seq = led.seq
 """
 _OF_CONVERSATIONS = f"""
     SELECT r.seq, r.project, r.session FROM stored_responses r
@@ -278,13 +278,13 @@ _ANSWERS = f"""
 
 
 class LinkedResponses:
-    """What was found so far. `sessions`: where it was told or shown."""
+    """What was found so far. `sessions`: where it was stated or shown."""
 
     def __init__(self, tx: Connection, ours: dict[str, Any], sessions: Collection[Session]) -> None:
         self._tx, self._ours, self._sessions = tx, ours, sessions
         self._linked: dict[int, Session] = {}  # responses, as they were led to
         self._items: set[int] = set()
-        self._said_in: set[Session] = set()  # the items of the conversations that something goes of
+        self._said_in: set[Session] = set()  # sessions of the conversation items that are erased
         self._crossed: set[Session] = set()
 
     def follow(self, responses: set[int], items: set[int], conversations: set[int]) -> None:

@@ -94,7 +94,7 @@ class SqlJobs(Store):
 
     async def claim(self, now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
         # Asked with every exchange and seldom fruitful: reading first spares the write, and its fsync. And
-        # where many jobs wait, to find the one whose turn it is takes time: no writer needs to wait for that.
+        # where many jobs wait, to find the next one takes time: no writer needs to wait for that.
         lost, found = await self._look(now, upto_lane)
         if lost:
             await self._reclaim(now)
@@ -109,7 +109,7 @@ class SqlJobs(Store):
 
     @reads
     def _look(self, tx: Connection, now: float, upto_lane: int) -> tuple[bool, int | None]:
-        """Return whether there are jobs to reclaim, and the job whose turn it is."""
+        """Return whether there are jobs to reclaim, and the next job."""
         dead = dead_instances(tx, "jobs", "running", self._living)
         lost = tx.execute(f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead))).fetchone()
         due = tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone()
@@ -117,7 +117,7 @@ class SqlJobs(Store):
 
     @writes
     def _reclaim(self, tx: Connection, now: float) -> None:
-        """Put back the jobs whose lease ran out or whose process died."""
+        """Put back the jobs with an expired lease or a dead process."""
         lost = (now, rows.as_json(dead_instances(tx, "jobs", "running", self._living)))
         users.lock_all(tx, f"SELECT owner {_LOST}", lost)
         for (job_id,) in tx.execute(f"SELECT id {_LOST}", lost).fetchall():
@@ -310,7 +310,7 @@ def wake(tx: Connection, owner: int) -> bool:
 
 
 def leased_session(tx: Connection, job: Job) -> int | None:
-    """Return the job's session while the lease is the job's; its end tells one lease from the next."""
+    """Return the job's session while the lease is the job's. A lease is known by its end."""
     row = tx.execute(
         "SELECT session FROM jobs WHERE id = ? AND state = 'running' AND leased_until = ?"
         " AND owner = (SELECT id FROM scopes WHERE tenant = ? AND user = ?)",
@@ -344,7 +344,7 @@ def finish(tx: Connection, job: Job) -> None:
 
 
 def _park(tx: Connection, job_id: int, *, state: JobState, due_at: float, reason: str = "") -> None:
-    """Take a running job off its owner and let it wait, together with what was queued behind it."""
+    """Take a running job off its owner and let it wait, together with what was queued after it."""
     for other, *width in tx.execute(
         "SELECT id, upto, lane, closing FROM jobs WHERE id <> ? AND state IN ('queued', 'waiting')"
         " AND session = (SELECT session FROM jobs WHERE id = ?)",

@@ -1,6 +1,6 @@
 """The MemoryStore over SQL: see ports.MemoryStore for what every method guarantees.
 
-A list goes along the rows' numbers by an index, a slice at a time. Each slice is a read of its own: where
+A list follows the rows' numbers by an index, a slice at a time. Each slice is a read of its own: where
 a filter lets few rows through, other requests need not wait until all have been looked at.
 """
 
@@ -72,12 +72,12 @@ class SqlMemories(Store):
         super().__init__(database)
         self._indexed = indexed
         self._quota = quota
-        self._model: EmbeddingModel | None = None  # whose vectors this process makes and compares
+        self._model: EmbeddingModel | None = None  # this process makes and compares its vectors
         self._indexes = IndexCache(index_bytes)
         self._rows = RowCache(row_bytes)
         # Numbers and kinds of the memories that hold in every conversation, sorted once a version.
         self._profiles = TTLCache[int, tuple[tuple[int, Stamp], Sequence[tuple[int, ProfileKind]]]](_PROFILES)
-        self._forgets = 0  # how often somebody's memories were let go
+        self._forgets = 0  # how often the caches of a user were dropped
         self.forgetting = Forgetting(database, self._drop_caches)
         self.prefetch = Prefetch(database, self._load, self._has_room, _FEW)
 
@@ -90,7 +90,7 @@ class SqlMemories(Store):
 
     @property
     def model(self) -> EmbeddingModel | None:
-        """The model whose vectors this process makes and compares; None where it named none."""
+        """The model of the vectors that this process makes and compares; None if it named none."""
         return self._model
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
@@ -130,7 +130,7 @@ class SqlMemories(Store):
         def work(tx: Connection) -> Applied:
             owner = users.ensure(tx, scope)
             if owner.stamp != expect:
-                raise Conflict("the user's memories have changed meanwhile")
+                raise Conflict("the user's memories have changed since")
             if done is not None:
                 jobs.finish(tx, done)
             unblock_insert(tx, owner.id, changes)
@@ -283,7 +283,7 @@ class SqlMemories(Store):
         self, tx: Connection, owner: Owner, index: UserIndex | None, sort: SortProfile
     ) -> Sequence[tuple[int, ProfileKind]]:
         """Return the numbers and kinds of the profile's memories, the latest first. `index`: None for a user
-        with many, whose profile is taken from the latest."""
+        with many, of whom the latest are looked at."""
         version = (self._database.epoch, index.stamp if index else owner.stamp)
         known = self._profiles.get(owner.id)
         if known is not None and known[0] == version:
@@ -313,7 +313,7 @@ class Taken:
     memories: Mapping[int, Memory]
     held: Sequence[tuple[Memory, ProfileKind]]
     project: str | None
-    holds: Callable[[], bool]  # False once somebody forgot something in this process
+    holds: Callable[[], bool]  # False once anything was forgotten in this process
 
     @property
     def profile(self) -> Sequence[tuple[Memory, ProfileKind]]:

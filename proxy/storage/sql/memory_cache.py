@@ -104,7 +104,7 @@ _STATES = f"""
 """
 _OVERHEAD_BYTES = 800  # of a Memory without its texts, 700 measured, and its place in the last look
 _EVIDENCE_BYTES = 300
-_FRESH_S = 60.0  # so old may be what is known of accesses, which tell apart days
+_FRESH_S = 60.0  # access counts may be so old: they are used by the day
 
 Validity = tuple[int, int]
 """The database's epoch and the user's generation."""
@@ -201,7 +201,7 @@ _LATEST = """
 
 class Prefetch:
     """Loads users of at most `few` memories into the caches after a start, so that their first question does
-    not wait for their rows: first those whose sessions were extracted last. It goes on a little at a time,
+    not wait for their rows: first those with the last extracted sessions. It continues a little at a time,
     until the caches are mostly full: it must not evict what requests have loaded."""
 
     def __init__(
@@ -217,7 +217,7 @@ class Prefetch:
         self._waiting: deque[Scope] | None = None  # None: not looked up yet
 
     async def step(self) -> None:
-        """Load the next few; nobody any more if the store cannot be read."""
+        """Load the next few; stop for good if the store cannot be read."""
         try:
             if self._waiting is None:
                 self._waiting = await self._database.read(self._latest)

@@ -155,18 +155,18 @@ class SqlNotes(Store):
         owner, (session, _) = users.lock(tx, scope), _find(tx, scope, session_id)
         if owner is None or session is None or owner.stamp.generation != expect.generation:
             return False
-        kept = tx.execute(
+        stored = tx.execute(
             "INSERT INTO states (session, upto, content, at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (session) DO UPDATE SET upto = excluded.upto, content = excluded.content,"
             " at = excluded.at WHERE states.upto < excluded.upto",
             (session, upto.seq, json.dumps(state, ensure_ascii=False), upto.at),
         ).rowcount
-        if kept:
+        if stored:
             tx.executemany(
                 "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 [(session, mark) for mark in marks],
             )
-        return bool(kept)
+        return bool(stored)
 
     @reads
     def episode(self, tx: Connection, job: Job, *, limit: int) -> Episode | None:
@@ -232,16 +232,16 @@ def _find(tx: Connection, scope: Scope, name: str) -> tuple[int | None, bool]:
 
 
 def _with_lines(tx: Connection, session: int, anchors: tuple[Anchor, ...], limit: int) -> SessionNotes:
-    told = tx.execute(_LINES, (session, limit)).fetchall()[::-1]
-    lines = tuple(RecentTurn(said, answered, at) for said, answered, at, _ in told)
-    if not told or not tx.execute(_EARLIER, (session, told[0][3])).fetchone():
+    found = tx.execute(_LINES, (session, limit)).fetchall()[::-1]
+    lines = tuple(RecentTurn(said, answered, at) for said, answered, at, _ in found)
+    if not found or not tx.execute(_EARLIER, (session, found[0][3])).fetchone():
         return SessionNotes(anchors, lines)
     state, _, state_at = _state(tx, session)
     return SessionNotes(anchors, lines, state, state_at)
 
 
 def _state(tx: Connection, session: int) -> tuple[State | None, int, float]:
-    """Return the state, the last exchange that it tells of, and when that was."""
+    """Return the state, the last exchange that it covers, and when that was."""
     row: tuple[str, int, float] | None = tx.execute(
         "SELECT content, upto, at FROM states WHERE session = ?", (session,)
     ).fetchone()

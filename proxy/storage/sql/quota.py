@@ -2,9 +2,9 @@
 
 `scopes` says what a user has; triggers keep it. Everything counts, the history too. Under `evict` the
 changes are applied and the weakest of the others are erased: the history first, then what has expired, then
-by importance x weight x confidence, then who was used least lately. Under `refuse` nobody goes: a change
-that does not fit is left out. A memory that supersedes may then take the place of the one it supersedes,
-whose words go to its history; otherwise a full memory could only go stale.
+by importance x weight x confidence, then who was used least lately. Under `refuse` nothing is
+evicted: a change that does not fit is left out. A memory that supersedes may then take the place of the one
+it supersedes, which stays in its history; otherwise a full memory could only become stale.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -118,15 +118,15 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
         return 0
     parameters = {"owner": writer.owner, "version": writer.version, "now": latest(changes)}
     most = _MOST_AT_ONCE + len(changes)
-    doomed: list[tuple[int, str, str | None]] = []
+    evicted: list[tuple[int, str, str | None]] = []
     with closing(_weakest_first(writer.tx, parameters)) as candidates:
         for seq, id_, superseded_by, size in candidates:
-            doomed.append((seq, id_, superseded_by))
+            evicted.append((seq, id_, superseded_by))
             usage += Usage(-1, -size)
-            if fits(quota, usage) or len(doomed) == most:
+            if fits(quota, usage) or len(evicted) == most:
                 break
-    writer.erase(doomed)
-    return len(doomed)
+    writer.erase(evicted)
+    return len(evicted)
 
 
 def _weakest_first(

@@ -278,7 +278,7 @@ _DROP = {
     "response": "DELETE FROM stored_responses WHERE seq = ?",
     "conversation": "DELETE FROM conversations WHERE seq = ?",
 }
-# A response whose chain or session was reached by a forget is not kept: see forget_related.py.
+# A response is not stored if a forget reached its chain or session: see forget_related.py.
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
                    WHERE n.owner = :owner AND x.id = :exchange AND x.generation = :generation AND NOT EXISTS (
@@ -287,7 +287,7 @@ _LEFT = """
                 SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))
 """
 _OWNERS = f"SELECT owner FROM stored_responses WHERE seq IN {_THESE}"
-_RESPONSES_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
+_RESPONSES_AT_ONCE = 200  # rows of a transaction: other writers wait for it
 
 
 class SqlChains(Store):
@@ -396,7 +396,7 @@ def _is_left(
     of: tuple[str | None, int],
     over: bytes | None,
 ) -> bool:
-    """True where a forget that came meanwhile has looked at the response, which is stored already, or at
+    """True if a forget that came in between has looked at the response, which is stored already, or at
     the exchange that it is of, and has taken nothing that the model was shown.
 
     While a forget of much is under way, that is not known yet; of a conversation it takes what it finds
@@ -419,7 +419,7 @@ def _is_left(
 
 
 def _has_lost_its_beginning(tx: Connection, owner: int, response: StoredResponse) -> bool:
-    """True for a continuation of what may have been forgotten. A forget in portions goes on while others
+    """True for a continuation of what may have been forgotten. A forget in portions continues while others
     write: who read the chain after it began, and before its portion was erased, has the new generation."""
     if response.previous_id is None:
         return False

@@ -132,7 +132,7 @@ def insert_evidence(tx: Connection, seq: int, evidence: Sequence[Evidence]) -> N
 def memories_where(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[tuple[int, Memory]]:
     """Return (seq, memory) for what the condition (constant SQL over `m` and `s`) selects, in its order.
 
-    Raises DamagedRow, rather than leave one out: whoever changes memories must see all of them."""
+    Raises DamagedRow, rather than leave one out: a change of memories must see all of them."""
     return [(seq, memory) for seq, _, memory in _memories(tx, condition, parameters)]
 
 

@@ -156,17 +156,17 @@ _IS_OLD = """
     n.last_at < :before AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.session = n.id)
     AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id)
 """
-_SLICE = 10_000  # sessions that one read looks at: other readers wait meanwhile
+_SLICE = 10_000  # sessions that one read looks at: other readers wait for it
 _BEYOND_ALL = 2**63 - 1
 _SLICE_END = f"SELECT id FROM sessions WHERE id > :edge ORDER BY id LIMIT 1 OFFSET {_SLICE - 1}"
 _OLD_SESSIONS = f"SELECT n.id FROM sessions n WHERE n.id > :edge AND n.id <= :end AND {_IS_OLD}"
-# With a session goes which responses were made in it.
+# Which responses were made in a session is deleted with it.
 _PRUNE_SESSIONS = f"""
     DELETE FROM sessions AS n
     WHERE n.id IN {rows.seqs_in(":ids")} AND {_IS_OLD}
 """
 _OWNERS_OF_SESSIONS = f"SELECT owner FROM sessions WHERE id IN {rows.seqs_in(':{}')}"
-_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
+_AT_ONCE = 200  # rows of a transaction: other writers wait for it
 
 
 class SqlSessions(Store):
@@ -231,14 +231,14 @@ class SqlSessions(Store):
             )
         # An answer that broke off gives way to a whole one, unless a job has read it.
         unread = extraction == "pending" and job is None
-        stands = state == "done" and not (unread and outcome.whole and not whole)
-        if stands and outcome.whole:
+        is_final = state == "done" and not (unread and outcome.whole and not whole)
+        if is_final and outcome.whole:
             return True
         # An answer, or its beginning, may repeat a memory that it was given and that was forgotten since.
         recalled = tuple(dict.fromkeys((*json.loads(before), *outcome.recalled)))
         if repeats := any_forgotten(tx, owner, recalled):
             recalled = tuple(dict.fromkeys((*recalled, FORGOTTEN)))
-        if stands:  # a step that comes late tells what else was in view
+        if is_final:  # a step that comes late adds what else was in view
             tx.execute(
                 "UPDATE exchanges SET recalled = ?, answer = iif(? = 1, '', answer) WHERE seq = ?",
                 (rows.as_json(recalled), repeats, seq),
@@ -355,7 +355,7 @@ def _queue(tx: Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
 
 def _prune_exchanges(tx: Connection, *, before: float) -> int:
     """Delete some of the exchanges from before `before` that are extracted; return how many. What was made
-    of them for their session stays: the mark tells the schema's triggers that this is no forget."""
+    of them for their session stays: by the mark the schema's triggers know that this is no forget."""
     old = [seq for (seq,) in tx.execute(_OLD, (before, _AT_ONCE))]
     these = (rows.as_json(old),)
     users.lock_all(tx, _OWNERS_OF_EXCHANGES, these)

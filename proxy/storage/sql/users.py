@@ -1,4 +1,4 @@
-"""Rows of `scopes`: a user's number in this database, and the stamp that tells late writers from others."""
+"""Rows of `scopes`: a user's number in this database, and the stamp that identifies late writers."""
 
 from dataclasses import dataclass
 from typing import Any

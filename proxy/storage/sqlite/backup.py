@@ -3,7 +3,7 @@
     the database file of one moment ‖ a trailer of 4 kB: what it holds, in JSON, and the SHA-256 of the rest
 
 One file, so that what is copied, piped and renamed is always whole; SQLite ignores what follows its last
-page, so `sqlite3 FILE` still opens it. The copy is read in one transaction: writers go on meanwhile, and the
+page, so `sqlite3 FILE` still opens it. The copy is read in one transaction: writers continue, and the
 copy neither starts over nor sees half of what they do.
 """
 
@@ -142,7 +142,7 @@ def _copy(database: file.SqliteConnection, target: Path, report: Report) -> dict
     """Copy what the open read transaction sees; return how many rows that is, table by table."""
     counts = _counts(database)
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        # Until it has its name, nobody needs it to survive a crash: one fsync at the end.
+        # Until it has its name, it need not survive a crash: one fsync at the end.
         copy.execute("PRAGMA synchronous = OFF")
         with file.mapped(target):
             database.backup(
@@ -156,7 +156,7 @@ def _copy(database: file.SqliteConnection, target: Path, report: Report) -> dict
 
 @contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """Yield an empty private file beside the target; it is gone afterwards, unless it was renamed.
+    """Yield an empty private file next to the target; it is deleted afterwards, unless it was renamed.
 
     Of constant name, so that what a kill left of an earlier backup is taken over by the next."""
     path = target.with_name(target.name + ".partial")
@@ -177,7 +177,7 @@ def _partial(target: Path) -> Iterator[Path]:
 
 
 def _unshared(database: Path) -> file.SqliteConnection:
-    """Open a file that nobody else has open, without writing anything beside it."""
+    """Open a file that no one else has open, without writing anything next to it."""
     name = f"file:{quote(str(database))}?mode=ro&immutable=1"
     return sqlite3.connect(name, uri=True, factory=file.SqliteConnection)
 

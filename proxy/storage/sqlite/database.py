@@ -56,7 +56,7 @@ _PRIMARY = 0xFF  # of an extended result code
 
 
 def kind_of(error: BaseException) -> str | None:
-    """Return the kind of trouble behind the error; None if the file is not at fault."""
+    """Return the outage that the error shows; None if the file is not at fault."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, sqlite3.Error):
@@ -87,7 +87,7 @@ _PURGE_WAIT_MS = 50
 _TURN_MS, _TURNS = 20, 3  # how long to wait at a time, and how many times the busy timeout in all
 _PURGE_AGAIN_S = 1.0
 _CHECK_PAUSE = 20  # times what the last check of a corrupt file took
-_MOST_TOGETHER = 4  # reads in one transaction; nobody waits for more than these
+_MOST_TOGETHER = 4  # reads in one transaction; none waits for more than these
 _MOST_WAITING = 10_000  # writes; beyond that the disk is stuck and memory should step aside
 
 
@@ -167,7 +167,7 @@ class SqliteDatabase:
     async def write(self, work: Work[T], *, purge: bool = False) -> T:
         """Run the work in a write transaction and return its result once that is on the disk.
 
-        With `purge`, what it deleted is gone from the write-ahead log too. Work whose caller is
+        With `purge`, what it deleted is removed from the write-ahead log too. Work whose caller is
         cancelled is still done.
         """
         entry = _Entry(work, asyncio.get_running_loop().create_future(), purge)
@@ -204,9 +204,8 @@ class SqliteDatabase:
             await self.write(_nothing, purge=True)
 
     async def checkpoint(self) -> None:
-        """Copy the write-ahead log into the file beside the writer, who else does it when it has grown.
-
-        For whoever writes much at a time: the next commit of somebody else need not wait for the disk."""
+        """Copy the write-ahead log into the file, so that the writer need not do it once it has grown: after
+        a large change the next commit does not wait for the disk."""
         await asyncio.get_running_loop().run_in_executor(self._copier, self._checkpoint)
 
     async def probe(self) -> None:
@@ -248,7 +247,7 @@ class SqliteDatabase:
         return result
 
     def _read_begun(self) -> None:
-        """Do the first few of what was begun. What is left has a turn of its own, behind other reads."""
+        """Do the first few of what was begun. The rest has a turn of its own, after other reads."""
         with self._begun_lock:
             group, self._begun = self._begun[:_MOST_TOGETHER], self._begun[_MOST_TOGETHER:]
         if not group:
@@ -281,8 +280,7 @@ class SqliteDatabase:
 
     @contextmanager
     def _answering(self, side: Side, group: Sequence[_Entry]) -> Iterator[None]:
-        """Tell all who wait for the group what became of it, and what fails in the block whoever has no error
-        of his own."""
+        """Settle the entries of the group; an error in the block is the error of each that has none yet."""
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
@@ -324,7 +322,7 @@ class SqliteDatabase:
 
     def _purge(self, connection: file.SqliteConnection) -> None:
         """Empty the write-ahead log, which still holds the pages as they were."""
-        # Our own readers are gone at once; another process may read for minutes, and nobody waits for that.
+        # Our own readers end at once; another process may read for minutes, and we do not wait for that.
         connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
         emptied = _empty_log(connection)
         connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
@@ -358,7 +356,7 @@ class SqliteDatabase:
             try:
                 yield handle.connection
             except (sqlite3.Error, UnicodeDecodeError):  # see file.mapped
-                handle.discard()  # it may be the file that broke: the next use begins anew
+                handle.discard()  # it may be the file that broke: the next use opens it again
                 raise
 
     def _open(self) -> None:
@@ -394,7 +392,7 @@ class SqliteDatabase:
     def _leave_nothing_in_the_log(self) -> None:
         """Bring what the write-ahead log holds into the file that was opened, wherever that is now.
 
-        The log is found by its name: whoever opens the file that has come would take it for that file's own,
+        The log is found by its name: opening the new file would take it for that file's own,
         read it into it, and delete it. Then the one would be spoilt, and the other incomplete."""
         for handle in list(self._handles):
             with handle.lock, suppress(sqlite3.Error):
@@ -429,7 +427,7 @@ def _begin(connection: file.SqliteConnection) -> None:
 
 
 def _empty_log(connection: file.SqliteConnection) -> bool:
-    """Empty the write-ahead log; return whether it is: it is not while somebody reads from it."""
+    """Empty the write-ahead log; return whether it is: it is not while another reads from it."""
     (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
 

@@ -24,7 +24,7 @@ from proxy.storage.sql.shared_state import forms_in
 SCHEMA_VERSION = 11  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
 _PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
 _SMALLEST_PAGE = 512  # bytes
-_APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's database
+_APPLICATION_ID = 0x6D656D70  # "memp": distinguishes our file from another program's database
 
 Identity = tuple[int, int]
 """Device and inode: whether a path is still the file that was opened."""

@@ -10,7 +10,7 @@ not what it had been made of. If it cannot be read, receipts from elsewhere are 
 for their users nothing is extracted that had not been read yet: it may hold what was forgotten.
 
 A response that its owner has deleted is known by its emptied row. Of a conversation or an item nothing is
-left: it was deleted if the present database goes on from the backup, and is beyond its number.
+left: it was deleted if the present database continues the backup, and has passed its number.
 """
 
 import json
@@ -78,7 +78,7 @@ _EMPTY = f"""
     UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'
     WHERE owner = ({_OWN}) AND id = :id AND response IS NOT NULL
 """
-# Ids that are made at random, and that no import brings along: one in both, and one goes on from the other.
+# Ids that are made at random, and that no import brings along: one in both, and one continues the other.
 _RANDOM = ("conversations", "stored_responses", "exchanges", "receipts", "keys")
 _USERS = "SELECT tenant, user FROM scopes WHERE user IS NOT NULL"
 _ANCHOR = "json_array(x.exchange_id, x.slot, x.content)"
@@ -101,12 +101,12 @@ class Carried:
 
     receipts: int = 0  # of forgets that the backup did not know of
     erased: ForgetCounts = field(default_factory=ForgetCounts)
-    unknown: int = 0  # of them name a memory younger than the backup, and nothing tells what that replaced
+    unknown: int = 0  # of them name a memory younger than the backup, and nothing shows what that replaced
     keys: int = 0  # made or revoked since
 
 
 def read(path: Path) -> Present:
-    """Return what the database tells. Raises StoreUnavailable if it cannot be read to its end."""
+    """Return what the database says. Raises StoreUnavailable if it cannot be read to its end."""
     with _connected(path) as database:
         receipts = tuple(receipt_of(row) for row in database.execute(forget.RECEIPTS))
         unfinished = frozenset(id_ for (id_,) in database.execute(_UNFINISHED))
@@ -152,7 +152,7 @@ def keep_keys(staged: Path, present: Present) -> int:
 
 
 def _as_in(present: Present, staged: file.SqliteConnection, receipts: Sequence[Receipt]) -> ForgetCounts:
-    """Erase of the users whom the receipts name what the present database does not have."""
+    """For the users in the receipts, erase what the present database does not have."""
     erased = ForgetCounts()
     with _connected(present.path) as now:
         for scope in dict.fromkeys(Scope(r.tenant, r.user) for r in receipts):
@@ -174,7 +174,7 @@ def _keep_what_is_in(now: file.SqliteConnection, staged: file.SqliteConnection, 
     found = staged.execute(f"SELECT {_ANCHOR}, x.seq FROM {_ANCHORS}", ours).fetchall()
     erased = [(seq,) for said, seq in found if said not in instructions]
     staged.executemany("DELETE FROM anchors WHERE seq = ?", erased)
-    for table in ("states", "marks"):  # made of what was said, and made anew
+    for table in ("states", "marks"):  # made of what was said, and made again
         staged.execute(
             f"DELETE FROM {table} WHERE session IN (SELECT id FROM sessions WHERE owner = ?)", (owner.id,)
         )
@@ -198,8 +198,8 @@ def _delete_as_in(present: Present, staged: file.SqliteConnection) -> ForgetCoun
 
 
 def _goes_on(now: file.SqliteConnection, staged: file.SqliteConnection) -> bool:
-    """True if the present database has something that the staged one has: one that was begun anew, after a
-    loss, lacks what nobody deleted."""
+    """True if the present database has something that the staged one has: one that was begun again after
+    a loss lacks what was never deleted."""
     for table in _RANDOM:
         ids = f"SELECT id FROM {table}"
         if not _names(now, ids, {}).isdisjoint(id_ for (id_,) in staged.execute(ids)):
@@ -228,7 +228,7 @@ def _missing(
 
 
 def _names(now: file.SqliteConnection, query: str, ours: dict[str, str]) -> set[str]:
-    """Return what the query tells; nothing where the database is of before its table."""
+    """Return what the query finds; nothing if the database is older than its table."""
     try:
         return {name for (name,) in now.execute(query, ours)}
     except sqlite3.OperationalError as error:
@@ -261,7 +261,7 @@ class Restored:
     """What a restore did."""
 
     manifest: Manifest
-    aside: Path | None  # where the database lies that was there before; None: there was none
+    aside: Path | None  # the path of the previous database; None: there was none
     present: str  # how that one was: "none", "read" or "unreadable"
     carried: Carried
 
@@ -272,7 +272,9 @@ class Restore:
 
     data_dir: Path
     report: Report
-    receipts: Sequence[Receipt] = ()  # of forgets to be carried out in it, beside those of the present one
+    receipts: Sequence[
+        Receipt
+    ] = ()  # of forgets to be carried out in it, in addition to those of the present one
     forgets: bool = True  # False: what was forgotten since the backup comes back
 
     def run(self, backup: BinaryIO, name: str) -> Restored:
@@ -282,7 +284,7 @@ class Restore:
         or if the backup is none, is damaged, or was made by a newer version."""
         with file.mapped(self.data_dir):
             self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # A server that is started meanwhile waits here, and then opens what was restored.
+            # A server that is started now waits here, and then opens what was restored.
             with file.alone(self._database.with_suffix(".opening")):
                 self._refuse_company()
                 return self._run(backup, name)
@@ -331,7 +333,7 @@ class Restore:
         return manifest
 
     def _complete(self, staged: Path) -> tuple[str, Carried]:
-        """Bring into the copy what must outlive a restore; tell how the present database was."""
+        """Bring into the copy what must outlive a restore; return how the present database was."""
         found = "none" if not self._database.exists() else "unreadable"
         present = None
         with suppress(StoreUnavailable):
@@ -347,7 +349,7 @@ class Restore:
         return found, carried
 
     def _swap(self, staged: Path) -> Path | None:
-        """Put the copy in place; return where the database lies that was there, None where there was none."""
+        """Put the copy in place; return the path of the previous database, None if there was none."""
         database, aside = self._database, None
         if database.exists():
             _settle(database)

@@ -33,7 +33,7 @@ class SqliteInstance:
         self._fd = self._take(self.id)
 
     def is_dead(self, tx: Connection, instance: str) -> bool:
-        """True if the process that wrote under this id is gone. Removes what is left of it."""
+        """True if the process that wrote under this id has ended. Removes what is left of it."""
         return self._is_gone(instance)
 
     def _is_gone(self, instance: str) -> bool:
