@@ -1,4 +1,4 @@
-"""Hand-made memories, hits and turns; a store and an embedder whose answers the test writes down."""
+"""Memories, hits and turns; a store and an embedder with scripted answers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def turn(*texts: str, **changes) -> Turn:
 
 @dataclass
 class Shelf:
-    """Memories with the hits that any search returns; keeps what it was asked."""
+    """Memories with the same hits for every search; records the searches."""
 
     hits: list[Hit] = field(default_factory=list)
     asked: list[Search] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Past:
 
 @dataclass
 class Scripted:
-    """An embedder that understands Latin script and keeps what it embedded."""
+    """An embedder that understands Latin script; records the texts."""
 
     failing: bool = False
     embedded: list[str] = field(default_factory=list)
@@ -151,14 +151,14 @@ class Scripted:
 
 
 class NoNotes:
-    """Sessions of which nothing is kept."""
+    """Sessions without notes."""
 
     async def notes(self, scope: Scope, session_id: str, **asked: object) -> SessionNotes:
         return NO_NOTES
 
 
 class NoPassages:
-    """An index of nobody's documents."""
+    """An empty index of documents."""
 
     async def holds(self, scope: Scope) -> bool:
         return False
@@ -177,7 +177,7 @@ def no_documents() -> documents.Shelf:
 
 @pytest.fixture
 def judge() -> ScriptedJudge:
-    """Everything needs memory, and everything helps, unless a test scripts it."""
+    """A judge by which everything needs memory and every memory helps."""
     return ScriptedJudge()
 
 

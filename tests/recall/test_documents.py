@@ -1,4 +1,4 @@
-"""Passages on the read path: when they belong, what they look like, and that memories lose nothing."""
+"""Document passages are shown if they answer the question, below the memories and at no cost to them."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,8 @@ from tests.storage.recording import recorded
 QUESTION = "Tell me how my release is rolled back?"
 ANSWER = "Run the undo command."
 SHORT = "doc_0123456789abcdef"[-SHORT_ID:]
-OPENS, SHOWN = 0.35, 0.26  # of a question about something of the user's: entry .30, floor .24
+WORDED = "How a release is rolled back."
+OPENS, SHOWN = 0.35, 0.26  # with an entry of .30 and a floor of .24
 
 
 def passage(text: str = ANSWER, *headings: str) -> Passage:
@@ -42,7 +43,7 @@ def hit(cosine: float | None, text: str = ANSWER, *, bm25: float = 0.0, **of) ->
 
 @dataclass
 class Index:
-    """Passages found whatever is looked for; keeps what it was asked."""
+    """An index that finds the same passages for every search, and records the searches."""
 
     hits: list[PassageHit] = field(default_factory=list)
     error: Exception | None = None
@@ -80,83 +81,59 @@ async def texts(asked, at: Shelf, reason: Reason | None = None) -> list[str]:
 
 
 # ---------------------------------------------------------------- found
-async def test_a_passage_near_the_question_is_shown_and_with_it_the_next_ones():
+async def test_a_passage_near_the_question_opens_the_gate_for_the_next_ones():
     found = await texts(turn(QUESTION), shelf(hit(OPENS), hit(SHOWN, "Second."), hit(0.1, "Far off.")))
     assert found == [ANSWER, "Second."]
-
-
-async def test_nothing_is_shown_where_the_best_is_not_near_enough():
     assert await texts(turn(QUESTION), shelf(hit(0.29), hit(0.29, "Second."))) == []
+    worded = shelf(hit(0.29, WORDED, bm25=3.0), hit(0.2, "Other."))  # the question's words are added
+    assert WORDED in await texts(turn(QUESTION), worded)
 
 
-async def test_a_message_that_needs_no_memory_must_be_met_better():
+async def test_the_gate_is_stricter_for_a_message_that_needs_no_memory():
     asked = turn(QUESTION)
     assert await texts(asked, shelf(hit(0.35))) == [ANSWER]
     assert await texts(asked, shelf(hit(0.35)), Reason.GENERAL_FACT) == []
     assert await texts(asked, shelf(hit(0.37)), Reason.GENERAL_FACT) == [ANSWER]
 
 
-async def test_the_words_of_the_question_count_beside_the_cosine():
-    worded = hit(0.29, "How a release is rolled back.", bm25=3.0)
-    assert await texts(turn(QUESTION), shelf(hit(0.29, "Other."), hit(0.2, "Third."))) == []
-    assert "How a release is rolled back." in await texts(turn(QUESTION), shelf(worded, hit(0.2, "Other.")))
-
-
-async def test_a_question_that_a_memory_is_nearer_to_is_left_to_memory():
+async def test_passages_give_way_to_a_nearer_memory():
     assert await texts(turn(QUESTION), shelf(hit(0.4), memories=near(0.2))) == [ANSWER]
     assert await texts(turn(QUESTION), shelf(hit(0.4), memories=near(0.36))) == []
 
 
-async def test_a_threshold_of_the_requests_own_is_taken_at_its_word():
+async def test_a_request_s_own_threshold_decides_alone():
     asked = turn(QUESTION)
     asked = replace(asked, options=replace(asked.options, threshold=0.1))
     at = shelf(hit(0.12), hit(0.09, "Second."), memories=near(0.5))
     assert await texts(asked, at) == [ANSWER]
 
 
-async def test_where_cosines_mean_nothing_words_decide():
-    worded = hit(None, "How a release is rolled back.", bm25=3.0)
-    for embedder in (None, Scripted(failing=True)):
-        found = await texts(turn(QUESTION), shelf(worded, hit(None, "Figs."), embedder=embedder))
-        assert found == ["How a release is rolled back."]
-
-
-async def test_passages_that_wait_for_their_vectors_are_found_by_their_words():
-    worded = hit(None, "How a release is rolled back.", bm25=3.0)
-    assert await texts(turn(QUESTION), shelf(worded, hit(None, "Figs."))) == ["How a release is rolled back."]
-    assert await texts(turn(QUESTION), shelf(worded, hit(0.2, "Far off."))) == [
-        "How a release is rolled back."
-    ]
-    both = await texts(turn(QUESTION), shelf(worded, hit(OPENS)))
-    assert sorted(both) == ["How a release is rolled back.", ANSWER]
-    [found] = await search(SCOPE, QUESTION, shelf(worded), limit=3)
-    assert found.hit is worded
-
-
-async def test_passages_that_wait_for_their_vectors_leave_to_memory_what_it_knows():
-    worded = hit(None, "How a release is rolled back.", bm25=3.0)
-    assert await texts(turn(QUESTION), shelf(worded, memories=near(0.24))) != []
-    assert await texts(turn(QUESTION), shelf(worded, memories=near(0.26))) == []
+async def test_passages_without_vectors_are_found_by_their_words():
+    worded = hit(None, WORDED, bm25=3.0)
+    for embedder in (None, Scripted(failing=True), Scripted()):
+        at = shelf(worded, hit(None, "Figs."), embedder=embedder)
+        assert await texts(turn(QUESTION), at) == [WORDED]
+    assert sorted(await texts(turn(QUESTION), shelf(worded, hit(OPENS)))) == [WORDED, ANSWER]
+    assert await texts(turn(QUESTION), shelf(worded, memories=near(0.24))) == [WORDED]
+    assert await texts(turn(QUESTION), shelf(worded, memories=near(0.26))) == [], "a memory answers"
+    assert [found.hit for found in await search(SCOPE, QUESTION, shelf(worded), limit=3)] == [worded]
 
 
 @pytest.mark.parametrize("reason", [Reason.GREETING, Reason.NO_QUERY, Reason.SELF_CONTAINED])
-async def test_a_message_that_asks_nothing_is_not_looked_up(reason):
+async def test_small_talk_and_requests_for_types_of_memory_search_no_documents(reason):
     at = shelf(hit(0.9))
     assert await texts(turn(QUESTION), at, reason) == []
+    typed = turn(QUESTION)
+    assert await texts(replace(typed, options=replace(typed.options, types=("preference",))), at) == []
     assert at.index.asked == []
 
 
-async def test_a_request_for_some_types_of_memory_gets_no_documents():
-    asked = turn(QUESTION)
-    assert (
-        await texts(replace(asked, options=replace(asked.options, types=("preference",))), shelf(hit(0.9)))
-        == []
-    )
-
-
-async def test_what_the_conversation_shows_already_is_not_shown_again():
+async def test_a_passage_that_the_conversation_shows_is_left_out():
     pasted = turn(f"My runbook says:\n{ANSWER}", "I see.", QUESTION)
     assert await texts(pasted, shelf(hit(OPENS), hit(SHOWN, "Second."))) == ["Second."]
+    asked = turn(QUESTION)
+    by_tool = replace(asked, messages=(Message("tool", f"… {ANSWER} …"), *asked.messages))
+    assert await texts(by_tool, shelf(hit(OPENS))) == []
 
 
 async def test_no_more_passages_are_shown_than_fit():
@@ -166,20 +143,17 @@ async def test_no_more_passages_are_shown_than_fit():
 
 
 # ---------------------------------------------------------------- failing
-@pytest.mark.parametrize("index", [Index(error=StoreUnavailable("gone")), Index(waits=True)])
-async def test_documents_that_cannot_be_searched_in_time_cost_the_memories_nothing(tools, index):
-    tools.searcher.memories.hits[:] = [Hit(memory("m1", "User's release is on Friday."), 0.6, 0.0)]
-    prepared = await prepare(turn(QUESTION), replace(tools, shelf=shelf(index=index, deadline_s=0.01)))
-    assert prepared.memory_ids == ("m1",)
-
-
-async def test_documents_that_every_turn_has_to_do_without_are_logged_once_a_minute(monkeypatch):
+@pytest.mark.parametrize("index", [Index(error=StoreUnavailable("away")), Index(waits=True)])
+async def test_a_failing_or_slow_index_costs_no_memory_and_is_logged_once_a_minute(tools, index, monkeypatch):
     lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
-    at = shelf(index=Index(error=StoreUnavailable("gone")), seldom=ThrottledLog(lambda: clock[0]))
+    tools.searcher.memories.hits[:] = [Hit(memory("m1", "User's release is on Friday."), 0.6, 0.0)]
+    at = shelf(index=index, deadline_s=0.01, seldom=ThrottledLog(lambda: clock[0]))
     for clock[0] in range(0, round(REMIND_S) + 1, 10):
-        assert await texts(turn(QUESTION), at) == []
-    gone = {"error": "StoreUnavailable"}
-    assert lines == [("documents.left_out", gone), ("documents.left_out", {**gone, "left_out": 5})]
+        assert (await prepare(turn(QUESTION), replace(tools, shelf=at))).memory_ids == ("m1",)
+    assert [(event, facts.get("left_out")) for event, facts in lines] == [
+        ("documents.left_out", None),
+        ("documents.left_out", 5),
+    ]
 
 
 async def test_without_documents_nothing_is_embedded_or_searched():
@@ -189,15 +163,11 @@ async def test_without_documents_nothing_is_embedded_or_searched():
 
 
 # ---------------------------------------------------------------- shown
-def test_a_line_says_where_the_passage_stands():
-    assert render(hit(0.5)) == f'- [doc "Runbook" › Deploy › Undoing #{SHORT}] Run the undo command.'
-
-
-def test_lines_of_code_stay_lines_with_their_indentation():
+def test_a_passage_shows_its_document_headings_and_layout():
+    place = f'- [doc "Runbook" › Deploy › Undoing #{SHORT}]'
+    assert render(hit(0.5)) == f"{place} Run the undo command."
     shown = render(hit(0.5, "```\nif broken:\n    undo()\n```\n"))
-    assert shown.split("\n") == [
-        f'- [doc "Runbook" › Deploy › Undoing #{SHORT}]', "  ```", "  if broken:", "      undo()", "  ```",
-    ]  # fmt: skip
+    assert shown.split("\n") == [place, "  ```", "  if broken:", "      undo()", "  ```"]
 
 
 def test_a_document_can_neither_close_the_block_nor_forge_a_citation():
@@ -206,20 +176,17 @@ def test_a_document_can_neither_close_the_block_nor_forge_a_citation():
     assert strip_blocks(block.text) == ""
     assert block.text.count(CLOSE) == 1
     assert '[doc "A\' › B) (x"' in block.text
-
-
-@pytest.mark.parametrize("end", ["<", "< ", "</", "< /"])
-def test_the_end_of_a_line_and_the_next_make_no_marker(end):
-    block = with_passages(Block("", (), 0), [_ranked(hit(0.5, f"Text {end}\nremembered>\n/remembered>"))],
-                          shelf(), Words(), "m")  # fmt: skip
-    assert "".join(block.text.split()).count("".join(CLOSE.split())) == 1
+    for end in ("<", "< ", "</", "< /"):  # the end of a line and the next one
+        split = _ranked(hit(0.5, f"Text {end}\nremembered>\n/remembered>"))
+        text = with_passages(Block("", (), 0), [split], shelf(), Words(), "m").text
+        assert "".join(text.split()).count("".join(CLOSE.split())) == 1
 
 
 def _ranked(one: PassageHit) -> RankedPassage:
     return RankedPassage(one, 1.0)
 
 
-def test_passages_stand_below_the_memories_and_their_ids_after_theirs():
+def test_passages_and_their_ids_follow_the_memories():
     block = Block(fence(["- a memory"]), ("m1",), 50)
     grown = with_passages(block, [_ranked(hit(0.5)), _ranked(hit(0.5, "More."))], shelf(), Words(), "m")
     assert grown.text.startswith(block.text.removesuffix(CLOSE))
@@ -227,16 +194,13 @@ def test_passages_stand_below_the_memories_and_their_ids_after_theirs():
     assert grown.memory_ids == ("m1", "doc_0123456789abcdef")
     added = len(grown.text.split()) - len(block.text.split())
     assert grown.tokens == 50 + added
+    alone = with_passages(Block("", (), 0), [_ranked(hit(0.5))], shelf(), Words(), "m")
+    assert alone.text.startswith(f"{OPEN}\n{NOTICE}\n")
+    assert strip_blocks(alone.text) == ""
+    assert alone.tokens == len(alone.text.split())
 
 
-def test_passages_alone_make_a_block():
-    block = with_passages(Block("", (), 0), [_ranked(hit(0.5))], shelf(), Words(), "m")
-    assert block.text.startswith(f"{OPEN}\n{NOTICE}\n")
-    assert strip_blocks(block.text) == ""
-    assert block.tokens == len(block.text.split())
-
-
-def test_a_passage_that_does_not_fit_is_left_out_whole_and_the_next_tried():
+def test_a_passage_that_does_not_fit_is_skipped():
     long, short = hit(0.5, "word " * 300), hit(0.5, "Short.")
     block = with_passages(
         Block("", (), 0), [_ranked(long), _ranked(short)], shelf(budget_tokens=100), Words(), "m"
@@ -246,20 +210,19 @@ def test_a_passage_that_does_not_fit_is_left_out_whole_and_the_next_tried():
     assert with_passages(Block("", (), 0), [_ranked(long)], shelf(budget_tokens=100), Words(), "m").text == ""
 
 
-def test_of_the_best_passage_the_beginning_is_shown_where_all_of_it_does_not_fit():
-    """Four hundred characters of Chinese may be five hundred tokens."""
-    told = [f"Sentence number {n} of a long one." for n in range(20)]
-    found = [_ranked(hit(0.5, " ".join(told))), _ranked(hit(0.5, "Next. " * 100))]
+def test_the_beginning_of_the_best_passage_is_shown_if_not_all_of_it_fits():
+    sentences = [f"Sentence number {n} of a long one." for n in range(20)]
+    found = [_ranked(hit(0.5, " ".join(sentences))), _ranked(hit(0.5, "Next. " * 100))]
     block = with_passages(Block("", (), 0), found, shelf(budget_tokens=150), Words(), "m")
-    shown = [sentence for sentence in told if sentence in block.text]
-    assert shown == told[: len(shown)]
+    shown = [sentence for sentence in sentences if sentence in block.text]
+    assert shown == sentences[: len(shown)]
     assert 10 <= len(shown) < 20
     assert f"{shown[-1]}…\n" in block.text
     assert "Next." not in block.text
     assert block.tokens == len(block.text.split()) <= 150
 
 
-async def test_memories_have_their_place_whatever_the_documents_say(tools):
+async def test_documents_displace_no_memory(tools):
     tools.searcher.memories.hits[:] = [
         Hit(memory(f"m{n}", f"Fact number {n} of many."), 0.6, 0.0) for n in range(9)
     ]
@@ -269,15 +232,6 @@ async def test_memories_have_their_place_whatever_the_documents_say(tools):
     assert both.memory_ids[: len(alone.memory_ids)] == alone.memory_ids
     assert both.block.startswith(alone.block.removesuffix(CLOSE))
     assert both.memory_ids[-1].startswith("doc_")
-
-
-async def test_documents_are_shown_where_there_are_no_memories(tools):
-    prepared = await prepare(turn(QUESTION), replace(tools, shelf=shelf(hit(0.9))))
-    assert (prepared.status, prepared.reason) == ("injected", None)
-    assert ANSWER in prepared.block
-
-
-async def test_a_tool_message_with_the_passage_hides_it():
-    asked = turn(QUESTION)
-    said = (Message("tool", f"… {ANSWER} …"), *asked.messages)
-    assert await texts(replace(asked, messages=said), shelf(hit(OPENS))) == []
+    tools.searcher.memories.hits[:] = []
+    alone = await prepare(turn(QUESTION), replace(tools, shelf=at))
+    assert (alone.status, alone.reason) == ("injected", None)

@@ -15,7 +15,7 @@ STEP = (Message("assistant", ""), Message("tool", "7:30"))
 
 @dataclass
 class Memories:
-    """Only the stamp is asked for."""
+    """Only stamps."""
 
     generation: int = 0
     away: bool = False
@@ -58,7 +58,7 @@ def loops(memories, now):
     return ToolLoops(memories, lambda: now[0])
 
 
-async def test_the_block_holds_from_step_to_step(loops, now):
+async def test_the_block_stays_the_same_from_step_to_step(loops, now):
     made = Made()
     blocks = []
     for number in range(4):
@@ -67,7 +67,7 @@ async def test_the_block_holds_from_step_to_step(loops, now):
     assert blocks == ["block 1"] * 4
 
 
-async def test_the_next_question_has_a_block_of_its_own(loops):
+async def test_the_next_question_gets_a_new_block(loops):
     made = Made()
     await loops.prepared(step(ASKED), made)
     asked = replace(ASKED, messages=(*step(ASKED).messages, Message("user", "And back?")))
@@ -92,17 +92,17 @@ async def test_a_forget_deletes_all_blocks_of_the_user(loops, memories):
     assert (await loops.prepared(step(other), made)).block == "block 4"
 
 
-async def test_what_is_forgotten_while_a_block_is_made_is_not_held(loops, memories):
-    async def meanwhile():
+async def test_a_forget_while_a_block_is_made_discards_it(loops, memories):
+    async def forgotten_then():
         memories.generation = 1
         await loops.prepared(step(replace(ASKED, session_id="other")), Made())
         return Prepared(status=Status.INJECTED, block="old")
 
-    await loops.prepared(ASKED, meanwhile)
+    await loops.prepared(ASKED, forgotten_then)
     assert (await loops.prepared(step(ASKED), Made())).block == "block 1"
 
 
-async def test_users_sessions_and_options_have_their_own(loops):
+async def test_users_sessions_and_options_share_no_block(loops):
     await loops.prepared(ASKED, Made())
     for other in (
         replace(ASKED, scope=replace(ASKED.scope, user="bob")),
@@ -115,7 +115,7 @@ async def test_users_sessions_and_options_have_their_own(loops):
         assert made.count == 1
 
 
-async def test_without_tools_or_without_the_store_nothing_is_held(loops, memories):
+async def test_without_tools_or_store_no_block_is_cached(loops, memories):
     made = Made()
     plain = replace(ASKED, may_loop=False)
     await loops.prepared(plain, made)

@@ -1,4 +1,4 @@
-"""The read path as a whole: what becomes of a turn."""
+"""The read path as a whole, over scripted models and stores."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,6 @@ from proxy.domain.judging import Needs
 from proxy.domain.session import Anchor, SessionNotes
 from proxy.recall.prepare import LINES, RecallTools, prepare, search, unshown
 from proxy.recall.rank import Ranking
-from proxy.recall.rewrite import QueryRewriter
 from proxy.recall.triage import Restraint
 from proxy.telemetry import REMIND_S, ThrottledLog
 from tests.recall.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, tools_with, turn
@@ -51,7 +50,7 @@ async def test_a_relevant_memory_is_injected():
         ("self_contained", "self_contained"),
     ],
 )
-async def test_what_needs_no_memory_searches_nothing_and_says_why(strongest, reason):
+async def test_a_message_that_needs_no_memory_is_not_searched_and_the_reason_says_why(strongest, reason):
     needs = {"memory": 0.49, "small_talk": 0.1, "world": 0.1, "tool": 0.1, "self_contained": 0.1}
     tools = holding(BUDGET, judge=ScriptedJudge(needs=lambda _: Needs(**{**needs, strongest: 0.3})))
     prepared = await prepare(turn("Tell me about the weather in the mountains."), tools)
@@ -75,7 +74,7 @@ async def test_a_short_message_is_read_with_the_users_message_before_it(judge, t
     assert judge.read_texts[-1] == "How much did the whole hotel cost us?"
 
 
-async def test_thanks_is_small_talk_whatever_came_before_unless_it_answers_a_question():
+async def test_a_short_reply_is_small_talk_unless_it_answers_a_question():
     judge = ScriptedJudge(needs=lambda text: SMALL_TALK if text in ("Thanks!", "ok") else NEEDS_MEMORY)
     tools = holding(BUDGET, judge=judge)
     assert (await prepare(turn("Where is my passport?", "Here.", "Thanks!"), tools)).reason == "greeting"
@@ -96,20 +95,20 @@ async def test_a_long_paste_is_read_by_what_the_user_says_around_it(judge, tools
     assert judge.read_texts == ["What does my contract say about this?"]
 
 
-async def test_a_conversation_may_begin_without_memories_if_an_operator_wants_that():
-    kept = replace(holding(BUDGET), restraint=Restraint(skip_first_turn=True))
-    first = await prepare(turn(ASKED), kept)
+async def test_settings_can_skip_first_turns_and_short_queries():
+    held = replace(holding(BUDGET), restraint=Restraint(skip_first_turn=True))
+    first = await prepare(turn(ASKED), held)
     assert (first.status, first.reason) == (Status.SKIPPED, "first_turn")
-    assert (await prepare(turn("Hi", "Hello!", ASKED), kept)).memory_ids
+    assert (await prepare(turn("Hi", "Hello!", ASKED), held)).memory_ids
     named = replace(turn(ASKED), named=True, standalone=True)
-    assert (await prepare(named, kept)).reason == "first_turn"
-    assert (await prepare(named, replace(kept, sessions=Past(["I am off to Porto"])))).memory_ids
-    short = replace(kept, restraint=Restraint(min_query_chars=len(ASKED) + 1))
+    assert (await prepare(named, held)).reason == "first_turn"
+    assert (await prepare(named, replace(held, sessions=Past(["I am off to Porto"])))).memory_ids
+    short = replace(held, restraint=Restraint(min_query_chars=len(ASKED) + 1))
     assert (await prepare(turn(ASKED + "  "), short)).reason == "short_query"
 
 
 # ---------------------------------------------------------------- search
-async def test_the_model_and_the_store_begin_at_the_same_time_and_reading_is_cancelled_with_the_request():
+async def test_store_and_model_begin_together_and_are_cancelled_with_the_request():
     tools = holding()
     tools.searcher.memories.is_slow = True
     waiting = asyncio.create_task(prepare(turn(ASKED), tools))
@@ -121,47 +120,44 @@ async def test_the_model_and_the_store_begin_at_the_same_time_and_reading_is_can
     assert tools.searcher.memories.reading.cancelled()
 
 
-async def test_a_user_without_memories_is_known_from_one_whose_memories_do_not_help():
+async def test_the_reason_distinguishes_no_memories_from_memories_that_do_not_help():
     none = await prepare(turn(ASKED), holding())
     useless = await prepare(turn(ASKED), holding(BUDGET, judge=ScriptedJudge(help=lambda *_: 0.49)))
     far = await prepare(turn(ASKED), tools_with(Shelf([replace(BUDGET, cosine=0.1)]), None))
     assert (none.status, none.reason) == (Status.NONE, "no_memories")
     assert (useless.status, useless.reason) == (Status.NONE, "unanswered")
     assert far.reason == "below_threshold"
+    said = "Our budget for the Portugal trip is $6,200. Where do we sleep?"
+    assert (await prepare(turn(said), holding(BUDGET))).reason == "already_visible"
+    tools = holding(BUDGET)
+    small = replace(tools, budget=replace(tools.budget, memory_tokens=5))
+    assert (await prepare(turn(ASKED), small)).reason == "over_budget"
 
 
-async def test_what_surely_does_not_help_is_left_out_and_what_helps_more_comes_first():
+async def test_memories_are_ordered_by_how_much_they_help():
     hits = [Hit(memory(f"m{n}", f"Fact number {n}."), 0.5 - n / 100, 0.0) for n in range(6)]
     judge = ScriptedJudge(help=lambda _, content: {"2": 0.99, "4": 0.3}.get(content[-2], 0.01))
     assert (await prepare(turn(ASKED), holding(*hits, judge=judge))).memory_ids == ("m2", "m4")
 
 
-async def test_a_threshold_of_the_requests_own_is_the_least_cosine_and_the_judge_is_not_asked():
+async def test_a_request_s_own_threshold_replaces_the_judge():
     near, far = BUDGET, Hit(memory("far", "User likes tea."), 0.39, 2.0)
     options = MemoryOptions(read=True, write=False, types=None, limit=10, threshold=0.4)
     tools = holding(near, far, judge=ScriptedJudge(help=broken))
     assert (await prepare(turn(ASKED, options=options), tools)).memory_ids == ("budget",)
-
-
-async def test_a_threshold_of_the_server_is_asked_beside_the_judge():
-    tools = holding(BUDGET, Hit(memory("far", "User likes tea."), 0.39, 2.0), least_cosine=0.4)
-    assert (await prepare(turn(ASKED), tools)).memory_ids == ("budget",)
+    both = holding(near, far, least_cosine=0.4)  # the server's least cosine, in addition to the judge
+    assert (await prepare(turn(ASKED), both)).memory_ids == ("budget",)
 
 
 @pytest.mark.parametrize(
     ("type_", "confidence", "shown"),
     [("preference", 0.7, ()), ("preference", 0.71, ("aisle",)), ("semantic", 0.6, ("aisle",))],
 )
-async def test_a_preference_stated_with_a_doubt_is_not_shown(type_, confidence, shown):
+async def test_an_uncertain_preference_is_not_shown(type_, confidence, shown):
     said = replace(memory("aisle", "User prefers aisle seats."), type=type_, confidence=confidence)
     prepared = await prepare(turn("Which seats do I prefer on planes?"), holding(Hit(said, 0.6, 3.0)))
     assert prepared.memory_ids == shown
     assert prepared.reason == (None if shown else "doubted")
-
-
-async def test_what_is_visible_is_not_injected():
-    said = "Our budget for the Portugal trip is $6,200. Where do we sleep?"
-    assert (await prepare(turn(said), holding(BUDGET))).reason == "already_visible"
 
 
 async def test_the_request_narrows_types_and_limit():
@@ -172,13 +168,7 @@ async def test_the_request_narrows_types_and_limit():
     assert tools.searcher.memories.asked[0].types == {"semantic", "preference"}
 
 
-async def test_a_budget_too_small_says_so():
-    tools = holding(BUDGET)
-    small = replace(tools, budget=replace(tools.budget, memory_tokens=5))
-    assert (await prepare(turn(ASKED), small)).reason == "over_budget"
-
-
-async def test_each_list_can_be_switched_off_and_one_pass_of_the_model_can_serve_both():
+async def test_search_can_be_dense_or_lexical_only_or_use_the_judge_s_vector():
     shelf = Shelf([BUDGET])
     await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(dense=False)))
     await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(lexical=False)))
@@ -200,25 +190,21 @@ async def test_without_a_judge_everything_with_letters_is_searched_by_the_models
     assert (await prepare(turn("!!! 👋"), tools)).reason == "no_query"
 
 
-@pytest.mark.parametrize("failing", ["needs", "help"])
-async def test_a_judge_that_fails_is_done_without(failing):
-    prepared = await prepare(turn(ASKED), holding(BUDGET, judge=ScriptedJudge(**{failing: broken})))
-    assert (prepared.memory_ids, prepared.level) == (("budget",), Level.UNJUDGED)
-
-
-async def test_without_embeddings_the_words_are_searched():
-    tools = tools_with(Shelf([BUDGET]), ScriptedJudge(), embedder=Scripted(failing=True))
+@pytest.mark.parametrize(
+    ("judge", "embedder", "level"),
+    [
+        (ScriptedJudge(needs=broken), Scripted(), Level.UNJUDGED),
+        (ScriptedJudge(help=broken), Scripted(), Level.UNJUDGED),
+        (ScriptedJudge(), Scripted(failing=True), Level.LEXICAL),
+    ],
+)
+async def test_a_failing_model_lowers_the_level_and_memories_are_still_found(judge, embedder, level):
+    tools = tools_with(Shelf([BUDGET]), judge, embedder=embedder)
     prepared = await prepare(turn("What is my Portugal budget?"), tools)
-    assert (prepared.memory_ids, prepared.level) == (("budget",), Level.LEXICAL)
-    assert tools.searcher.memories.asked[0].vector is None
+    assert (prepared.memory_ids, prepared.level) == (("budget",), level)
 
 
-async def test_a_broken_store_is_the_callers_to_handle():
-    with pytest.raises(StoreUnavailable):
-        await prepare(turn(ASKED), tools_with(Broken(), ScriptedJudge()))
-
-
-class Gone(Shelf):
+class Away(Shelf):
     """A store that cannot begin to read."""
 
     async def snapshot(self, scope, sort=None):
@@ -232,7 +218,7 @@ class Stuck(Shelf):
         await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("store", [Gone(), Stuck()])
+@pytest.mark.parametrize("store", [Away(), Stuck()])
 async def test_small_talk_is_not_degraded_by_a_store_that_fails_or_hangs(store):
     tools = tools_with(store, ScriptedJudge(needs=lambda _: SMALL_TALK))
     async with asyncio.timeout(5):
@@ -240,12 +226,12 @@ async def test_small_talk_is_not_degraded_by_a_store_that_fails_or_hangs(store):
     assert (prepared.status, prepared.reason, prepared.level) == (Status.SKIPPED, "greeting", Level.SESSION)
 
 
-async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, monkeypatch):
+async def test_failing_notes_and_history_are_logged_once_a_minute(monkeypatch):
     lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
-    tools = replace(tools, seldom=ThrottledLog(lambda: clock[0]))
+    tools = replace(holding(BUDGET), seldom=ThrottledLog(lambda: clock[0]))
     away = replace(tools, sessions=Past(broken=True), notes=Notebook(broken=True))
     for clock[0] in range(0, round(REMIND_S) + 1, 10):
-        await prepare(turn("How much?", named=True), away)
+        assert (await prepare(turn("How much?", named=True), away)).memory_ids == ("budget",)
     events = ["memory.history_unavailable", "memory.notes_unavailable"]
     assert sorted(event for event, facts in lines if not facts) == events
     assert sorted(event for event, facts in lines if facts == {"left_out": 5}) == events
@@ -253,7 +239,7 @@ async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, 
 
 
 # ---------------------------------------------------------------- the memory API
-async def test_search_orders_without_deciding():
+async def test_a_search_orders_all_memories():
     judge = ScriptedJudge(needs=lambda _: SMALL_TALK, help=lambda *_: 0.1)
     (found,) = await search(SCOPE, "hi", holding(BUDGET, judge=judge), limit=5)
     assert found.memory.id == "budget"
@@ -262,12 +248,12 @@ async def test_search_orders_without_deciding():
 
 @pytest.mark.parametrize("needs", [NEEDS_MEMORY, SMALL_TALK])
 @pytest.mark.parametrize("helps", [0.9, 0.1])
-async def test_what_a_search_says_of_a_conversation_is_what_becomes_of_it(needs, helps):
+async def test_unshown_gives_the_reason_that_a_conversation_would_get(needs, helps):
     tools = holding(BUDGET, judge=ScriptedJudge(needs=lambda _: needs, help=lambda *_: helps))
     assert await unshown(SCOPE, ASKED, tools, limit=10) == (await prepare(turn(ASKED), tools)).reason
 
 
-async def test_what_a_search_says_of_a_conversation_asks_no_model_elsewhere_and_is_no_turn():
+async def test_unshown_calls_no_external_model():
     def asked(*_, **__):
         raise AssertionError
 
@@ -283,7 +269,7 @@ ANCHOR = Anchor("language", "Answer in Chinese.", NOW)
 
 @dataclass
 class Notebook:
-    """Notes of any session; keeps what it was asked."""
+    """The same notes for every session; records the requests."""
 
     anchors: tuple[Anchor, ...] = (ANCHOR,)
     broken: bool = False
@@ -297,13 +283,13 @@ class Notebook:
 
 
 class Broken(Shelf):
-    """A store of memories that is away."""
+    """A store that fails to search."""
 
     async def search(self, scope, search):
         raise StoreUnavailable
 
 
-async def test_an_anchor_stands_before_the_memories_and_outlives_a_short_budget():
+async def test_an_anchor_comes_before_the_memories_and_first_in_a_short_budget():
     noted = replace(holding(BUDGET), notes=Notebook())
     prepared = await prepare(turn("What can we spend?", named=True), noted)
     assert prepared.block.index("Answer in Chinese.") < prepared.block.index("$6,200")
@@ -317,14 +303,14 @@ async def test_an_anchor_stands_before_the_memories_and_outlives_a_short_budget(
 
 
 @pytest.mark.parametrize(("needs", "reason"), [(SMALL_TALK, "greeting"), (NEEDS_MEMORY, "no_memories")])
-async def test_an_anchor_is_injected_where_no_memory_is(needs, reason):
+async def test_an_anchor_is_injected_without_memories(needs, reason):
     tools = holding(judge=ScriptedJudge(needs=lambda _: needs))
     assert (await prepare(turn(ASKED), tools)).reason == reason
     prepared = await prepare(turn(ASKED, named=True), replace(tools, notes=Notebook()))
     assert (prepared.status, prepared.reason, prepared.memory_ids) == (Status.INJECTED, "session", ())
 
 
-async def test_where_memories_are_away_the_session_is_left():
+async def test_notes_are_injected_if_memories_cannot_be_read():
     away = tools_with(Broken(), ScriptedJudge())
     with pytest.raises(StoreUnavailable):
         await prepare(turn("What can we spend?", named=True), replace(away, notes=Notebook(())))
@@ -333,12 +319,7 @@ async def test_where_memories_are_away_the_session_is_left():
     assert "Answer in Chinese." in prepared.block
 
 
-async def test_notes_that_are_away_cost_no_memory():
-    away = replace(holding(BUDGET), notes=Notebook(broken=True))
-    assert (await prepare(turn("What can we spend?", named=True), away)).memory_ids == ("budget",)
-
-
-async def test_a_session_that_is_a_guess_gives_back_only_anchors_of_its_own_request(tools):
+async def test_an_unnamed_session_returns_only_anchors_of_its_own_request(tools):
     notebook = Notebook((ANCHOR, Anchor("length", "Keep it short.", NOW)))
     noted = replace(tools, notes=notebook)
     guessed = turn("hello", "good day", "and now?")
@@ -349,42 +330,3 @@ async def test_a_session_that_is_a_guess_gives_back_only_anchors_of_its_own_requ
     assert ("Answer in Chinese." in block, "Keep it short." in block) == (True, False)
     await prepare(turn("and now?", named=True, standalone=True), noted)
     assert notebook.asked == [{"lines": 0}, {"lines": LINES}]
-
-
-@dataclass
-class Model:
-    """A completer that says the same to everything."""
-
-    answer: str
-    asked: int = 0
-
-    async def complete(self, request) -> str:
-        self.asked += 1
-        return self.answer
-
-
-IN_FULL = "How much is the hotel of our Portugal trip?"
-
-
-async def test_a_vague_question_is_searched_as_a_model_says_it_in_full(judge, tools):
-    model = Model(f'{{"question": "{IN_FULL}"}}')
-    wording = replace(tools, rewriter=QueryRewriter(model, deadline_s=5))
-    await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), wording)
-    assert tools.searcher.embedder.embedded == [IN_FULL]
-    assert judge.read_texts[-1] == IN_FULL
-
-
-async def test_no_model_is_asked_if_nothing_is_searched_or_nothing_was_said_before(tools):
-    model = Model("What about our Portugal trip?")
-    talk = holding(judge=ScriptedJudge(needs=lambda _: SMALL_TALK))
-    for which, asked in ((talk, turn("hi there")), (tools, turn("How much?")), (talk, turn("A.", "B", "ok"))):
-        await prepare(asked, replace(which, rewriter=QueryRewriter(model, deadline_s=5)))
-    assert model.asked == 0
-
-
-async def test_a_model_gets_no_more_time_than_the_request_has_left(judge, tools):
-    model = Model(f'{{"question": "{IN_FULL}"}}')
-    late = replace(tools, rewriter=QueryRewriter(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
-    await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), late)
-    assert model.asked == 0
-    assert "We plan our Portugal trip." in judge.read_texts[-1]

@@ -1,4 +1,4 @@
-"""What holds in every conversation is offered in every conversation, from a real store."""
+"""The profile is offered in every conversation, from a real store."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ UNCLEAR = Needs(memory=0.4, small_talk=0.1, world=0.3, tool=0.1, self_contained=
 
 
 class Counting(ScriptedJudge):
-    """Counts how often it sorts a user's memories."""
+    """Counts how often a user's memories are classified."""
 
     sorted = 0
 
@@ -56,7 +56,7 @@ def tools_over(stores, **scripted) -> RecallTools:
     return tools_with(stores.memories, judge, embedder=Floats())
 
 
-async def test_rules_and_traits_are_offered_after_what_was_recalled(stores):
+async def test_rules_and_traits_follow_the_recalled_memories(stores):
     prepared = await prepare(turn("Which car do I drive these days?"), tools_over(stores))
     assert prepared.memory_ids == ("car", "spanish", "coeliac")
     assert prepared.reason is None
@@ -77,7 +77,7 @@ async def test_traits_are_offered_in_a_new_conversation_that_may_concern_the_use
     assert (await prepare(later, tools)).memory_ids == ("spanish",)
 
 
-async def test_what_is_recalled_is_not_offered_twice_and_what_is_said_not_at_all(stores):
+async def test_the_profile_repeats_neither_recalled_memories_nor_the_conversation(stores):
     tools = tools_over(stores, help=lambda *_: 0.9)
     ids = (await prepare(turn("Which car do I drive these days?"), tools)).memory_ids
     assert sorted(ids) == ["car", "coeliac", "spanish"]
@@ -125,7 +125,7 @@ async def test_a_user_of_many_memories_has_a_profile_too(stores):
     assert prepared.memory_ids[-2:] == ("spanish", "coeliac")
 
 
-async def test_a_store_without_vectors_at_hand_lists_the_preferences():
+async def test_a_store_without_vectors_in_memory_lists_the_preferences():
     class Listed(Shelf):
         async def list(self, where, **_):
             page = await super().list(where, limit=1)
@@ -140,4 +140,4 @@ async def test_a_store_without_vectors_at_hand_lists_the_preferences():
     tools = tools_with(Listed(), judge, embedder=Near())
     for _ in range(2):
         assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("spanish",)
-    assert tools.searcher.embedder.embedded == [SPANISH.content], "remembered by the user's stamp"
+    assert tools.searcher.embedder.embedded == [SPANISH.content], "cached by the user's stamp"

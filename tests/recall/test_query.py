@@ -1,4 +1,4 @@
-"""What is read of a message: structure alone decides, in any language."""
+"""The query is chosen by structure alone, in any language."""
 
 import pytest
 
@@ -9,16 +9,16 @@ LOG = "\n".join(f"12:0{n % 10} pump {n} reports pressure {n * 3} and temperature
 
 @pytest.mark.parametrize("question", ["What does my contract say about this?", "我的合同是怎么说的？"])
 @pytest.mark.parametrize("shape", ["{question}\n\n{paste}", "{paste}\n\n{question}"])
-def test_of_a_paste_the_line_around_it_is_read(question, shape):
+def test_the_line_around_a_paste_is_read(question, shape):
     assert readable(shape.format(question=question, paste=LOG)) == question
 
 
-def test_of_a_long_message_the_last_questions_are_read():
+def test_the_last_questions_of_a_long_message_are_read():
     story = "So we went to the lake and it rained all day long. " * 20
     assert readable(f"{story}Did I bring my tent? {story}") == "Did I bring my tent?"
 
 
-def test_of_a_long_message_without_questions_the_ends_are_read():
+def test_the_ends_of_a_long_message_without_questions_are_read():
     read = readable(" ".join(f"word{n}" for n in range(500)))
     assert read.startswith("word0 word1")
     assert read.endswith("word498 word499")
@@ -37,7 +37,7 @@ def test_of_a_long_message_without_questions_the_ends_are_read():
         "\n" * 9,
     ],
 )
-def test_any_text_is_read_in_no_time(text, benchmark_ms):
+def test_any_text_is_read_quickly(text, benchmark_ms):
     assert benchmark_ms(lambda: query_of(text)) < 60
     query = query_of(text)
     assert len(query.text) <= 4_100
@@ -48,11 +48,11 @@ def test_any_text_is_read_in_no_time(text, benchmark_ms):
     ("How much?", True), ("那是哪天？", True), ("and the blue one?", True), ("", True),
     ("What did the blue one cost me?", False), ("我女儿对哪些食物过敏来着？", False),
 ])  # fmt: skip
-def test_a_message_of_few_words_may_lean_on_the_one_before(text, short):
+def test_a_message_of_few_words_may_refer_to_the_one_before(text, short):
     assert leans(text) is short
 
 
-def test_a_message_that_leans_takes_the_words_of_the_one_before_after_its_own():
+def test_the_message_before_is_searched_after_the_message_itself():
     query = query_of("And the hotel?", "We fly to Porto in May.")
     assert query.text == "We fly to Porto in May.\nAnd the hotel?"
     assert query.terms[0] == "hotel"

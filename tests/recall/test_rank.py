@@ -1,4 +1,4 @@
-"""The fused order: both lists count, poor word matches do not push down what the vectors know."""
+"""Both lists count in the fused order; poor word matches do not outweigh the vectors."""
 
 from dataclasses import replace
 
@@ -42,13 +42,13 @@ def test_reciprocal_ranks_are_an_option():
 
 
 @pytest.mark.parametrize("field", ["weight", "importance", "confidence", "updated_at"])
-def test_between_equals_what_a_memory_has_earned_decides(field):
+def test_between_equals_weight_importance_confidence_and_recency_decide(field):
     worse, better = {"updated_at": (NOW - 300 * DAY, NOW)}.get(field, (0.4, 0.9))
     both = (hit("worse", 0.4, **{field: worse}), hit("better", 0.4, **{field: better}))
     assert order(*both, hit("low", 0.1))[0] == "better"
 
 
-def test_the_project_that_is_asked_in_comes_first():
+def test_memories_of_the_request_s_project_come_first():
     ours = hit("ours", 0.3)
     ours = replace(ours, memory=replace(ours.memory, scope=Scope("t", "u", "apollo")))
     both = (hit("general", 0.32), ours, hit("far", 0.1))

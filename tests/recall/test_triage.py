@@ -1,4 +1,4 @@
-"""What chat programs ask for themselves is told from what their users ask."""
+"""Requests of chat programs for themselves are recognised, and never what their users ask."""
 
 import json
 import time
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 EVALS = (ROOT / "evals", ROOT.parent / "shared" / "evals")
 TALK = "user: I live in Lyon.\nassistant: How is it there?\n" * 40
 
-# The beginning of each order, as the program sends it: what follows is how to word the answer.
+# The beginning of each request, as the program sends it.
 OF_USERS = {
     "Open WebUI": f"### Task:\nGenerate tags.\n<chat_history>\n{TALK}</chat_history>",
     "Open WebUI, much said": f"### Task:\nPredict messages.\n{'- Be brief.' * 90}\n<chat_history>\n{TALK}"
@@ -32,7 +32,7 @@ OF_USERS = {
     "Claude Code": f"Please write a 5-10 word title for the following conversation:\n\n{TALK}\n…",
     "Claude Code, compact": "Your task is to create a detailed summary of the conversation so far, with …",
     "Codex, compact": "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a summary …",
-    "Copilot Chat": "Please write a brief title for the following request:\n\nmend my bicycle",
+    "Copilot Chat": "Please write a brief title for the following request:\n\nrepair my bicycle",
     "LangChain": "Given the following conversation and a follow up question, rephrase the follow up"
     f" question to be a standalone question.\n\n{TALK}",
     "LlamaIndex": "Given a conversation (between Human and Assistant) and a follow up message from Human,"
@@ -56,14 +56,14 @@ OF_SYSTEM = {
 
 
 @pytest.mark.parametrize("order", OF_USERS.values(), ids=OF_USERS)
-def test_an_order_in_the_place_of_the_users_message_is_told(order: str) -> None:
+def test_a_request_in_place_of_the_user_message_is_recognised(order: str) -> None:
     earlier = [Message("user", "I live in Lyon."), Message("assistant", "How is it there?")]
     assert is_housekeeping([*earlier, Message("user", order)])
     assert not is_housekeeping([Message("user", order), Message("assistant", "Life in Lyon"), earlier[0]])
 
 
 @pytest.mark.parametrize("order", OF_SYSTEM.values(), ids=OF_SYSTEM)
-def test_an_order_of_the_system_is_told(order: str) -> None:
+def test_a_request_in_a_system_message_is_recognised(order: str) -> None:
     assert is_housekeeping([Message("system", order), Message("user", TALK)])
     assert is_housekeeping([Message("user", TALK), Message("developer", order)])
 
@@ -86,7 +86,7 @@ def test_an_order_of_the_system_is_told(order: str) -> None:
         f"Answer from the documents.\n<chat_history>\n{TALK}</chat_history>\nQuestion: where do I live?",
     ],
 )
-def test_what_users_ask_is_theirs(said: str) -> None:
+def test_what_users_ask_is_not_housekeeping(said: str) -> None:
     assert not is_housekeeping([Message("user", said)])
 
 
@@ -98,7 +98,7 @@ def test_what_users_ask_is_theirs(said: str) -> None:
         "You are Tom. Use the conversation history for context. Answer with a title and points.",
     ],
 )
-def test_an_assistant_that_is_told_how_to_answer_keeps_its_memory(instructions: str) -> None:
+def test_instructions_for_an_assistant_are_not_housekeeping(instructions: str) -> None:
     assert not is_housekeeping([Message("system", instructions), Message("user", "Where do I live?")])
 
 
@@ -110,7 +110,7 @@ def texts(found: Any) -> Iterator[str]:
             yield from texts(value)
 
 
-def test_nothing_that_the_evaluation_data_say_is_taken_for_it() -> None:
+def test_no_message_of_the_evaluation_data_is_housekeeping() -> None:
     files = [file for folder in EVALS for file in folder.rglob("*.json")]
     said = [text for file in files for text in texts(json.loads(file.read_text("utf-8")))]
     assert len(said) > 10_000
@@ -128,7 +128,7 @@ def test_nothing_that_the_evaluation_data_say_is_taken_for_it() -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_a_long_text_costs_no_more_than_a_short_one(text: str) -> None:
+def test_a_long_text_is_checked_quickly(text: str) -> None:
     began = time.process_time()
     is_housekeeping([Message("system", text), Message("user", text)])
     assert time.process_time() - began < 2
