@@ -72,7 +72,7 @@ def _http_url(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"must start with http:// or https://, not {url[:20]!r}")
     parts = urlsplit(url)
-    if not parts.hostname or parts.port == 0:  # a port that is no number is a ValueError of urlsplit
+    if not parts.hostname or parts.port == 0:  # a port that is not a number is a ValueError of urlsplit
         raise ValueError("names no host that can be reached")
     return url
 
@@ -93,7 +93,7 @@ def _origin_rule(text: str) -> str:
         return rule
     found = _ORIGIN.fullmatch(rule)
     if found is None or not (found[2] or found[1] == "file"):
-        raise ValueError(f"{text[:60]!r} is no origin: scheme://host[:port] without a path, null, or *")
+        raise ValueError(f"{text[:60]!r} is not an origin: scheme://host[:port] without a path, null, or *")
     scheme, authority = found.groups()
     authority = authority.removesuffix(_DEFAULT_PORTS.get(scheme, "/"))
     host, _, port = authority.partition(":") if not authority.startswith("[") else (authority, "", "")
@@ -101,7 +101,7 @@ def _origin_rule(text: str) -> str:
     if "*" in (host[1:] if wild else host) or (port not in ("", "*") and "*" in port):
         raise ValueError(f"{text[:60]!r}: `*` matches the first labels of a host or for the port")
     if host.startswith("*.") and "." not in host[2:] and host != "*.localhost":
-        raise ValueError(f"{text[:60]!r} names the sites of everybody: name the domain, too")
+        raise ValueError(f"{text[:60]!r} names the sites of every owner: name the domain, too")
     if not host.isascii():
         authority = authority.replace(host, host.encode("idna").decode())
     return f"{scheme}://{authority}"
@@ -111,7 +111,7 @@ def _host_name(text: str) -> str:
     """Return the name in a Host header, without its port."""
     name = text.strip().lower()
     if not name or re.search(r"[\s/?#@\\*,]", name):
-        raise ValueError(f"{text[:60]!r} is no host name, such as memory.example.com")
+        raise ValueError(f"{text[:60]!r} is not a host name, such as memory.example.com")
     return name if name.startswith("[") or name.count(":") > 1 else name.partition(":")[0]
 
 
@@ -119,7 +119,7 @@ def _redis_url(secret: SecretStr) -> SecretStr:
     url = secret.get_secret_value().strip()
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises if it is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         raise ValueError(_ESCAPES) from None
     if "@" in url and "@" not in parts.netloc and parts.scheme != "unix":
@@ -500,7 +500,7 @@ def _parsed(name: str, text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # their messages quote the value, which may be a secret
-        raise ConfigError(f"{name} is no valid YAML list or mapping, though it begins like one") from None
+        raise ConfigError(f"{name} is not a valid YAML list or mapping, though it begins like one") from None
 
 
 def _set_by(path: Sequence[int | str], sources: Sequence[Source]) -> str:

@@ -68,7 +68,7 @@ class _LibraryHandler(logging.Handler):
 
 
 def _is_error(record: logging.LogRecord) -> bool:
-    """False for a log record of uvicorn that is no error: an answer that the upstream cut short is cut
+    """False for a log record of uvicorn that is not an error: an answer that the upstream cut short is cut
     short on purpose; so is one that is still running after `server.shutdown_seconds`."""
     if record.msg.startswith("Cancel %s running task"):
         log.warning("process.answers_cut", requests=cast(tuple[Any, ...], record.args)[0])

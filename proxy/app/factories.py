@@ -132,13 +132,13 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def refuse_open_network(settings: Settings) -> None:
-    """Raise ConfigError if anybody on a network would be believed to be anybody."""
+    """Raise ConfigError if a client on a network could name any user."""
     server = settings.server
     if settings.identity.mode == "open" and server.host not in LOOPBACK and not server.allow_open:
         raise ConfigError(
-            f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could\n"
-            "read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own\n"
-            "backend, choose a mode that asks who is calling (MEMORY_PROXY__IDENTITY__MODE=keys, see\n"
+            f"refusing to listen on {server.host} in identity mode `open`: any client that reaches the port\n"
+            "could read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your\n"
+            "own backend, choose a mode that asks who is calling (MEMORY_PROXY__IDENTITY__MODE=keys, see\n"
             "docs/identity.md), or pass --allow-open if the network is trusted."
         )
 

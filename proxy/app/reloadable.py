@@ -1,6 +1,6 @@
 """The ASGI application of one process from start to end, with its configuration reloaded while it serves.
 
-A new configuration is served by a new App beside the old one. Requests that arrive from then on are the new
+A new configuration is served by a new App, next to the old one. Requests that arrive from then on are the new
 one's; the old one stays until its last request is answered, however long that streams.
 """
 
@@ -347,7 +347,7 @@ class ReloadableApp:
 
     # ------------------------------------------------------------ reload
     async def reload(self, tasks: asyncio.TaskGroup) -> None:
-        """Read the configuration again and serve with it, as far as that is possible without a restart. A
+        """Read the configuration again and serve with it, if that is possible without a restart. A
         configuration that cannot be read or does not start changes nothing. Never raises."""
         async with self._reloading:
             try:

@@ -233,7 +233,7 @@ def bind(host: str, port: int) -> socket.socket:
 def address_of(listener: socket.socket) -> str:
     """Return the origin at which this machine reaches the socket."""
     host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # a listener's wildcard is no destination
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # a wildcard is not a destination
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -1,9 +1,10 @@
-"""The `memory-proxy` command line: options and a progress bar that its commands share."""
+"""The `memory-proxy` command line. Here: what its commands share. Imports are lazy, so that --help is
+quick."""
 
 import argparse
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from proxy.config import Settings
+    from proxy.domain.ports import Stores
 
 Report = Callable[[str, int, int], None]
 """Takes the name of the step, how much of it is done, and the total."""
@@ -31,6 +33,35 @@ def settings_of(config: Path | None, data_dir: str | None = None) -> "Settings":
 
     overrides = {"storage": {"data_dir": data_dir}} if data_dir is not None else None
     return load(config_file(config, os.environ), os.environ, overrides)
+
+
+@contextlib.asynccontextmanager
+async def opened_stores(settings: "Settings") -> "AsyncIterator[Stores]":
+    """Open the stores that the settings name, for the block. Raises StoreUnavailable."""
+    from proxy.app.factories import stores_of
+
+    stores = stores_of(settings)
+    try:
+        await stores.open()
+        yield stores
+    finally:
+        await stores.close()
+
+
+def database_of(settings: "Settings") -> Path:
+    """Return the file of the SQLite database."""
+    return settings.data_dir / "memory.db"
+
+
+def is_present(database: Path) -> bool:
+    """False if a start would create an empty database: the file is missing or has no byte."""
+    return os.path.lexists(database) and not (database.is_file() and not database.stat().st_size)
+
+
+def was_lost(database: Path) -> bool:
+    """True if traces next to a missing database show that there was one."""
+    traces = (database.with_suffix(".opening"), database.with_name(database.name + "-wal"))
+    return any(trace.exists() for trace in traces)
 
 
 @contextlib.contextmanager

@@ -23,20 +23,23 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from rich.progress import MofNCompleteColumn, TaskProgressColumn, TimeRemainingColumn
 
 from proxy import telemetry
-from proxy.cli import add_place, progress, settings_of
+from proxy.cli import add_place, database_of, opened_stores, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.core import ForgetCounts, Receipt
 from proxy.domain.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from proxy.config import Settings
     from proxy.storage.migration import Place
     from proxy.storage.redis_migration import Moved
     from proxy.storage.sql.database import Database
 
 
-STANDARD = "-"
-_DOING = {"copy": "copying", "verify": "verifying", "forget": "repeating later deletions"}
+STANDARD = "-"  # standard input or output, in place of a file
+MIGRATE_FROM = "MEMORY_PROXY_MIGRATE_FROM"  # every user of the machine can see a command line
+_REDIS = ("redis://", "rediss://", "unix://")
+_POSTGRES = ("postgresql://", "postgres://")
+_STEPS = {"copy": "copying", "verify": "verifying", "forget": "repeating later deletions"}
+_MIGRATION_STEPS = {"copy": "copying rows", "verify": "comparing rows"}
 _NEWER = (
     "{} receipts name memories that are newer than the backup: memories that those\n"
     "had superseded may be current again."
@@ -133,7 +136,7 @@ def _backup(args: argparse.Namespace, settings: Settings) -> int:
     if streamed:
         target.parent.mkdir(mode=0o700, exist_ok=True)
     try:
-        with progress(_DOING, TaskProgressColumn()) as report:
+        with progress(_STEPS, TaskProgressColumn()) as report:
             manifest = backup.write(database, target, report, now=time.time())
         if streamed:
             with target.open("rb") as copy:
@@ -157,7 +160,7 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.storage.sqlite.restore import Restore
 
     receipts = _read_receipts(args.receipts) if args.receipts else []
-    with _input(args.file) as backup, progress(_DOING, TaskProgressColumn()) as report:
+    with _input(args.file) as backup, progress(_STEPS, TaskProgressColumn()) as report:
         restore = Restore(settings.data_dir, report, receipts, forgets=not args.with_forgotten)
         done = restore.run(backup, "the backup" if args.file == STANDARD else args.file)
     if args.json:
@@ -165,7 +168,7 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
         return 0
     manifest, carried = done.manifest, done.carried
     made = datetime.fromtimestamp(manifest.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    print(f"Restored: {settings.data_dir / 'memory.db'}, as it was on {made}.")
+    print(f"Restored: {database_of(settings)}, as it was on {made}.")
     if args.with_forgotten:
         print("Memories that were forgotten since then are back (--with-forgotten).")
     else:
@@ -269,16 +272,11 @@ def _repeat(receipts: Sequence[Receipt], settings: Settings, *, as_json: bool) -
 
 async def _in_stores(settings: Settings, work: "Callable[[Database], Awaitable[T]]") -> T:
     """Run the work on the database that the settings name."""
-    from proxy.app.factories import stores_of
     from proxy.storage.sql.stores import SqlStores
 
-    stores = stores_of(settings)
-    assert isinstance(stores, SqlStores)
-    try:
-        await stores.open()
+    async with opened_stores(settings) as stores:
+        assert isinstance(stores, SqlStores)
         return await work(stores.database)
-    finally:
-        await stores.close()
 
 
 def _read_receipts(path: Path) -> Sequence[Receipt]:
@@ -293,20 +291,15 @@ def _read_receipts(path: Path) -> Sequence[Receipt]:
 
 # ---------------------------------------------------------------- shared
 def _existing(settings: Settings) -> Path:
-    database = settings.data_dir / "memory.db"
+    database = database_of(settings)
     if not database.is_file():
         raise ConfigError(f"there is no {database}: set --data-dir")
     return database
 
 
-URL = "MEMORY_PROXY_MIGRATE_FROM"  # a command line is seen by every user of the machine
-_REDIS = ("redis://", "rediss://", "unix://")
-_POSTGRES = ("postgresql://", "postgres://")
-_MIGRATING = {"copy": "copying rows", "verify": "comparing rows"}
-
-
+# ---------------------------------------------------------------- migrate
 def add_migrate(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `migrate`."""
+    """Add the arguments of `migrate`."""
     parser.description = (
         "Copy everything into the store that the configuration names, which must be empty, and compare both"
         " at the end. Stop every proxy on both stores first. The source stays as it is. A copy that was"
@@ -319,7 +312,7 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
         dest="origin",
         metavar="SOURCE",
         help="a data directory, postgresql://…, or the Redis of an earlier version (redis://…, rediss://… or"
-        f" unix://…); a URL with a password is better given as {URL}",
+        f" unix://…); a URL with a password is better given as {MIGRATE_FROM}",
     )
     parser.add_argument("--prefix", default="memory-proxy:", help="of Redis: what the keys begin with")
     parser.add_argument("--json", action="store_true", help="print what was copied as JSON")
@@ -329,9 +322,11 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
 def _migrate(args: argparse.Namespace) -> int:
     telemetry.configure("error", "console")
     settings = settings_of(args.config, args.data_dir)
-    origin = args.origin or os.environ.get(URL, "")
+    origin = args.origin or os.environ.get(MIGRATE_FROM, "")
     if not origin:
-        raise ConfigError(f"name the store to copy from: --from DIR, --from postgresql://HOST/NAME, or {URL}")
+        raise ConfigError(
+            f"name the store to copy from: --from DIR, --from postgresql://HOST/NAME, or {MIGRATE_FROM}"
+        )
     if origin.startswith(_REDIS):
         return _from_redis(args, origin, settings)
     if "://" in origin and not origin.startswith(_POSTGRES):
@@ -340,7 +335,7 @@ def _migrate(args: argparse.Namespace) -> int:
 
 
 # ---------------------------------------------------------------- from SQLite, from PostgreSQL
-def _from_database(args: argparse.Namespace, origin: "Place", settings: "Settings") -> int:
+def _from_database(args: argparse.Namespace, origin: "Place", settings: Settings) -> int:
     from proxy.app.factories import postgres_url_of
     from proxy.storage.migration import copy, open_source, open_target
 
@@ -349,7 +344,7 @@ def _from_database(args: argparse.Namespace, origin: "Place", settings: "Setting
         with (
             open_source(origin) as source,
             open_target(to) as target,
-            progress(_MIGRATING, MofNCompleteColumn(), TimeRemainingColumn()) as report,
+            progress(_MIGRATION_STEPS, MofNCompleteColumn(), TimeRemainingColumn()) as report,
         ):
             copied = copy(source, target, report)
     except StoreError as error:
@@ -371,40 +366,15 @@ def _list(rows: Mapping[str, int]) -> None:
 
 
 # ---------------------------------------------------------------- from Redis
-def _from_redis(args: argparse.Namespace, url: str, settings: "Settings") -> int:
+def _from_redis(args: argparse.Namespace, url: str, settings: Settings) -> int:
     try:
         moved = asyncio.run(_move(url, args.prefix, settings))
     except StoreError as error:
         print(f"memory-proxy: {error}. Nothing was copied.", file=sys.stderr)
         return 1
-    _say(moved, as_json=args.json)
-    return 0
-
-
-async def _move(url: str, prefix: str, settings: "Settings") -> "Moved":
-    from proxy.app.factories import stores_of
-    from proxy.storage.redis_migration import OldRedis, move
-    from proxy.storage.sql.stores import SqlStores
-
-    try:
-        old = OldRedis(url, prefix)
-    except ValueError as error:
-        raise ConfigError("the URL of Redis is not valid") from error
-    stores = stores_of(settings)
-    assert isinstance(stores, SqlStores)
-    try:
-        await stores.open()
-        with progress({"move": "copying users"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:
-            return await stores.database.write(lambda tx: move(tx, old, report))
-    finally:
-        await stores.close()
-        old.close()
-
-
-def _say(moved: "Moved", *, as_json: bool) -> None:
-    if as_json:
+    if args.json:
         print(json.dumps({"rows": dict(moved.rows), "without_vector": moved.without_vector}))
-        return
+        return 0
     _list(moved.rows)
     print("Everything was copied. Redis is left as it is: delete it once the new store has proved itself.")
     if moved.without_vector:
@@ -412,3 +382,16 @@ def _say(moved: "Moved", *, as_json: bool) -> None:
             f"{moved.without_vector:,} memories have no vector here (they were in Qdrant): run"
             " `memory-proxy reembed`."
         )
+    return 0
+
+
+async def _move(url: str, prefix: str, settings: Settings) -> "Moved":
+    from proxy.storage.redis_migration import OldRedis, move
+
+    try:
+        old = OldRedis(url, prefix)
+    except ValueError as error:
+        raise ConfigError("the URL of Redis is not valid") from error
+    columns = (MofNCompleteColumn(), TimeRemainingColumn())
+    with contextlib.closing(old), progress({"move": "copying users"}, *columns) as report:
+        return await _in_stores(settings, lambda database: database.write(lambda tx: move(tx, old, report)))

@@ -1,6 +1,7 @@
 """`memory-proxy doctor`: check a configuration against the real upstream, store and models.
 
-It creates no directory, so that a mistyped name shows as absent.
+It creates no directory and no database: a mistyped name must show as absent, and a running proxy would take
+an empty database for its lost one.
 """
 
 import asyncio
@@ -16,18 +17,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from proxy import telemetry
-from proxy.app import factories
-from proxy.app.factories import cache_of, index_of, place_of, stores_of
+from proxy.app.factories import auth_of, cache_of, index_of, network_of, place_of, stores_of
+from proxy.cli import database_of, is_present, was_lost
 from proxy.config import IdentitySettings, Settings
 from proxy.domain.endpoint import Endpoint, endpoint
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.domain.ports import Stores
 from proxy.http.auth.jwt import parse_key_set
-from proxy.models import weights
 from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder, short_name
 from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
+from proxy.models.weights import ENCODER_NAME
 from proxy.storage.sql.external_index import IndexUnavailable
 from proxy.storage.sql.outages import CORRUPT
 from proxy.storage.sqlite.database import kind_of
@@ -42,110 +43,16 @@ GOOD, NOTE, BAD = "ok", "--", "!!"
 
 LEAST_FREE_BYTES = 200_000_000
 LARGE_LOG_BYTES = 256_000_000
-CLOCK_S = 300.0  # that what is stored may be ahead of now
+CLOCK_S = 300.0  # that stored times may be ahead of the clock
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing checked: how it is, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     mark: str
     subject: str
     text: str
-
-
-def is_there(database: Path) -> bool:
-    """False where a start would make an empty database: there is no file, or one without a byte."""
-    return os.path.lexists(database) and not (database.is_file() and not database.stat().st_size)
-
-
-def no_directory(path: Path) -> Finding:
-    """Return what a data directory is that is not there: to be made by the first start, or mistyped."""
-    nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
-    if not os.path.isdir(nearest):
-        return Finding(BAD, "data", f"cannot make {path}: {nearest} is no directory; set --data-dir")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        return Finding(BAD, "data", f"cannot make {path}: {nearest} cannot be written by this user")
-    return Finding(NOTE, "data", f"{path} is not there: the first start makes it, and knows nothing")
-
-
-def absent(database: Path) -> Finding:
-    """Return what a directory without a database is: to be used first, or one that has lost it."""
-    traces = (database.with_suffix(".opening"), database.with_name(database.name + "-wal"))
-    if not any(trace.exists() for trace in traces):
-        return Finding(GOOD, "data", f"{database.parent}: nothing is stored yet")
-    remedy = "put it back, or restore a backup (docs/operations.md)"
-    return Finding(BAD, "data", f"{database} is gone: {remedy}; a start makes an empty one")
-
-
-def of_older_version(database: Path) -> Finding | None:
-    """Return what is to be known of a database that an older version has made. It is not opened here: an
-    older proxy may be serving it, and could not go on."""
-    try:
-        schema = older_schema(database)
-    except StoreError:  # what is wrong with it is for `findings` to say
-        return None
-    if schema is None:
-        return None
-    told = f"of an older version (schema {schema}): the first start brings it to {SCHEMA_VERSION}, for good"
-    return Finding(NOTE, "data", f"{database.parent} is {told}; take a backup before. Not looked into here")
-
-
-def findings(database: Path, model: str) -> Iterator[Finding]:
-    """Yield what was found about the database; `model`: what the settings name for embeddings."""
-    try:
-        found = survey(database)
-    except StoreError as error:
-        if kind_of(error) == CORRUPT or not database.parent.is_dir():
-            yield Finding(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
-            return
-        # A full or read-only disk is no reason to put an old state in place of a sound file.
-        yield Finding(BAD, "database", f"{error}: its disk may be at fault (docs/operations.md)")
-        yield _disk(shutil.disk_usage(database.parent).free, LEAST_FREE_BYTES)
-        return
-    yield _soundness(database, found)
-    yield _disk(found.free_bytes, max(LEAST_FREE_BYTES, found.bytes))
-    yield from learnt(found.forms)
-    if found.log_bytes > LARGE_LOG_BYTES:
-        text = f"the write-ahead log has grown to {_size(found.log_bytes)}: a program reads the file for long"
-        yield Finding(NOTE, "log", text)
-    if found.exposed:
-        names = " ".join(found.exposed)
-        text = f"others on this machine may read {names}: chmod 600 in {database.parent}"
-        yield Finding(BAD, "privacy", text)
-    if found.newest_at is not None and found.newest_at > time.time() + CLOCK_S:
-        at = datetime.fromtimestamp(found.newest_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        text = f"this machine's clock is behind what is stored (the last is of {at}): set the clock"
-        yield Finding(BAD, "clock", text)
-    if found.model not in (None, model):
-        text = f"the vectors were made with {found.model}, the settings name {model}: memory-proxy reembed"
-        yield Finding(BAD, "vectors", text)
-
-
-def learnt(rows: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what models were found to take, so that an operator sees why a request is written as it is."""
-    for line in described(rows, time.time()):
-        yield Finding(NOTE, "form", f"learnt: {line}")
-
-
-def _soundness(database: Path, found: Survey) -> Finding:
-    told = f"{found.memories:,} memories, {_size(found.bytes)}, schema {found.schema}"
-    if found.is_sound is None:
-        return Finding(NOTE, "database", f"{told}; too large to read through here: a backup verifies it")
-    if not found.is_sound:
-        return Finding(BAD, "database", f"{database} is corrupt: restore a backup (docs/operations.md)")
-    return Finding(GOOD, "database", f"{told}, sound")
-
-
-def _disk(free_bytes: int, wanted_bytes: int) -> Finding:
-    if free_bytes < wanted_bytes:
-        text = f"{_size(free_bytes)} free: a backup or a large forget may need {_size(wanted_bytes)}"
-        return Finding(BAD, "disk", text)
-    return Finding(GOOD, "disk", f"{_size(free_bytes)} free")
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
 _NO_KEY = Finding(BAD, "identity", "keys: there are none; run memory-proxy keys create --name NAME")
@@ -163,10 +70,10 @@ def diagnose(settings: Settings) -> int:
 
 
 def _checks(settings: Settings) -> Iterator[Finding]:
-    older = _older(settings)
+    older, database = _older(settings), database_of(settings)
     yield older or _data_dir(settings)
-    if older is None and os.path.isfile(database := _database(settings)) and is_there(database):
-        yield from findings(database, short_name(settings.embedding.model))
+    if older is None and os.path.isfile(database) and is_present(database):
+        yield from database_findings(database, short_name(settings.embedding.model))
     yield from asyncio.run(_cache(settings))
     yield from asyncio.run(_index(settings))
     yield from _embedder(settings)
@@ -174,41 +81,39 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield _tokens()
     yield from _identity(settings)
     try:
-        network = factories.network_of(settings)
+        network = network_of(settings)
     except ConfigError as e:
         yield Finding(BAD, "network", str(e))
         return
-    own, url = "upstream.api_key" if settings.upstream.api_key else None, settings.upstream.base_url
-    yield asyncio.run(_upstream("upstream", url, _key(settings), configured=own, network=network))
+    yield asyncio.run(_configured_upstream(settings, network))
     for model in settings.external_models:
-        key, role = model.llm_api_key.get_secret_value() if model.llm_api_key else None, model.model_role
-        own = "its llm_api_key" if key else None
-        yield asyncio.run(
-            _upstream(role, model.llm_endpoint, key, model.llm_model_name, configured=own, network=network)
-        )
+        key = model.llm_api_key.get_secret_value() if model.llm_api_key else None
+        upstream = Probe("its llm_api_key" if key else None, model.llm_endpoint, key, network)
+        yield asyncio.run(_upstream(model.model_role, upstream, model.llm_model_name))
 
 
+# ---------------------------------------------------------------- the data directory and its database
 def _data_dir(settings: Settings) -> Finding:
-    path = settings.data_dir
+    path, database = settings.data_dir, database_of(settings)
     if not os.path.isdir(path):  # Path.is_dir raises if a parent is not readable
-        return no_directory(path)
+        return _missing_directory(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding(BAD, "data", f"{path} cannot be read and written by this user")
-    if settings.storage.backend != "sqlite":
+    if settings.storage.backend != "sqlite" or is_present(database):
         return asyncio.run(_store(settings))
-    if not is_there(_database(settings)):
-        # Opening the store would create a database, and a running proxy would take it for its lost one.
-        return absent(_database(settings))
-    return asyncio.run(_store(settings))
+    if not was_lost(database):
+        return Finding(GOOD, "data", f"{path}: nothing is stored yet")
+    remedy = "put it back, or restore a backup (docs/operations.md)"
+    return Finding(BAD, "data", f"{database} is missing: {remedy}; a start creates an empty one")
 
 
-def _older(settings: Settings) -> Finding | None:
-    is_ours = settings.storage.backend == "sqlite" and os.path.isfile(_database(settings))
-    return of_older_version(_database(settings)) if is_ours else None
-
-
-def _database(settings: Settings) -> Path:
-    return settings.data_dir / "memory.db"
+def _missing_directory(path: Path) -> Finding:
+    nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
+    if not os.path.isdir(nearest):
+        return Finding(BAD, "data", f"cannot create {path}: {nearest} is not a directory; set --data-dir")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Finding(BAD, "data", f"cannot create {path}: {nearest} cannot be written by this user")
+    return Finding(NOTE, "data", f"{path} does not exist: the first start creates it, without memories")
 
 
 async def _store(settings: Settings) -> Finding:
@@ -221,6 +126,81 @@ async def _store(settings: Settings) -> Finding:
     return Finding(GOOD, "data", f"{path}")
 
 
+def _older(settings: Settings) -> Finding | None:
+    """Return a note if an older version has created the database. It is not opened: opening migrates it, and
+    the older proxy that may be running could not continue."""
+    database = database_of(settings)
+    if settings.storage.backend != "sqlite" or not os.path.isfile(database):
+        return None
+    try:
+        schema = older_schema(database)
+    except StoreError:  # reported by `database_findings`
+        return None
+    if schema is None:
+        return None
+    text = f"of an older version (schema {schema}): the first start migrates it to {SCHEMA_VERSION}, for good"
+    return Finding(NOTE, "data", f"{database.parent} is {text}; take a backup before. Not checked further")
+
+
+def database_findings(database: Path, model: str) -> Iterator[Finding]:
+    """Yield the findings about the database; `model` is the embedding model of the settings."""
+    try:
+        found = survey(database)
+    except StoreError as error:
+        if kind_of(error) == CORRUPT or not database.parent.is_dir():
+            yield Finding(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
+            return
+        # A full or read-only disk does not justify replacing a sound file with an old backup.
+        yield Finding(BAD, "database", f"{error}: its disk may be at fault (docs/operations.md)")
+        yield _disk(shutil.disk_usage(database.parent).free, LEAST_FREE_BYTES)
+        return
+    yield _soundness(database, found)
+    yield _disk(found.free_bytes, max(LEAST_FREE_BYTES, found.bytes))
+    yield from learnt_forms(found.forms)
+    if found.log_bytes > LARGE_LOG_BYTES:
+        size = _size(found.log_bytes)
+        text = f"the write-ahead log has grown to {size}: another program reads the file for a long time"
+        yield Finding(NOTE, "log", text)
+    if found.exposed:
+        names = " ".join(found.exposed)
+        text = f"others on this machine may read {names}: chmod 600 in {database.parent}"
+        yield Finding(BAD, "privacy", text)
+    if found.newest_at is not None and found.newest_at > time.time() + CLOCK_S:
+        at = datetime.fromtimestamp(found.newest_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        text = f"this machine's clock is behind the newest stored row ({at}): set the clock"
+        yield Finding(BAD, "clock", text)
+    if found.model not in (None, model):
+        text = f"the vectors were made with {found.model}, the settings name {model}: memory-proxy reembed"
+        yield Finding(BAD, "vectors", text)
+
+
+def learnt_forms(rows: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the request forms that models were found to accept: they explain how requests are written."""
+    for line in described(rows, time.time()):
+        yield Finding(NOTE, "form", f"learnt: {line}")
+
+
+def _soundness(database: Path, found: Survey) -> Finding:
+    text = f"{found.memories:,} memories, {_size(found.bytes)}, schema {found.schema}"
+    if found.is_sound is None:
+        return Finding(NOTE, "database", f"{text}; too large to check here: a backup verifies it")
+    if not found.is_sound:
+        return Finding(BAD, "database", f"{database} is corrupt: restore a backup (docs/operations.md)")
+    return Finding(GOOD, "database", f"{text}, sound")
+
+
+def _disk(free_bytes: int, wanted_bytes: int) -> Finding:
+    if free_bytes < wanted_bytes:
+        text = f"{_size(free_bytes)} free: a backup or a large forget may need {_size(wanted_bytes)}"
+        return Finding(BAD, "disk", text)
+    return Finding(GOOD, "disk", f"{_size(free_bytes)} free")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+# ---------------------------------------------------------------- Redis and Qdrant
 async def _cache(settings: Settings) -> list[Finding]:
     cache = cache_of(settings, lambda: None)
     if cache is None:
@@ -236,20 +216,20 @@ async def _cache(settings: Settings) -> list[Finding]:
 
 
 async def _index(settings: Settings) -> list[Finding]:
-    """Ask Qdrant. Does not open the database: a doctor changes nothing."""
     if (index := index_of(settings)) is None:
         return []
     url = settings.qdrant.url
     try:
-        made = await index.generations()
+        generations = await index.generations()
     except IndexUnavailable as e:
         text = f"{url} does not answer ({e}): until it does, users with many memories are searched exactly"
         return [Finding(BAD, "qdrant", text)]
     finally:
         await index.close()
-    return [Finding(GOOD, "qdrant", f"{url} answers, with {len(made)} collection(s) of ours")]
+    return [Finding(GOOD, "qdrant", f"{url} answers, with {len(generations)} collection(s) of ours")]
 
 
+# ---------------------------------------------------------------- models
 def _embedder(settings: Settings) -> Iterator[Finding]:
     wanted = settings.embedding
     with _models_dir(settings) as directory:
@@ -264,7 +244,7 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
         yield Finding(NOTE, "embeddings", note)
     if judge.judge is not None:
         judge.judge.close()
-        yield Finding(GOOD, "judge", f"the heads of {weights.ENCODER_NAME}")
+        yield Finding(GOOD, "judge", f"the heads of {ENCODER_NAME}")
     else:
         yield Finding(BAD, "judge", f"{judge.note}; memories are chosen by vectors and words alone")
     if loaded.embedder is None:
@@ -282,10 +262,9 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
 
 def _reranker(settings: Settings) -> Iterator[Finding]:
     """Yield whether the configured reranker can be loaded; nothing without one."""
-    wanted = settings.retrieval.rerank
-    allowed = settings.embedding.allow_download
+    wanted, allow_download = settings.retrieval.rerank, settings.embedding.allow_download
     with _models_dir(settings) as directory:
-        loaded = load_reranker(directory, wanted, allow_download=allowed)
+        loaded = load_reranker(directory, wanted, allow_download=allow_download)
     if loaded.reranker is not None:
         loaded.reranker.close()
         yield Finding(GOOD, "rerank", wanted)
@@ -304,12 +283,20 @@ def _models_dir(settings: Settings) -> Iterator[Path]:
         yield Path(temporary)
 
 
+def _tokens() -> Finding:
+    if Tokens().exact():
+        return Finding(GOOD, "tokens", "counted with OpenAI's tables")
+    return Finding(
+        NOTE, "tokens", "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
+    )
+
+
+# ---------------------------------------------------------------- identity
 def _identity(settings: Settings) -> Iterator[Finding]:
-    """Yield what the identity mode lacks, and what gives access to strangers."""
     identity = settings.identity
     try:
         stores = stores_of(settings)
-        factories.auth_of(settings, stores.keys)
+        auth_of(settings, stores.keys)
     except ConfigError as e:
         yield Finding(BAD, "identity", str(e))
         return
@@ -317,14 +304,14 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         case "open":
             yield Finding(NOTE, "identity", "open: every client that reaches the port may name any user")
         case "keys":
-            if settings.storage.backend == "sqlite" and not is_there(_database(settings)):
+            if settings.storage.backend == "sqlite" and not is_present(database_of(settings)):
                 yield _NO_KEY
             elif _older(settings) is None:
                 yield asyncio.run(_keys(stores))
         case "jwt":
-            yield asyncio.run(_tokens_of(identity))
+            yield asyncio.run(_jwt(identity))
         case "header":
-            wide = [p for p in identity.trusted_peers if p.endswith("/0")]
+            wide = any(peer.endswith("/0") for peer in identity.trusted_peers)
             text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
             yield Finding(
                 BAD if wide else GOOD, "identity", text + (": that is every address" if wide else "")
@@ -339,12 +326,10 @@ async def _keys(stores: Stores) -> Finding:
         return Finding(BAD, "identity", f"keys: the store cannot be read: {e}")
     finally:
         await stores.close()
-    if not valid:
-        return _NO_KEY
-    return Finding(GOOD, "identity", f"keys: {len(valid)} valid")
+    return Finding(GOOD, "identity", f"keys: {len(valid)} valid") if valid else _NO_KEY
 
 
-async def _tokens_of(identity: IdentitySettings) -> Finding:
+async def _jwt(identity: IdentitySettings) -> Finding:
     if identity.jwt_jwks_url is None:
         return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
     from proxy.upstream.httpx_transport import fetch  # httpx takes a tenth of a second to import
@@ -357,50 +342,69 @@ async def _tokens_of(identity: IdentitySettings) -> Finding:
     return Finding(GOOD if usable else BAD, "identity", text)
 
 
-def _tokens() -> Finding:
-    tokens = Tokens()
-    tokens.start().result(timeout=30)
-    if tokens.exact():
-        return Finding(GOOD, "tokens", "counted with OpenAI's tables")
-    return Finding(
-        NOTE, "tokens", "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
-    )
+# ---------------------------------------------------------------- upstreams
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Sends single requests through the client of the relay, so that proxies, unix sockets and base paths are
+    checked too."""
+
+    key_setting: str | None  # the setting of the key; None if the key is a client's
+    url: str
+    key: str | None
+    network: Network
+
+    async def request(
+        self, method: str, target: bytes, body: bytes | None = None, *, url: str | None = None
+    ) -> tuple[int, bytes]:
+        """Return the status and the first megabyte of the body. Raises UpstreamError and ConfigError."""
+        headers: Headers = credential(endpoint(self.url), self.key) if self.key else []
+        if body:
+            headers = [*headers, (b"content-type", b"application/json")]
+        timeouts = Timeouts(headers_s=10, read_s=10)
+        async with Upstream(url or self.url, timeouts=timeouts, network=self.network) as upstream:
+            with await upstream.open(method, target, headers, body) as response:
+                found = b""
+                while not response.at_end and len(found) < 1_000_000:
+                    found += await response.read()
+                return response.status, found
 
 
-def _key(settings: Settings) -> str | None:
-    configured = settings.upstream.api_key
-    return configured.get_secret_value() if configured else os.environ.get("OPENAI_API_KEY")
+async def _configured_upstream(settings: Settings, network: Network) -> Finding:
+    chosen = settings.upstream
+    if chosen.base_url is None:
+        return Finding(NOTE, "upstream", "none: a scripted demo model answers; set --upstream URL")
+    if chosen.api_key:
+        probe = Probe("upstream.api_key", chosen.base_url, chosen.api_key.get_secret_value(), network)
+    else:  # a key in OPENAI_API_KEY is a client's: the proxy sends it nowhere
+        probe = Probe(None, chosen.base_url, os.environ.get("OPENAI_API_KEY"), network)
+    return await _upstream("upstream", probe)
 
 
-async def _upstream(
-    subject: str,
-    url: str | None,
-    key: str | None,
-    model: str | None = None,
-    *,
-    configured: str | None = None,
-    network: Network | None = None,
-) -> Finding:
-    """Request the model list. `configured` names the setting of the key; None if the key is the client's."""
-    if url is None:
-        return Finding(NOTE, subject, "none: a scripted demo model answers; set --upstream URL")
-    at, network = endpoint(url), network or Network()
-    headers = credential(at, key) if key else []
-    way = network.described(at)
-    shown = at.shown + (f" ({way})" if way else "")
+async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Finding:
+    """Request the list of models; `model` must be in it."""
+    at = endpoint(probe.url)
+    route = probe.network.described(at)
+    shown = at.shown + (f" ({route})" if route else "")
     try:
-        status, body = await _models(url, headers, network)
-        elsewhere = status == 404 and b"v1" not in at.path.split(b"/")
-        if elsewhere and (await _models(_with_v1(at, url), headers, network))[0] not in (404, 405):
-            text = f"{shown} has no /models, but /v1/models answers: add /v1 to the URL"
-            return Finding(BAD, subject, text)
+        status, body = await probe.request("GET", b"/v1/models")
+        if status == 404 and b"v1" not in at.path.split(b"/"):
+            with_v1, _ = await probe.request("GET", b"/v1/models", url=_with_v1(at, probe.url))
+            if with_v1 not in (404, 405):
+                text = f"{shown} has no /models, but /v1/models answers: add /v1 to the URL"
+                return Finding(BAD, subject, text)
+        if status in (401, 403):
+            return _unauthorised(subject, shown, status, probe)
+        if status >= 400:
+            return await _without_models(subject, shown, status, probe)
     except (UpstreamError, ProxyError) as e:
         return Finding(BAD, subject, f"{shown}: {e}")
-    if status in (401, 403):
-        return _unauthorised(subject, shown, status, configured)
-    if status >= 400:
-        return await _without_models(subject, shown, status, _Probe(url, headers, network), configured)
-    return _listed(subject, shown, body, model)
+    try:
+        names = [entry["id"] for entry in json.loads(body)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return Finding(NOTE, subject, f"{shown}/models answers, but not in OpenAI's form")
+    if model is not None and model not in names:
+        return Finding(BAD, subject, f"{shown} does not list the model {model}")
+    return Finding(GOOD, subject, f"{shown} answers, {len(names)} models")
 
 
 def _with_v1(at: Endpoint, url: str) -> str:
@@ -409,66 +413,24 @@ def _with_v1(at: Endpoint, url: str) -> str:
     return f"{base.rstrip('/')}{colon}/v1{mark}{query}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """Sends single requests to the upstream."""
-
-    url: str
-    headers: Headers
-    network: Network
-
-    async def ask(self, method: str, target: bytes, body: bytes | None = None) -> tuple[int, bytes]:
-        """Return the status and the first megabyte of the body. Raises UpstreamError."""
-        limits = Timeouts(headers_s=10, read_s=10)
-        headers = [*self.headers, (b"content-type", b"application/json")] if body else self.headers
-        async with Upstream(self.url, timeouts=limits, network=self.network) as upstream:
-            with await upstream.open(method, target, headers, body) as opened:
-                found = b""
-                while not opened.at_end and len(found) < 1_000_000:
-                    found += await opened.read()
-                return opened.status, found
+async def _without_models(subject: str, shown: str, status: int, probe: Probe) -> Finding:
+    """Check whether an upstream without a list of models has chat completions. An empty request is free."""
+    chat, body = await probe.request("POST", b"/v1/chat/completions", b"{}")
+    if chat in (401, 403):
+        return _unauthorised(subject, shown, chat, probe)
+    both = f"{shown} answers {status} for /models and {chat} for"
+    if chat in (404, 405) and b"model" not in body.lower():
+        return Finding(BAD, subject, f"{both} /chat/completions: the URL is wrong")
+    if chat < 500:
+        text = f"{shown} has chat completions, but no list of models (status {status})"
+        return Finding(GOOD, subject, text)
+    return Finding(NOTE, subject, f"{both} an empty chat")
 
 
-async def _models(url: str, headers: Headers, network: Network) -> tuple[int, bytes]:
-    """Request the list of models; return the status and the body."""
-    return await _Probe(url, headers, network).ask("GET", b"/v1/models")
-
-
-async def _without_models(
-    subject: str, shown: str, status: int, asker: _Probe, configured: str | None
-) -> Finding:
-    """Return whether an upstream without a list of models has chat completions. An empty request is free."""
-    try:
-        taken, body = await asker.ask("POST", b"/v1/chat/completions", b"{}")
-    except UpstreamError as e:
-        return Finding(BAD, subject, f"{shown}: {e}")
-    if taken in (401, 403):
-        return _unauthorised(subject, shown, taken, configured)
-    if taken in (404, 405) and b"model" not in body.lower():
-        text = f"{shown} answers {status} for /models and {taken} for /chat/completions: the URL is wrong"
-        return Finding(BAD, subject, text)
-    if taken < 500:
-        return Finding(
-            GOOD, subject, f"{shown} has chat completions, but no list of models (status {status})"
-        )
-    return Finding(NOTE, subject, f"{shown} answers {status} for /models and {taken} for an empty chat")
-
-
-def _unauthorised(subject: str, url: str, status: int, configured: str | None) -> Finding:
-    if configured is None:
-        return Finding(
-            NOTE, subject, f"{url} answers and requires a key (status {status}): clients send theirs"
-        )
+def _unauthorised(subject: str, shown: str, status: int, probe: Probe) -> Finding:
+    if probe.key_setting is None:
+        text = f"{shown} answers and requires a key (status {status}): clients send theirs"
+        return Finding(NOTE, subject, text)
     if status == 403:  # a valid key may be limited to chat
-        return Finding(NOTE, subject, f"{url} does not list its models to {configured} (status 403)")
-    return Finding(BAD, subject, f"{url} refuses {configured} (status 401): set a valid key")
-
-
-def _listed(subject: str, url: str, body: bytes, model: str | None) -> Finding:
-    try:
-        names = [entry["id"] for entry in json.loads(body)["data"]]
-    except (ValueError, KeyError, TypeError):
-        return Finding(NOTE, subject, f"{url}/models answers, but not in OpenAI's form")
-    if model is not None and model not in names:
-        return Finding(BAD, subject, f"{url} does not list the model {model}")
-    return Finding(GOOD, subject, f"{url} answers, {len(names)} models")
+        return Finding(NOTE, subject, f"{shown} does not list its models to {probe.key_setting} (status 403)")
+    return Finding(BAD, subject, f"{shown} refuses {probe.key_setting} (status 401): set a valid key")

@@ -21,8 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from proxy import telemetry
-from proxy.cli import add_place, settings_of
-from proxy.config import Settings
+from proxy.cli import add_place, database_of, is_present, opened_stores, settings_of, was_lost
 from proxy.domain.errors import InvalidRequest, StoreUnavailable
 from proxy.domain.ports import RIGHTS, Key, KeyStore
 from proxy.http.auth import keys
@@ -131,27 +130,22 @@ async def _revoke(args: argparse.Namespace) -> int:
 @contextlib.asynccontextmanager
 async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
     """Open the store of the settings. Raises StoreUnavailable."""
-    from proxy.app.factories import stores_of  # slow to import: `--help` does not wait for it
-    from proxy.cli import doctor
+    from proxy.app.factories import place_of  # slow to import: `--help` does not wait for it
 
     settings = settings_of(args.config, args.data_dir)
-    print(f"Keys in {_place(settings)}", file=sys.stderr)
-    database = settings.data_dir / "memory.db"
-    is_missing = settings.storage.backend == "sqlite" and not doctor.is_there(database)
-    if is_missing and (found := doctor.absent(database)).mark == doctor.BAD:
-        raise StoreUnavailable(found.text)  # a running proxy would take a new file for its lost one
-    stores = stores_of(settings)
-    try:
-        await stores.open()
+    print(f"Keys in {place_of(settings)}", file=sys.stderr)
+    database = database_of(settings)
+    if settings.storage.backend == "sqlite" and not is_present(database) and was_lost(database):
+        # A running proxy would take a new file for its lost one.
+        raise StoreUnavailable(f"{database} is missing: put it back, or restore a backup")
+    async with opened_stores(settings) as stores:
         yield stores.keys
-    finally:
-        await stores.close()
 
 
 def _has_database(args: argparse.Namespace) -> bool:
     """Return whether there is a database, else print why not. Listing keys must not create one."""
     settings = settings_of(args.config, args.data_dir)
-    if settings.storage.backend != "sqlite" or (settings.data_dir / "memory.db").is_file():
+    if settings.storage.backend != "sqlite" or database_of(settings).is_file():
         return True
     print(
         f"memory-proxy: there is no data in {settings.data_dir}, so there are no keys. Name another directory"
@@ -159,12 +153,6 @@ def _has_database(args: argparse.Namespace) -> bool:
         file=sys.stderr,
     )
     return False
-
-
-def _place(settings: Settings) -> str:
-    from proxy.app.factories import place_of
-
-    return place_of(settings)
 
 
 # ---------------------------------------------------------------- arguments
@@ -185,7 +173,7 @@ def _rights(text: str, user: str | None) -> frozenset[str]:
 
 
 def _sealed(secret: str, source: str | None) -> bytes | None:
-    """Return the encrypted upstream key. It is no argument: other programs can see those."""
+    """Return the encrypted upstream key. It is not an argument: other programs can read those."""
     if source is None:
         return None
     if source == "-":

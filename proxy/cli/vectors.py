@@ -6,6 +6,7 @@ memories that have no vector of its model by their words. An interrupted run res
 
 import argparse
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +19,7 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from proxy import telemetry
 from proxy.admit.gate import vectors_of
-from proxy.app.factories import stores_of
-from proxy.cli import add_place, progress, settings_of
+from proxy.cli import add_place, database_of, opened_stores, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.errors import ConfigError, EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, EmbeddingModel, VectorStore
@@ -87,7 +87,7 @@ async def reembed(
 async def _run_reembed(args: argparse.Namespace) -> int:
     telemetry.configure("error", "console")
     settings = settings_of(args.config, args.data_dir)
-    if settings.storage.backend == "sqlite" and not (settings.data_dir / "memory.db").is_file():
+    if settings.storage.backend == "sqlite" and not database_of(settings).is_file():
         raise ConfigError(f"there are no memories in {settings.data_dir}: set --data-dir")
     try:
         return await _reembed_all(settings, _chosen(args.model, settings), all_again=args.force)
@@ -117,16 +117,12 @@ def _chosen(given: str | None, settings: Settings) -> Chosen:
 
 async def _reembed_all(settings: Settings, chosen: Chosen, *, all_again: bool) -> int:
     embedder = await asyncio.to_thread(_loaded, settings, chosen)
-    stores = stores_of(settings)
-    try:
-        await stores.open()
-        doing = {"embed": escape(embedder.model.name)}
-        with progress(doing, MofNCompleteColumn(), TimeRemainingColumn()) as report:
-            background = embedder.in_background()
-            count = await reembed(stores.vectors, background, partial(report, "embed"), all_again=all_again)
-    finally:
-        await stores.close()
-        embedder.close()
+    doing = {"embed": escape(embedder.model.name)}
+    with contextlib.closing(embedder):
+        async with opened_stores(settings) as stores:
+            with progress(doing, MofNCompleteColumn(), TimeRemainingColumn()) as report:
+                background, shown = embedder.in_background(), partial(report, "embed")
+                count = await reembed(stores.vectors, background, shown, all_again=all_again)
     _print_summary(count, embedder.model, chosen, settings)
     return 0
 
@@ -169,15 +165,12 @@ async def _run_reindex(args: argparse.Namespace) -> int:
     settings = settings_of(args.config, args.data_dir)
     if settings.storage.vectors != "qdrant":
         raise ConfigError("storage.vectors is not qdrant: there is nothing to fill")
-    stores = stores_of(settings)
     try:
-        await stores.open()
-        with progress({"send": "sending"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:
-            sent = await stores.reindex(partial(report, "send"))
+        async with opened_stores(settings) as stores:
+            with progress({"send": "sending"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:
+                sent = await stores.reindex(partial(report, "send"))
     except StoreError as error:
         error.add_note("What was sent stays: run it again to resume")
         raise
-    finally:
-        await stores.close()
     print(f"{sent:,} memories sent to {settings.qdrant.url}.")
     return 0

@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 class NotAnswering(Exception):
-    """The address does not answer, or its answer is no JSON object."""
+    """The address does not answer, or its answer is not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,7 +353,7 @@ def _add_document(args: argparse.Namespace, api: MemoryClient, file: str) -> int
         raw = sys.stdin.buffer.read() if file == STANDARD else Path(file).read_bytes()
         content = raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
-        why = e.strerror if isinstance(e, OSError) else "it is no text in UTF-8"
+        why = e.strerror if isinstance(e, OSError) else "it is not text in UTF-8"
         print_error(escape(f"Cannot read {file}: {why}."))
         return WRONG_USE
     name = args.name or Path(file).name

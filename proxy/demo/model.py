@@ -83,7 +83,7 @@ def answer(messages: Sequence[Message]) -> str:
 
 
 def statements(text: str) -> list[str]:
-    """Return the user's sentences that are no questions, letter by letter."""
+    """Return the user's sentences that are not questions, unchanged."""
     return [s for s in sentences(text) if len(s) >= MIN_SENTENCE_CHARS and not is_question(s)]
 
 

@@ -31,7 +31,7 @@ MOST_FILES = 65_536  # enough for 30,000 connections; some systems allow a billi
 
 
 def raise_file_limit() -> int | None:
-    """Raise the soft limit of open files as far as the hard one allows; return it, None if there is none.
+    """Raise the soft limit of open files up to the hard one; return it, None if there is none.
 
     A shell starts programs with 1,024; each connection is a file, and so is each to the upstream."""
     if sys.platform == "win32":

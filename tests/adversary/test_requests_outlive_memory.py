@@ -159,7 +159,7 @@ def test_a_schema_that_is_not_text_is_reported_as_a_corrupt_file(tmp_path: Path)
     with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT") as raised:
         file.prepare(spoilt, create=True)
     assert database.kind_of(raised.value) == database.CORRUPT
-    (found,) = doctor.findings(spoilt, "m")
+    (found,) = doctor.database_findings(spoilt, "m")
     assert (found.mark, "restore a backup" in found.text) == (doctor.BAD, True)
     with pytest.raises(StoreUnavailable):
         backup.write(spoilt, tmp_path / "copy", lambda *_: None, now=1.0)

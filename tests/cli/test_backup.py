@@ -2,42 +2,28 @@
 
 import asyncio
 import json
-import os
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from proxy.cli import database as backup_cli
-from proxy.cli.main import main
-from proxy.config import PREFIX
+from proxy.cli import opened_stores
+from proxy.config import PREFIX, load
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite.stores import SqliteStores
+from tests.cli.conftest import Run
 
 ANNA = Scope("default", "anna")
 OF_ANNA = MemoryFilter(tenant="default", user="anna", include_inactive=True)
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command; returns exit status, standard output, standard error."""
-    for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(backup_cli.telemetry, "configure", lambda *_: None)
-
-    def run(*argv: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main([*argv, "--data-dir", str(tmp_path / "data")])
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run
+def run(command: Run) -> Run:
+    return command
 
 
 async def remember(data_dir: Path, *contents: str) -> None:
@@ -55,17 +41,13 @@ async def remember(data_dir: Path, *contents: str) -> None:
 
 
 async def forget(data_dir: Path, memory_id: str) -> None:
-    stores = SqliteStores(data_dir)
-    await stores.open()
-    await stores.memories.forget(OF_ANNA, memory_id, by="test")
-    await stores.close()
+    async with opened_stores(load(None, {}, {"storage": {"data_dir": data_dir}})) as stores:
+        await stores.memories.forget(OF_ANNA, memory_id, by="test")
 
 
 async def listed(data_dir: Path) -> set[str]:
-    stores = SqliteStores(data_dir)
-    await stores.open()
-    page = await stores.memories.list(OF_ANNA, limit=99)
-    await stores.close()
+    async with opened_stores(load(None, {}, {"storage": {"data_dir": data_dir}})) as stores:
+        page = await stores.memories.list(OF_ANNA, limit=99)
     return {memory.content for memory in page.items}
 
 
@@ -127,7 +109,8 @@ def test_results_can_be_printed_as_json(run: Run, tmp_path: Path) -> None:
 def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_errors(
     run: Run, tmp_path: Path
 ) -> None:
-    assert run("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {_none_in(tmp_path)}\n")
+    missing = f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
+    assert run("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {missing}\n")
     asyncio.run(remember(tmp_path / "data", "tea"))
     (tmp_path / "bad").write_bytes(b"x" * 9999)
     status, _, err = run("restore", str(tmp_path / "bad"))
@@ -139,22 +122,14 @@ def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_error
     run("backup", str(tmp_path / "copy"))
 
     async def while_running() -> tuple[int, str, str]:
-        stores = SqliteStores(tmp_path / "data")
-        await stores.open()
-        try:
+        async with opened_stores(load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})):
             return run("restore", str(tmp_path / "copy"))
-        finally:
-            await stores.close()
 
     status, _, err = asyncio.run(while_running())
     assert (status, "stop the proxy first" in err) == (1, True)
 
 
-def _none_in(tmp_path: Path) -> str:
-    return f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
-
-
-def test_an_organisation_prefix_does_not_change_the_model(
+def test_a_restore_names_the_backups_embedding_model_if_it_is_another(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asyncio.run(remember(tmp_path / "data", "tea"))

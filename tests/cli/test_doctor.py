@@ -1,6 +1,9 @@
-"""What `memory-proxy doctor` says of single settings."""
+"""`memory-proxy doctor`: each mistake is named, with what to do, and nothing is changed."""
 
 import asyncio
+import sqlite3
+import time
+from collections import namedtuple
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
@@ -9,11 +12,15 @@ from typing import Any
 import pytest
 
 from proxy.cli import doctor
+from proxy.cli.doctor import BAD, GOOD, NOTE, Probe, database_findings
 from proxy.config import Settings, load
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite import file
 from proxy.storage.sqlite.stores import SqliteStores
+from proxy.upstream.network import Network
+from tests import redis_server
 from tests.models.heads import write_heads
+from tests.storage.making import create, store
 from tests.support.upstream import ScriptedUpstream
 
 
@@ -25,200 +32,224 @@ def judge(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return directory
 
 
-def test_a_missing_head_is_an_error(tmp_path: Path, judge: Path) -> None:
-    chosen = load(None, {}, {"storage": {"data_dir": tmp_path}})
-    assert [f.mark for f in doctor._embedder(chosen) if f.subject == "judge"] == [doctor.GOOD]
+def settings(data_dir: Path, **sections: Any) -> Settings:
+    return load(None, {}, {"storage": {"data_dir": data_dir}, **sections})
+
+
+# ---------------------------------------------------------------- models
+def test_a_missing_head_and_a_reranker_that_does_not_load_are_errors(tmp_path: Path, judge: Path) -> None:
+    chosen = settings(tmp_path)
+    assert [f.mark for f in doctor._embedder(chosen) if f.subject == "judge"] == [GOOD]
+    assert list(doctor._reranker(chosen)) == []
     (judge / "relation.npz").unlink()
     (finding,) = (f for f in doctor._embedder(chosen) if f.subject == "judge")
-    assert finding.mark == doctor.BAD
-    assert "the head relation is missing" in finding.text
+    assert (finding.mark, "the head relation is missing" in finding.text) == (BAD, True)
+    (finding,) = doctor._reranker(settings(tmp_path, retrieval={"rerank": str(tmp_path / "absent")}))
+    assert (finding.mark, "holds no model.onnx" in finding.text) == (BAD, True)
 
 
-def settings(tmp_path: Path, rerank: str) -> Settings:
-    return load(None, {}, {"storage": {"data_dir": tmp_path}, "retrieval": {"rerank": rerank}})
-
-
-def test_without_a_reranker_there_is_no_finding(tmp_path: Path) -> None:
-    assert list(doctor._reranker(settings(tmp_path, "none"))) == []
-
-
-def test_a_reranker_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
-    (finding,) = doctor._reranker(settings(tmp_path, str(tmp_path / "absent")))
-    assert finding.mark == doctor.BAD
-    assert "holds no model.onnx" in finding.text
-
-
+# ---------------------------------------------------------------- upstreams
 KEY = "sk-wrong-one"
-MODEL = {
-    "model_role": "memory_extraction",
-    "llm_model_name": "m",
-    "llm_endpoint": "http://127.0.0.1:9/v1",
-    "llm_api_key": KEY,
-}
+LIST = b'{"data": [{"id": "m"}]}'
 
 
 @pytest.mark.parametrize(
-    ("status", "configured", "mark", "said"),
+    ("setting", "models", "chat", "mark", "text"),
     [
-        (401, True, doctor.BAD, "refuses upstream.api_key (status 401)"),
-        (401, False, doctor.NOTE, "clients send theirs"),
-        (403, True, doctor.NOTE, "status 403"),
-        (403, False, doctor.NOTE, "clients send theirs"),
-        (200, True, doctor.GOOD, "1 models"),
+        ("upstream.api_key", (401, LIST), None, BAD, "refuses upstream.api_key (status 401)"),
+        (None, (401, LIST), None, NOTE, "clients send theirs"),
+        ("upstream.api_key", (403, LIST), None, NOTE, "status 403"),
+        ("upstream.api_key", (200, LIST), None, GOOD, "1 models"),
+        ("upstream.api_key", (200, b"<html>"), None, NOTE, "not in OpenAI's form"),
+        (None, (404, b""), (400, b'{"error": {"message": "messages"}}'), GOOD, "has chat completions"),
+        (None, (404, b""), (404, b'{"error": {"message": "no model"}}'), GOOD, "has chat completions"),
+        (None, (404, b""), (404, b'{"error": {"message": "no page"}}'), BAD, "the URL is wrong"),
+        ("upstream.api_key", (404, b""), (401, b""), BAD, "refuses upstream.api_key"),
+        (None, (404, b""), (503, b""), NOTE, "503 for an empty chat"),
     ],
 )
-async def test_a_refused_configured_key_is_an_error(
-    status: int, configured: bool, mark: str, said: str
+async def test_the_upstream_is_asked_for_its_models_and_else_for_an_empty_chat(
+    setting: str | None,
+    models: tuple[int, bytes],
+    chat: tuple[int, bytes] | None,
+    mark: str,
+    text: str,
 ) -> None:
     async def answer(exchange: Any) -> None:
-        await exchange.reply(b'{"data": [{"id": "m"}]}', status)
+        status, body = chat if chat and exchange.request.method == b"POST" else models
+        await exchange.reply(body, status)
 
     async with ScriptedUpstream(answer) as upstream:
-        own = "upstream.api_key" if configured else None
-        found = await doctor._upstream("upstream", upstream.url, KEY, configured=own)
-    assert found.mark == mark
-    assert said in found.text
-    assert KEY not in found.text
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "mark", "said"),
-    [
-        (400, b'{"error": {"message": "messages is required"}}', doctor.GOOD, "has chat completions"),
-        (404, b'{"error": {"message": "Resource not found"}}', doctor.BAD, "the URL is wrong"),
-        (404, b'{"error": {"message": "The model is missing"}}', doctor.GOOD, "has chat completions"),
-        (401, b"", doctor.BAD, "refuses upstream.api_key"),
-        (503, b"", doctor.NOTE, "503 for an empty chat"),
-    ],
-)
-async def test_an_upstream_without_a_model_list_gets_an_empty_chat(
-    status: int, body: bytes, mark: str, said: str
-) -> None:
-    async def answer(exchange: Any) -> None:
-        chats = exchange.request.method == b"POST"
-        await exchange.reply(body if chats else b"", status if chats else 404)
-
-    async with ScriptedUpstream(answer) as upstream:
-        found = await doctor._upstream("upstream", upstream.url, KEY, configured="upstream.api_key")
+        found = await doctor._upstream("upstream", Probe(setting, upstream.url, KEY, Network()))
         sent = upstream.requests[-1]
-    assert (found.mark, said in found.text) == (mark, True)
-    assert (sent.target, sent.body) == (b"/v1/chat/completions", b"{}")
+    assert (found.mark, text in found.text) == (mark, True), found.text
+    assert KEY not in found.text
+    if chat:
+        assert (sent.target, sent.body) == (b"/v1/chat/completions", b"{}")
 
 
-def test_findings_name_the_configured_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in OPENAI_API_KEY is a client's: the proxy sends it nowhere."""
-    asked = list[tuple[str, str | None, str | None]]()
+async def test_a_model_that_the_upstream_does_not_list_is_an_error() -> None:
+    async def answer(exchange: Any) -> None:
+        await exchange.reply(LIST)
 
-    async def note(
-        subject: str, url: str, key: str | None, model: Any = None, *, configured: Any, network: Any
-    ) -> Any:
-        asked.append((subject, key, configured))
+    async with ScriptedUpstream(answer) as upstream:
+        found = await doctor._upstream("r", Probe(None, upstream.url, None, Network()), "other")
+    assert (found.mark, "does not list the model other" in found.text) == (BAD, True)
+
+
+def test_a_finding_names_the_setting_of_the_key_and_openais_variable_is_a_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probes = list[tuple[str, str | None, str | None]]()
+
+    async def note(subject: str, probe: Probe, model: str | None = None) -> Any:
+        probes.append((subject, probe.key, probe.key_setting))
 
     monkeypatch.setattr(doctor, "_upstream", note)
     for name in ("_embedder", "_reranker", "_identity"):
         monkeypatch.setattr(doctor, name, lambda _: ())
     monkeypatch.setenv("OPENAI_API_KEY", "sk-client")
-    said: dict[str, Any] = {"storage": {"data_dir": tmp_path}}
-    list(doctor._checks(load(None, {}, said)))
-    list(doctor._checks(load(None, {}, {**said, "upstream": {"api_key": KEY}, "external_models": [MODEL]})))
-    assert asked == [
+    url = "http://127.0.0.1:9/v1"
+    row = {"model_role": "memory_extraction", "llm_model_name": "m", "llm_endpoint": url, "llm_api_key": KEY}
+    list(doctor._checks(settings(tmp_path, upstream={"base_url": url})))
+    configured = settings(tmp_path, upstream={"base_url": url, "api_key": KEY}, external_models=[row])
+    list(doctor._checks(configured))
+    assert probes == [
         ("upstream", "sk-client", None),
         ("upstream", KEY, "upstream.api_key"),
         ("memory_extraction", KEY, "its llm_api_key"),
     ]
 
 
-def test_the_doctor_creates_no_database(tmp_path: Path) -> None:
-    """A proxy that has lost its own would take it, and remember nothing."""
-    keys = load(None, {}, {"storage": {"data_dir": tmp_path}, "identity": {"mode": "keys"}})
-    found = doctor._data_dir(keys)
-    assert (found.mark, found.subject) == (doctor.GOOD, "data")
-    assert [finding.mark for finding in doctor._identity(keys)] == [doctor.BAD]
-    assert not (tmp_path / "memory.db").exists()
+async def test_redis_is_checked_without_showing_its_password(tmp_path: Path) -> None:
+    def cached(url: str | None) -> Settings:
+        return settings(tmp_path, cache={"redis_url": url, "timeout_seconds": 5})
+
+    assert await doctor._cache(cached(None)) == []
+    (found,) = await doctor._cache(cached("redis://user:sesame@127.0.0.1:9/0"))
+    assert (found.mark, "redis://127.0.0.1:9/0" in found.text, "sesame" in found.text) == (BAD, True, False)
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    with redis_server.running(tmp_path) as server:
+        (found,) = await doctor._cache(cached(server.url))
+    assert (found.mark, found.text) == (GOOD, f"{server.url} answers")
 
 
-def test_the_doctor_creates_no_directory(tmp_path: Path) -> None:
-    """What is mistyped must not look like a directory to be used first; nor is one the worse for its look."""
+# ---------------------------------------------------------------- the data directory
+def test_the_doctor_creates_neither_a_directory_nor_a_database(tmp_path: Path) -> None:
     for typo in (tmp_path / "dta", tmp_path / "a" / "b"):
-        found = list(doctor._checks(settings(typo, "none")))
-        assert [f.mark for f in found if f.subject == "data"] == [doctor.NOTE]
-        assert [f.mark for f in found if f.subject == "embeddings"] == [doctor.GOOD]
+        found = list(doctor._checks(settings(typo)))
+        assert [f.mark for f in found if f.subject == "data"] == [NOTE]
+        assert [f.mark for f in found if f.subject == "embeddings"] == [GOOD]
+    keys = settings(tmp_path, identity={"mode": "keys"})
+    assert doctor._data_dir(keys).mark == GOOD
+    assert [finding.mark for finding in doctor._identity(keys)] == [BAD]
+    assert not [f for f in doctor._checks(settings(tmp_path)) if f.mark == BAD]
     assert not list(tmp_path.iterdir())
-    assert not [f for f in doctor._checks(settings(tmp_path, "none")) if f.mark == doctor.BAD]
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("mode", ["open", "keys"])
-def test_the_doctor_does_not_change_data_of_an_older_version(tmp_path: Path, mode: str) -> None:
-    """An older proxy may be serving them, and could not go on."""
-    script = resources.files("proxy.storage.sqlite").joinpath("schema_v1.sql").read_text("utf-8")
-    database = tmp_path / "memory.db"
-    with closing(file.connect(_empty(database))) as connection:
-        connection.executescript(
-            f"{script}; PRAGMA application_id = {file._APPLICATION_ID}; PRAGMA user_version = 1"
-        )
-    chosen = {"storage": {"data_dir": tmp_path}, "identity": {"mode": mode}}
-    found = list(doctor._checks(load(None, {}, chosen)))
-    (data,) = [f for f in found if f.subject == "data"]
-    assert (data.mark, "schema 1" in data.text, "take a backup before" in data.text) == (
-        doctor.NOTE,
-        True,
-        True,
-    )
-    assert not [f for f in found if f.mark == doctor.BAD]
-    with closing(file.connect(database)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-
-
-def _empty(file: Path) -> Path:
-    file.touch(0o600)
-    return file
 
 
 def test_a_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "file/data", "link", "link/data"):
-        found = doctor._data_dir(settings(tmp_path / name, "none"))
-        assert found.mark == doctor.BAD, name
-        assert "is no directory" in found.text
+        found = doctor._data_dir(settings(tmp_path / name))
+        assert (found.mark, "is not a directory" in found.text) == (BAD, True), name
+
+
+@pytest.mark.parametrize("mode", ["open", "keys"])
+def test_a_database_of_an_older_version_is_not_migrated(tmp_path: Path, mode: str) -> None:
+    script = resources.files("proxy.storage.sqlite").joinpath("schema_v1.sql").read_text("utf-8")
+    database = tmp_path / "memory.db"
+    database.touch(0o600)
+    with closing(file.connect(database)) as connection:
+        connection.executescript(
+            f"{script}; PRAGMA application_id = {file._APPLICATION_ID}; PRAGMA user_version = 1"
+        )
+    found = list(doctor._checks(settings(tmp_path, identity={"mode": mode})))
+    (data,) = [f for f in found if f.subject == "data"]
+    assert data.mark == NOTE
+    assert all(part in data.text for part in ("schema 1", "take a backup before"))
+    assert not [f for f in found if f.mark == BAD]
+    with closing(file.connect(database)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a database of 40 memories."""
+    directory = tmp_path_factory.mktemp("sound")
+
+    async def fill() -> None:
+        stores = SqliteStores(directory)
+        await stores.open()
+        await stores.memories.stamp_model(EmbeddingModel("mini", 3, 0.3, 0.8))
+        await store(stores.memories, *(create(f"fact {n} " * 50) for n in range(40)))
+        await stores.close()
+
+    asyncio.run(fill())
+    return directory
+
+
+@pytest.fixture
+def database(sound: Path, tmp_path: Path) -> Path:
+    for name in ("memory.db", "memory.opening"):
+        (tmp_path / name).write_bytes((sound / name).read_bytes())
+        (tmp_path / name).chmod(0o600)
+    return tmp_path / "memory.db"
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
-def test_a_lost_database_is_an_error(tmp_path: Path, left: str) -> None:
-    async def lived() -> None:
-        stores = SqliteStores(tmp_path)
-        await stores.open()
-        await stores.close()
-
-    asyncio.run(lived())
-    assert doctor._data_dir(settings(tmp_path, "none")).mark == doctor.GOOD
-    (tmp_path / "memory.db").unlink()
+def test_a_lost_database_is_an_error(database: Path, left: str) -> None:
+    assert doctor._data_dir(settings(database.parent)).mark == GOOD
+    database.unlink()
     if left == "an empty file":
-        (tmp_path / "memory.db").touch()
-    found = doctor._data_dir(settings(tmp_path, "none"))
-    assert found.mark == doctor.BAD
-    assert "put it back, or restore a backup" in found.text
-    assert not (tmp_path / "memory.db").exists() or not (tmp_path / "memory.db").stat().st_size
+        database.touch()
+    found = doctor._data_dir(settings(database.parent))
+    assert (found.mark, "put it back, or restore a backup" in found.text) == (BAD, True)
+    assert not database.exists() or not database.stat().st_size
 
 
-def test_an_organisation_prefix_does_not_change_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def marks(database: Path, model: str = "mini") -> dict[str, str]:
+    return {finding.subject: finding.mark for finding in database_findings(database, model)}
+
+
+def test_a_sound_database_is_reported_and_one_of_another_model_is_an_error(database: Path) -> None:
+    assert marks(database) == {"database": GOOD, "disk": GOOD}
+    assert "40 memories" in next(database_findings(database, "mini")).text
+    assert marks(database, "other")["vectors"] == BAD
+    chosen = settings(database.parent, embedding={"model": "somebody/mini"})
+    found = [f for f in doctor._checks(chosen) if f.subject == "vectors"]
+    assert found == [], "an organisation's prefix does not change the model"
+
+
+def test_a_damaged_page_and_a_file_of_another_kind_are_errors(database: Path) -> None:
+    with database.open("r+b") as opened:
+        opened.seek(database.read_bytes().index(b"fact 20 fact 20") // 4096 * 4096)
+        opened.write(b"\xff" * 4096)
+    assert marks(database)["database"] == BAD
+    database.write_bytes(b"garbage " * 999)
+    assert marks(database) == {"database": BAD}
+
+
+def test_a_database_that_is_too_large_is_not_checked(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "MOST_CHECKED_BYTES", 1)
+    assert marks(database)["database"] == NOTE
+
+
+def test_a_full_disk_a_large_log_a_wrong_clock_and_wide_permissions_are_reported(
+    database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_embedder", "_reranker", "_identity"):
-        monkeypatch.setattr(doctor, name, lambda _: ())
-
-    async def lived() -> None:
-        stores = SqliteStores(tmp_path)
-        await stores.open()
-        await stores.memories.stamp_model(EmbeddingModel("mini", 3, 0.3, 0.8))
-        await stores.close()
-
-    asyncio.run(lived())
-
-    def vectors(model: str) -> list[str]:
-        chosen = load(None, {}, {"storage": {"data_dir": tmp_path}, "embedding": {"model": model}})
-        return [found.mark for found in doctor._checks(chosen) if found.subject == "vectors"]
-
-    assert vectors("mini") == vectors("somebody/mini") == []
-    assert vectors("somebody/maxi") == [doctor.BAD]
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(file.shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000))
+    monkeypatch.setattr(doctor, "LARGE_LOG_BYTES", 0)
+    database.chmod(0o644)
+    copy = database.with_name("memory.db.before-restore-1")
+    copy.write_bytes(b"")
+    copy.chmod(0o640)
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("UPDATE memories SET updated_at = ?", (time.time() + 90_000,))
+        other.commit()
+        found = {finding.subject: finding for finding in database_findings(database, "mini")}
+    marks = {subject: finding.mark for subject, finding in found.items()}
+    assert marks == {"database": GOOD, "disk": BAD, "log": NOTE, "privacy": BAD, "clock": BAD}
+    assert "memory.db memory.db.before-restore-1" in found["privacy"].text

@@ -35,7 +35,7 @@ def run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Any]:
     """Run the command; returns exit status, standard output, standard error."""
-    monkeypatch.delenv(database.URL, raising=False)
+    monkeypatch.delenv(database.MIGRATE_FROM, raising=False)
     parser = argparse.ArgumentParser()
     database.add_migrate(parser)
 
@@ -52,7 +52,7 @@ def run(
 async def test_everything_is_copied_and_no_user_is_named(
     run: Callable[..., Any], server: redis_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(database.URL, server.url)
+    monkeypatch.setenv(database.MIGRATE_FROM, server.url)
     status, out, err = await run()
     assert (status, err) == (0, "")
     assert "15  memories\n" in out

@@ -4,43 +4,36 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from proxy.cli import vectors as vectors_cli
-from proxy.cli.main import main
 from proxy.cli.vectors import BATCH, reembed
-from proxy.config import PREFIX
 from proxy.domain.core import Create, Edit, Hit, Memory, Scope, Search
-from proxy.domain.errors import EmbeddingFailed, WrongModel
+from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import LoadedEmbedder, load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
+from tests.cli.conftest import Run
 
 ANNA = Scope("default", "anna")
-Run = Callable[..., tuple[int, str, str]]
-NAMES = {name for name in os.environ if name.startswith(("MEMORY_PROXY", PREFIX))}
 
 
 class Fake:
-    """An embedder of any dimension: equal texts have equal vectors. It may stop after so many texts."""
+    """An embedder of any dimension: equal texts have equal vectors."""
 
-    def __init__(self, name: str, dimension: int, *, fails_after: int = 10**9) -> None:
+    def __init__(self, name: str, dimension: int) -> None:
         self.model = EmbeddingModel(name, dimension, 0.3, 0.8)
-        self.embedded = 0
-        self.fails_after = fails_after
 
     async def embed_query(self, text: str) -> bytes:
         return (await self.embed([text]))[0]
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.embedded += len(texts)
-        if self.embedded > self.fails_after:
-            raise EmbeddingFailed("the embedding model failed")
         return [self.vector(text) for text in texts]
 
     def vector(self, text: str) -> bytes:
@@ -103,19 +96,6 @@ async def test_all_memories_are_found_with_the_new_model_and_progress_is_reporte
     assert hit.cosine == pytest.approx(1.0, abs=1e-5)
 
 
-async def test_a_failed_run_is_resumed(tmp_path: Path) -> None:
-    await fill(tmp_path, 3 * BATCH)
-    stores = SqliteStores(tmp_path)
-    await stores.open()
-    with pytest.raises(EmbeddingFailed):
-        await reembed(stores.vectors, Fake("narrow", 8, fails_after=BATCH + 1), silent)
-    rest = Fake("narrow", 8)
-    assert await reembed(stores.vectors, rest, silent) == 2 * BATCH
-    assert rest.embedded == 2 * BATCH
-    assert await reembed(stores.vectors, rest, silent) == 0
-    await stores.close()
-
-
 async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_path: Path) -> None:
     await fill(tmp_path, 3)
     running, stores = SqliteStores(tmp_path), SqliteStores(tmp_path)
@@ -126,9 +106,6 @@ async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_
     late = [Edit(edited, WIDE.vector(edited.content)), Create(written, WIDE.vector(written.content))]
 
     class Busy(Fake):
-        async def embed_query(self, text: str) -> bytes:
-            return (await self.embed([text]))[0]
-
         async def embed(self, texts: Sequence[str]) -> list[bytes]:
             while late:
                 now = await running.memories.stamp(ANNA)
@@ -147,9 +124,6 @@ from pathlib import Path
 from tests.cli.test_vectors import Fake, reembed, SqliteStores
 
 class Slow(Fake):
-    async def embed_query(self, text):
-        return (await self.embed([text]))[0]
-
     async def embed(self, texts):
         await asyncio.sleep(0.01)
         return await super().embed(texts)
@@ -196,29 +170,17 @@ async def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- the command
 @pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command; returns exit status, standard output, standard error."""
-    for name in NAMES:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(vectors_cli.telemetry, "configure", lambda *_: None)
-
-    def run(*argv: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["reembed", *argv, "--data-dir", str(tmp_path)])
-        printed = capsys.readouterr()
-        out = "\n".join(line for line in printed.out.splitlines() if "store." not in line)
-        return status, out, printed.err
-
-    return run
+def run(command: Run) -> Run:
+    return partial(command, "reembed")
 
 
 def test_force_gives_the_same_vectors_for_the_same_model(run: Run, tmp_path: Path) -> None:
-    loaded = load_embedder(tmp_path / "models").embedder
+    loaded = load_embedder(tmp_path / "data" / "models").embedder
     if loaded is None:
         pytest.skip("our encoder is not here: run scripts/fetch-models")
 
     async def search() -> Sequence[Hit]:
-        stores = SqliteStores(tmp_path)
+        stores = SqliteStores(tmp_path / "data")
         await stores.open()
         try:
             await stores.memories.stamp_model(loaded.model)
@@ -226,12 +188,12 @@ def test_force_gives_the_same_vectors_for_the_same_model(run: Run, tmp_path: Pat
         finally:
             await stores.close()
 
-    asyncio.run(fill(tmp_path, 5, loaded))
+    asyncio.run(fill(tmp_path / "data", 5, loaded))
     status, out, _ = run()
-    assert (status, out) == (0, "0 memories embedded with memory-e5-small-v2 (384 dimensions).")
+    assert (status, out) == (0, "0 memories embedded with memory-e5-small-v2 (384 dimensions).\n")
     before = asyncio.run(search())
     status, out, _ = run("--force")
-    assert (status, out) == (0, "5 memories embedded with memory-e5-small-v2 (384 dimensions).")
+    assert (status, out) == (0, "5 memories embedded with memory-e5-small-v2 (384 dimensions).\n")
     assert asyncio.run(search()) == before
     loaded.close()
 
@@ -255,7 +217,7 @@ def test_a_directory_of_weights_is_used_and_its_settings_are_printed(
         return LoadedEmbedder(Loadable("narrow", 8), "directory")  # type: ignore[arg-type]
 
     monkeypatch.setattr(vectors_cli, "load_embedder", load)
-    asyncio.run(fill(tmp_path, 3))
+    asyncio.run(fill(tmp_path / "data", 3))
     status, out, _ = run("--model", str(weights))
     assert status == 0
     assert asked == [weights]
@@ -265,7 +227,7 @@ def test_a_directory_of_weights_is_used_and_its_settings_are_printed(
 
 @pytest.mark.parametrize("model", ["no-such-model", "./nowhere", "all-MiniLM-L6-v2"])
 def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path, model: str) -> None:
-    asyncio.run(fill(tmp_path, 2))
+    asyncio.run(fill(tmp_path / "data", 2))
     if model == "all-MiniLM-L6-v2":  # an empty directory: the installed package is not what was asked for
         model = str(tmp_path / model)
         Path(model).mkdir()
@@ -274,7 +236,7 @@ def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path,
     assert model.rsplit("/", 1)[-1] in error
 
     async def reopen() -> None:
-        stores = SqliteStores(tmp_path)
+        stores = SqliteStores(tmp_path / "data")
         await stores.open()
         await stores.memories.stamp_model(WIDE.model)  # still its own
         await stores.close()
@@ -286,4 +248,4 @@ def test_a_directory_without_memories_is_an_error_and_stays_empty(run: Run, tmp_
     status, _, error = run()
     assert status == 2
     assert "--data-dir" in error
-    assert not (tmp_path / "memory.db").exists()
+    assert not (tmp_path / "data" / "memory.db").exists()

@@ -67,7 +67,7 @@ def test_an_unreadable_file_does_not_stop_the_others(
     assert [body["name"] for _, _, body in proxy.requests] == ["guide.md"]
     errors = " ".join(capsys.readouterr().err.split())
     assert "No such file" in errors
-    assert "no text in UTF-8" in errors
+    assert "not text in UTF-8" in errors
 
 
 def test_name_is_refused_for_several_files(proxy: FakeProxy) -> None:

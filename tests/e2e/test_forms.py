@@ -355,7 +355,7 @@ async def test_what_was_learnt_is_counted_and_doctor_lists_it(house: Houses, tmp
         await chat(h)
         metrics = (await client.get("/metrics")).text
     assert 'memory_proxy_form_retries_total{changed="placement"} 1.0' in metrics
-    texts = [f.text for f in doctor.findings(tmp_path / "data" / "memory.db", "all-MiniLM-L6-v2")]
+    texts = [f.text for f in doctor.database_findings(tmp_path / "data" / "memory.db", "all-MiniLM-L6-v2")]
     assert any("strict-1" in text and "placement=merge_system" in text for text in texts)
 
 
