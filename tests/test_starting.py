@@ -1,6 +1,6 @@
 """What a process does before it works: nothing that its command has no use for.
 
-Told by the modules that are there, not by seconds: those are the machine's affair.
+Measured by the modules that are loaded: seconds depend on the machine.
 """
 
 import subprocess
@@ -23,8 +23,8 @@ def loaded(*argv: str) -> set[str]:
     run = subprocess.run(
         [sys.executable, "-c", _THEN_TELL, *argv], capture_output=True, text=True, timeout=90, check=False
     )
-    (told,) = (line for line in run.stderr.splitlines() if line.startswith("LOADED "))
-    names = [name.split(".") for name in told.split()[1:]]
+    (printed,) = (line for line in run.stderr.splitlines() if line.startswith("LOADED "))
+    names = [name.split(".") for name in printed.split()[1:]]
     return {".".join(parts[: 2 if parts[0] == "proxy" else 1]) for parts in names}
 
 

@@ -69,8 +69,8 @@ def test_a_line_that_repeats_is_said_once_a_minute_with_the_number_left_out(
     seldom = ThrottledLog(clock)
     for clock.now in range(0, round(2 * REMIND_S) + 1, 10):
         seldom.warning("store.away", error="Gone")
-    told = ("store.away", {"error": "Gone", "left_out": 5})
-    assert lines == [("store.away", {"error": "Gone"}), told, told]
+    logged = ("store.away", {"error": "Gone", "left_out": 5})
+    assert lines == [("store.away", {"error": "Gone"}), logged, logged]
 
 
 def test_another_event_another_fact_and_what_comes_after_a_minute_are_said_in_full(
@@ -129,10 +129,10 @@ def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) 
 def test_libraries_log_in_the_format_that_is_set() -> None:
     said = "import logging; from proxy import telemetry; telemetry.configure('info', 'json')\n"
     said += "logging.getLogger('lib').warning('low'); logging.getLogger('uvicorn.error').error('high')"
-    told = subprocess.run(
+    logged = subprocess.run(
         [sys.executable, "-c", said], check=True, capture_output=True, text=True, timeout=60
     ).stderr
-    lines = [json.loads(line) for line in told.splitlines()]
+    lines = [json.loads(line) for line in logged.splitlines()]
     assert [(line["level"], line["logger"]) for line in lines] == [
         ("warning", "lib"),
         ("error", "uvicorn.error"),

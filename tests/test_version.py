@@ -1,4 +1,4 @@
-"""Which commit a running proxy says it is of."""
+"""The commit that a running proxy reports."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def checkout(root: Path, **files: str) -> Path:
     return root
 
 
-def test_a_checkout_says_which_commit_it_stands_at(tmp_path: Path) -> None:
+def test_the_commit_of_a_checkout_is_read_without_git(tmp_path: Path) -> None:
     branch = "ref: refs/heads/main\n"
     packed = f"# pack-refs with: peeled\n{'0' * 40} refs/heads/main2\n{HASH} refs/heads/main\n^{'1' * 40}\n"
     for name, files in {
@@ -32,22 +32,22 @@ def test_a_checkout_says_which_commit_it_stands_at(tmp_path: Path) -> None:
         assert commit_of(root, {}) == "5edc378aa1b2", name
 
 
-def test_an_image_is_told_when_it_is_built(tmp_path: Path) -> None:
+def test_a_built_image_reports_the_commit_of_its_variable(tmp_path: Path) -> None:
     root = checkout(tmp_path, HEAD="0" * 40)
     assert commit_of(root, {COMMIT_VARIABLE: HASH}) == "5edc378aa1b2"
     assert commit_of(root, {COMMIT_VARIABLE: "v0.2-rc1"}) == "v0.2-rc1"
-    assert commit_of(root, {COMMIT_VARIABLE: ""}) == "0" * 12  # an ARG that nobody gave
+    assert commit_of(root, {COMMIT_VARIABLE: ""}) == "0" * 12  # an ARG without a value
 
 
 @pytest.mark.parametrize(
     "files", [{}, {"HEAD": "ref: refs/heads/main"}, {"HEAD": "no such\nthing"}, {"HEAD": "é"}, {"config": ""}]
 )
-def test_where_nobody_can_know_nobody_guesses(tmp_path: Path, files: dict[str, str]) -> None:
+def test_without_a_readable_checkout_there_is_no_commit(tmp_path: Path, files: dict[str, str]) -> None:
     assert commit_of(checkout(tmp_path, **files), {}) is None
 
 
-def test_the_command_tells_the_commit(tmp_path: Path) -> None:
+def test_the_version_command_prints_the_commit(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from proxy.cli.main import main; main(['--version'])"]
     environ = {**os.environ, COMMIT_VARIABLE: HASH, "PATH": ""}  # and no git
-    told = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["memory-proxy", __version__, "(5edc378aa1b2)"]
+    printed = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["memory-proxy", __version__, "(5edc378aa1b2)"]

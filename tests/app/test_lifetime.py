@@ -24,7 +24,7 @@ UNHURRIED = {"extraction_batch_size": 20}  # nothing is extracted before the end
 
 
 class Planner(ScriptedModel):
-    """A model that knows how to sum up, unless it is told to keep silent."""
+    """A model that knows how to sum up, unless it is silent."""
 
     def __init__(self, *, silent: bool = False) -> None:
         super().__init__(facts=known(("$10,000", BUDGET)))
@@ -99,7 +99,7 @@ async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(
         assert "] Please answer in Chinese from now on." in block(h)
 
 
-async def test_the_docs_name_whatever_lies_in_the_data_directory(house: Houses, tmp_path: Path) -> None:
+async def test_the_docs_name_every_file_in_the_data_directory(house: Houses, tmp_path: Path) -> None:
     docs = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
     async with house() as h:
         await ask(h, "Please remember that I like figs.")
