@@ -166,7 +166,7 @@ class JobsQuery(PageQuery):
 
 # ---------------------------------------------------------------- bodies
 class Body(BaseModel):
-    """A JSON object. Strict: "5" is no number."""
+    """A JSON object. Strict: "5" is not a number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 

@@ -2,7 +2,7 @@
 
 Send the answer of a translated request to the client: as events, as one object, or not at all.
 
-The last event, and the whole object, wait until the response is saved: whoever has it may continue it.
+The last event, and the whole object, are sent after the response is saved: clients may continue it at once.
 """
 
 import asyncio
@@ -177,12 +177,12 @@ class Outlet(Protocol):
         ...
 
     async def finish(self, listener: AnswerParser) -> None:
-        """There are no more events. Raises UpstreamBroken if the client can still be told so by a status."""
+        """There are no more events. Raises UpstreamBroken if the client has no status yet."""
         ...
 
 
 def for_client(upstream: Sequence[Header], ours: Sequence[Header]) -> list[Header]:
-    """Return the upstream's headers that do not speak of its body, and ours."""
+    """Return the upstream's headers that do not describe its body, and ours."""
     return with_ours((header for header in upstream if header[0] not in _OF_THE_BODY), ours)
 
 
@@ -274,12 +274,12 @@ class StreamOutlet:
                 await self._send({"type": "http.response.body", "body": _comment(memory), "more_body": True})
             return
         self.started = True
-        told = [
+        own = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             *((name, value) for name, value in headers if name != b"cache-control"),
             (b"cache-control", b"no-cache"),
         ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": told})
+        await self._send({"type": "http.response.start", "status": 200, "headers": own})
         self._send.start(self._tasks)
 
     async def emit(self, events: Sequence[Event]) -> None:
@@ -337,7 +337,7 @@ class JsonOutlet:
 
 
 class BackgroundOutlet:
-    """Events for whoever follows; `stream` is the client that asked, if it stays to listen."""
+    """Events for later streams; `stream` is that of the client that asked, if it wants one."""
 
     def __init__(
         self, live: BackgroundResponse, save: Save, weigh: Weigh, stream: StreamOutlet | None

@@ -1,9 +1,9 @@
-"""Background responses: run in this process, followed, cancelled, and remembered for a while.
+"""Background responses of this process: their events so far, and a way to cancel them.
 
-A background response runs in the task of the request that asked for it, after that request was answered;
-the server waits for it at shutdown. It saves itself every few seconds. So a response that says it is in
-progress and has not saved itself for longer than that is dead, whichever process it ran in. The clocks of the
-machines that share a store have to agree on that: to LEASE_S - BEAT_S seconds.
+A background response runs in the task of the request that asked for it, after that request was answered; the
+server waits for it at shutdown. It saves itself every BEAT_S. One that is in progress and was not saved for
+LEASE_S is dead, in whatever process it ran; so the clocks of machines that share a store must agree to within
+LEASE_S - BEAT_S.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from proxy.domain.responses import StoredResponse
 from proxy.http.responses.owners import Owner
 from proxy.wire.body import dump, loads
 
-BEAT_S = 5.0  # between two saves of one under way
-LEASE_S = 15.0  # without a save: dead
-KEPT = 200  # finished ones whose events may still be asked for
-KEPT_BYTES = 32 * 2**20
+BEAT_S = 5.0
+LEASE_S = 15.0
+MAX_FINISHED = 200  # with events that can still be streamed
+MAX_FINISHED_BYTES = 32 * 2**20
 
 UNDER_WAY = ("queued", "in_progress")
-_BEAT = "\x1fbeat_at"  # beside the response's own fields, in the store only
+_BEAT = "\x1fbeat_at"  # an additional field, in the store only
 
 
 class BackgroundResponse:
@@ -40,7 +40,7 @@ class BackgroundResponse:
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response object as it stands."""
+        """The response object as it is now."""
         return self._response()
 
     def stoppable(self, stop: Callable[[], None]) -> None:
@@ -92,25 +92,25 @@ class BackgroundRegistry:
     """The background responses of this process, and the last that have ended."""
 
     def __init__(self) -> None:
-        self._lives: dict[str, BackgroundResponse] = {}
-        # At most KEPT of them, and KEPT_BYTES together.
+        self._running: dict[str, BackgroundResponse] = {}
+        least = MAX_FINISHED_BYTES // MAX_FINISHED
         self._done = TTLCache[str, BackgroundResponse](
-            KEPT_BYTES, size_of=lambda live: max(live.size, KEPT_BYTES // KEPT)
+            MAX_FINISHED_BYTES, size_of=lambda live: max(live.size, least)
         )
 
     def begin(self, live: BackgroundResponse) -> None:
-        """Let the response be found."""
-        self._lives[live.id] = live
+        """Register a response that begins."""
+        self._running[live.id] = live
 
     def end(self, live: BackgroundResponse) -> None:
-        """Keep only its events, for those who resume."""
-        self._lives.pop(live.id, None)
+        """Note its end; its events can be streamed for some time."""
+        self._running.pop(live.id, None)
         live.end()
         self._done.put(live.id, live)
 
     def under_way(self, owner: Owner, response_id: str) -> BackgroundResponse | None:
         """Return the response if it is being made here, and the owner may see it."""
-        return _visible(self._lives.get(response_id), owner)
+        return _visible(self._running.get(response_id), owner)
 
     def recent(self, owner: Owner, response_id: str) -> BackgroundResponse | None:
         """Return the response if it is being made here or was lately."""
@@ -133,9 +133,9 @@ def with_beat(response: dict[str, Any], now: float) -> bytes:
     return dump({**response, _BEAT: now})
 
 
-def shown(kept: StoredResponse, now: float) -> "StoredState":
+def shown(stored: StoredResponse, now: float) -> "StoredState":
     """Return a stored response as its owner gets it: one whose process died has failed."""
-    response: dict[str, Any] = loads(kept.response)
+    response: dict[str, Any] = loads(stored.response)
     beat_at = response.pop(_BEAT, None)
     died = response.get("status") in UNDER_WAY and (beat_at is None or now - beat_at > LEASE_S)
     if died:

@@ -37,7 +37,7 @@ class ResponsesMode(StrEnum):
 
 
 class EndpointProbe:
-    """What is known of one endpoint of the upstream under the setting."""
+    """Whether one endpoint of the upstream exists, by its answers."""
 
     def __init__(self, mode: ResponsesMode, reprobe_s: float = REPROBE_S) -> None:
         self._mode, self._reprobe_s = mode, reprobe_s
@@ -77,8 +77,8 @@ class EndpointProbe:
 
 
 def is_absence(status: int, body: bytes) -> bool:
-    """True if an answer means that the upstream has no such endpoint, and not that it lacks something
-    which the request named (a model, a stored response)."""
+    """True if an answer means that the upstream lacks the endpoint, not something that the request names (a
+    model, a stored response)."""
     if status in (405, 501):
         return True
     return status == 404 and not _names_a_thing(body)
@@ -86,7 +86,7 @@ def is_absence(status: int, body: bytes) -> bool:
 
 # Servers name what they lack in the error's code, in `param`, or only in its text.
 _THING_CODE = re.compile(r"(model|response|conversation|item|file|prompt|deployment)\w*not_?found", re.I)
-_LONGEST_CODE = 200  # characters: a longer one is no code, and not worth a pattern's time
+_LONGEST_CODE = 200  # characters; a longer text is not a code
 _THING_TEXT = re.compile(r"\bmodel\b|\bdeployment\b|\bwith id\b", re.I)
 
 
@@ -104,7 +104,7 @@ def _names_a_thing(body: bytes) -> bool:
     return bool(param or _THING_CODE.search(code[:_LONGEST_CODE]) or _THING_TEXT.search(text))
 
 
-REFUSAL_BYTES = 64 * 1024  # more is no plain "not found"
+REFUSAL_BYTES = 64 * 1024  # a longer body is not a plain "not found"
 _MAY_BE_ABSENT = (404, 405, 501)
 
 
@@ -144,7 +144,7 @@ class AutoForwarding:
 
     @property
     def promised(self) -> bool:
-        """True if the chosen way has told the client early that its words are stored."""
+        """True if the chosen way has reported early that the user's words are stored."""
         return self._way.promised
 
     async def adopt(self, request: ParsedRequest) -> ParsedRequest:

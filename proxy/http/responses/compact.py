@@ -159,7 +159,7 @@ def _texts(chat: Body) -> Iterable[str]:
 
 
 def _borders(chat: Body) -> int:
-    """Return the tokens of what is no text: the messages' borders, and images."""
+    """Return the tokens of the messages' borders, and of images."""
     images = [
         part["image_url"].get("detail", "high")
         for message in chat["messages"]

@@ -6,7 +6,7 @@ object without a note (made elsewhere, or earlier) is left to the upstream. Outp
 reference to an item is followed only if it is noted as the caller's, since its id alone shows its content.
 
 An application's key, which names its users itself, sees what was made for its tenant; a user's key or token
-sees what was made for that user. In mode `open` users cannot be told apart, and nothing is noted. A note
+sees what was made for that user. In mode `open` users cannot be distinguished, and nothing is noted. A note
 holds digests only, under the upstream's id of the object.
 
 If users have upstream keys of their own, several upstream accounts may use the same id (all have a `resp_1`).
@@ -353,7 +353,7 @@ class IdWatcher:
         await self._send(message)
 
     def _search(self, piece: bytes) -> None:
-        """Look for the object's id: it stands at the beginning of an answer."""
+        """Look for the object's id: it is at the beginning of an answer."""
         self._head += piece
         if made := self._made.search(self._head):
             self.id = made[1].decode()

@@ -1,21 +1,17 @@
-"""Ownership of stored responses and conversations, and the ids under which clients get them.
+"""Ownership of stored responses and conversations, their ids, and encryption for their owners.
 
-OpenAI's clients fetch, delete and continue by id alone: many name a user when they create, and nobody when
-they retrieve. So an object belongs to the user that its request named, else to the credential (the key) that
-the request carried. A request that names a user sees that user's objects and those of its own credential
-that were made for nobody; one that names nobody sees what its own credential made. Anything else is absent.
+OpenAI's clients fetch, delete and continue by id alone: many name a user when they create, and none when they
+retrieve. So an object belongs to the user that its request named, else to the credential (the key) of the
+request. A request that names a user sees that user's objects and those that its own credential made without a
+user; one that names no user sees what its own credential made. Anything else is absent.
 
-A request with neither user nor credential belongs to nobody: what it makes is found by any other such
-request that knows the id. Ids are 192 random bits and are never listed, so knowing one is the proof.
+A request with neither user nor credential has no owner: what it makes is found by any other such request that
+knows the id. Ids are 192 random bits and are never listed, so knowing one is the proof.
 
-
-Encryption of what clients store for us (`encrypted_content`), each for its owner: AES-256-GCM.
-
-The text is encrypted with a key of its own, and that key once for each identity that may read it: the user
-that the request named, and the credential that it came with. So a client that names its user only sometimes
-finds its items readable, and another user who gets hold of one does not. See owners.Owner.
-
-The server's key is made once and is in the store, so that every process and machine has it, and a backup.
+What clients store for us (`encrypted_content`) is encrypted with AES-256-GCM. The text has a key of its own,
+which is encrypted once for each identity that may read it: the user that the request named, and its
+credential. So a client that names its user only sometimes can read its items, and another user cannot. The
+server's key is made once and is in the store, for every process and for backups.
 """
 
 import base64
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
-# Ours are told from an upstream's by letters that are not hexadecimal.
+# Letters that are not hexadecimal, unlike in an upstream's ids.
 _OURS = "mp"
 # No named user can begin like this: ids hold no control characters.
 _UNNAMED = "\x1f"
@@ -64,15 +60,15 @@ def absent(what: str, id_: str, param: str) -> NotFound:
 
 
 def shelf(holder: Scope, id_: str) -> Scope:
-    """Return one of many places to keep something small about an object. What a store keeps for one user it
-    may write one after the other; notes about everybody's objects must not wait for each other so."""
+    """Return one of 256 scopes for small rows about objects. A store may serialise the writes to one scope;
+    those about different objects must not wait for each other."""
     number = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=1).hexdigest()
     return Scope(holder.tenant, f"{holder.user}\x1f{number}")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who asks. `credential` is None where the credential itself stands for one user."""
+    """The owner that a request acts for. `credential` is None if the credential fixes the user."""
 
     scope: Scope
     credential: Scope | None
@@ -89,14 +85,14 @@ def owner_of(
     """Return the owner of what a request makes or asks for."""
     if caller.user is not None:
         return Owner(Scope(caller.tenant, caller.user, project), None)
-    # A key of ours is told from others by its id: the upstream's, in the headers now, may be shared.
-    told = credential_of(headers) if caller.label == OPEN.label else caller.label
-    credential = Scope(caller.tenant, _UNNAMED + told)
+    # A key of ours is identified by its id: the upstream's key, in the headers now, may be shared.
+    name = credential_of(headers) if caller.label == OPEN.label else caller.label
+    credential = Scope(caller.tenant, _UNNAMED + name)
     return Owner(credential if user is None else Scope(caller.tenant, user, project), credential)
 
 
 def credential_of(headers: Iterable[Header]) -> str:
-    """Return a digest of the credential that the upstream is asked with, "nobody" without one."""
+    """Return a digest of the credential for the upstream, a constant without one."""
     for name, value in headers:
         if name in CREDENTIALS and value.strip():
             return blake2b(value.strip(), digest_size=16, person=b"memory-proxy").hexdigest()
@@ -180,13 +176,13 @@ class Sealed:
 
 
 def _identities(owner: Owner) -> tuple[list[bytes], list[bytes]]:
-    """Return the identities that may read what the owner seals, and those that it reads as: what is made for
-    a named user is that user's, and its credential's where that names no user."""
+    """Return the identities that may read what the owner seals, and those that it reads as. What is sealed
+    for a named user can be read by that user, and by its credential if it names no user."""
     user = dump(["user", owner.scope.tenant, owner.scope.user])
     if owner.credential is None:
         return [user], [user]
-    told = [owner.credential.tenant, owner.credential.user]
-    anyone, unnamed = dump(["credential", *told]), dump(["unnamed", *told])
+    name = [owner.credential.tenant, owner.credential.user]
+    anyone, unnamed = dump(["credential", *name]), dump(["unnamed", *name])
     if owner.named:
         return [user, anyone], [user, unnamed]
     return [unnamed, anyone], [anyone]

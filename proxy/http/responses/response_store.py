@@ -1,4 +1,4 @@
-"""Storage of what an upstream does not keep itself: responses, chains, conversations."""
+"""Stores responses, chains and conversations that the upstream does not store."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,8 @@ from proxy.wire.translation.response import items_of
 
 Item = dict[str, Any]
 
-STAMP_S = 1.0  # without a stamp the response is made all the same, and not kept
-APPEND_TRIES = 16  # each loses to a forget that came between
+STAMP_S = 1.0  # without a stamp, the response is made but not stored
+APPEND_TRIES = 16  # each loses to a forget in between
 SAVE_S = 5.0  # the last event waits for the save, since its client may continue the response at once
 LONGEST_CHAIN = 5_000  # responses
 MOST_REPLAYED_BYTES = 64 * 2**20  # of what a request continues: no model reads as much
@@ -32,7 +32,7 @@ MOST_PAGES = 100  # of one conversation
 
 @dataclass(frozen=True, slots=True)
 class ChainHistory:
-    """What a request continues. `session_id`: that of the chain's first response, "" where there is none."""
+    """What a request continues. `session_id`: that of the chain's first response, "" without a chain."""
 
     items: tuple[Item, ...] = ()
     session_id: str = ""
@@ -41,11 +41,11 @@ class ChainHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewResponse:
-    """One response as it is to be kept."""
+    """A response to store."""
 
     id: str
     owner: Owner
-    generation: int | None  # None: it could not be read, and nothing can be kept
+    generation: int | None  # None: it could not be read, and nothing can be stored
     session_id: str
     previous_id: str | None
     conversation_id: str | None
@@ -59,7 +59,7 @@ class NewResponse:
 
 @dataclass(frozen=True, slots=True)
 class ResponseStore:
-    """Responses and conversations of all owners. Raises StoreUnavailable where nothing else is said."""
+    """Responses and conversations of all owners. Raises StoreUnavailable unless documented otherwise."""
 
     responses: ChainStore
     conversations: ConversationStore
@@ -106,7 +106,7 @@ class ResponseStore:
                 param="previous_response_id",
             )
         size = self.most_replayed_bytes - left
-        items = await OFF_LOOP.run(size, lambda: tuple(item for kept in chain for item in _items_of(kept)))
+        items = await OFF_LOOP.run(size, lambda: tuple(item for each in chain for item in _items_of(each)))
         return ChainHistory(items, chain[0].session_id, size)
 
     async def _part(self, owner: Owner, response_id: str, limit: int, most_bytes: int) -> Chain:
@@ -131,12 +131,12 @@ class ResponseStore:
         )
 
     async def referenced(self, owner: Owner, item_ids: Iterable[str]) -> dict[str, Item]:
-        """Return those of the items that are output of responses which the owner may see, by their ids."""
+        """Return the items, by id, that are output of responses which the owner may see."""
         wanted = set(item_ids)
         found: dict[str, Item] = {}
         for response_id in {made_in for item_id in wanted if (made_in := response_of(item_id))}:
-            if kept := await self.find(owner, response_id):
-                items = items_of(loads(kept.response))
+            if stored := await self.find(owner, response_id):
+                items = items_of(loads(stored.response))
                 found |= {item["id"]: item for item in items if item["id"] in wanted}
         return found
 
@@ -166,17 +166,16 @@ class ResponseStore:
         return [owner.scope, *named]
 
     async def seen(self, owner: Owner, response_id: str) -> bytes | None:
-        """Return the response as it stands in the store, None if it is not there or nobody can say."""
-        kept = await self.fail_open.attempt("status", lambda: self.find(owner, response_id), SAVE_S)
-        return kept.response if isinstance(kept, StoredResponse) else None
+        """Return the response as it is stored now, None if it is absent or cannot be read."""
+        stored = await self.fail_open.attempt("status", lambda: self.find(owner, response_id), SAVE_S)
+        return stored.response if isinstance(stored, StoredResponse) else None
 
     async def keep(
         self, made: NewResponse, *, over: bytes | None = None, output: Sequence[Item] | None = None
     ) -> bool:
-        """Save the response, durable on return, and with it, where `output` is given, what was asked
-        and answered in its conversation. False, and nothing is saved, if its owner forgot or deleted it
-        meanwhile, if `over` is given and something else stands there, or if the store cannot be reached: the
-        client has its answer all the same."""
+        """Save the response, durable on return, and with `output` also append question and answer to its
+        conversation. Returns False, with nothing saved, if its owner has forgotten or deleted it, if the
+        stored response is not `over`, or if the store cannot be reached: the client has its answer anyway."""
         if (generation := made.generation) is None:
             return False
         stored = StoredResponse(
@@ -213,8 +212,8 @@ class ResponseStore:
         return saved is True
 
     async def _trim(self, scope: Scope, size: int) -> None:
-        """Hold the user's responses and conversations to the limit, after `size` more bytes. Never raises."""
-        # After small ones seldom: many of them make a large one.
+        """Delete the user's oldest responses beyond the limit, after `size` more bytes. Never raises."""
+        # After small ones only now and then.
         if self.most_bytes and (size >= _LARGE_BYTES or random.random() < _SELDOM):
             await self.fail_open.attempt("trim", lambda: self.responses.trim(scope, self.most_bytes), SAVE_S)
 
@@ -265,8 +264,8 @@ class ResponseStore:
         await self._touch(owner, conversation, at)
 
     async def add(self, made: NewResponse, output: Sequence[Item]) -> None:
-        """Append to the response's conversation what was asked and answered. Never raises: the client has
-        its answer all the same."""
+        """Append question and answer to the response's conversation. Never raises: the client has its
+        answer anyway."""
         id_, generation = made.conversation_id, made.generation
         if id_ is None or generation is None:
             return
@@ -286,7 +285,7 @@ class ResponseStore:
         await self.fail_open.attempt("converse", work, SAVE_S)
 
     async def _said(self, made: NewResponse, output: Sequence[Item] | None) -> list[tuple[str, bytes]]:
-        """Return what to append to the response's conversation, which lies with its owner from here on."""
+        """Return what to append to the response's conversation, which belongs to its owner from now on."""
         if output is None or made.conversation_id is None:
             return []
         conversation = await self.conversation(made.owner, made.conversation_id)
@@ -298,7 +297,7 @@ class ResponseStore:
         return await OFF_LOOP.run(made.size + len(made.response), _numbered, items)
 
     async def append(self, owner: Owner, conversation: Conversation, items: Sequence[Item]) -> None:
-        """Append items that the owner brings: all of them are kept on return. Raises InvalidRequest for an
+        """Append items that the owner brings: all of them are stored on return. Raises InvalidRequest for an
         item that the conversation holds, NotFound where it has gone."""
         where, id_, at, numbered = conversation.scope, conversation.id, self.clock(), _numbered(items)
         for _ in range(APPEND_TRIES):
@@ -309,7 +308,7 @@ class ResponseStore:
                 await self._touch(owner, conversation, at)
                 await self._trim(where, _bytes(numbered))
                 return
-            # Was the conversation forgotten, does it hold one of them, or was only something else forgotten?
+            # The conversation was forgotten, or holds one of them, or something else was forgotten.
             if await self.conversations.get(where, id_) is None:
                 raise absent("Conversation", id_, "conversation_id")
             for index, item in enumerate(items):
@@ -328,8 +327,8 @@ class ResponseStore:
             await self.conversations.delete(shelf(owner.credential, conversation.id), conversation.id)
 
     async def _claim(self, owner: Owner, conversation: Conversation) -> None:
-        """Give a conversation that was made for nobody to the user who now speaks in it: what users say
-        must lie where their forgetting reaches."""
+        """Give a conversation without a user to the user who now uses it: what users say must be stored
+        where their forgetting finds it."""
         if not owner.named or conversation.scope != owner.credential:
             return
         items = [loads(item) for item in await self._all_items(conversation)]
@@ -344,7 +343,7 @@ class ResponseStore:
             await self.conversations.create(sign, ())
 
     async def _touch(self, owner: Owner, used: Conversation, at: float) -> None:
-        """Let what `_point` has stored live as long as the conversation."""
+        """Renew the pointer of `_point` with the conversation."""
         if owner.credential is None:
             return
         where = shelf(owner.credential, used.id)
@@ -389,7 +388,7 @@ def too_long_a_chain() -> InvalidRequest:
 
 
 def _lost(response_id: str, missing_id: str) -> InvalidRequest:
-    """Return the refusal of a chain of which a response is missing: half of a conversation is not sent."""
+    """Return the refusal of an incomplete chain: half of a conversation is not sent."""
     named = f"Previous response with id '{missing_id[:80]}' not found."
     if missing_id != response_id:
         named = f"{named} '{response_id[:80]}' continues it: start again with the whole conversation."
@@ -400,13 +399,13 @@ def _bytes(items: Iterable[tuple[str, bytes]]) -> int:
     return sum(len(item) for _, item in items)
 
 
-def _size(kept: StoredResponse) -> int:
-    return len(kept.response) + len(kept.input_items)
+def _size(stored: StoredResponse) -> int:
+    return len(stored.response) + len(stored.input_items)
 
 
-def _items_of(kept: StoredResponse) -> list[Item]:
-    asked: list[Item] = loads(kept.input_items)
-    return [*asked, *items_of(loads(kept.response))]
+def _items_of(stored: StoredResponse) -> list[Item]:
+    asked: list[Item] = loads(stored.input_items)
+    return [*asked, *items_of(loads(stored.response))]
 
 
 def _numbered(items: Iterable[Item]) -> list[tuple[str, bytes]]:
@@ -414,7 +413,7 @@ def _numbered(items: Iterable[Item]) -> list[tuple[str, bytes]]:
 
 
 def _pointer(stored: StoredResponse, where: Scope) -> StoredResponse:
-    """Return the row by which a credential finds what it made for a user, when it names none."""
+    """Return the row by which a credential that names no user finds what it made for one."""
     return replace(
         stored,
         scope=where,

@@ -76,7 +76,7 @@ class TranslationPorts:
     clock: Clock
     seal_key: SealKey
     learning: Learning
-    start_s: float = 0.5  # a stream begins after so long without a status; before, an error is a status
+    start_s: float = 0.5  # a stream begins after this time without a status; an earlier error is a status
     silence_s: float = 15.0  # in a stream, after which a comment is sent
     max_answer_bytes: int = LIMIT_BYTES
 
@@ -245,7 +245,7 @@ class TranslatedForwarding:
         return json_body.dump(_adapted(body, form))
 
     async def acknowledge(self, draft: Draft) -> None:
-        """Answer a request for the background: from here on, the work is its own."""
+        """Answer a background request; its work continues in this task."""
         current, client, self.draft = self._current, draft.request.client, draft
         if not current.plan.background:
             return
@@ -282,7 +282,7 @@ class TranslatedForwarding:
                 await starting  # it may be writing the head
 
     async def _start_early(self, draft: Draft, answered: asyncio.Event) -> None:
-        """Begin the client's stream while the upstream still thinks: response.created comes at once.
+        """Begin the client's stream with response.created while the upstream is still silent.
 
         An upstream that refuses a request mostly does so quickly. So there is a short wait, in which its
         status can still be the client's; later, the response fails. Where the model was not seen to take
@@ -339,14 +339,14 @@ class TranslatedForwarding:
         return Ending.UPSTREAM_CUT if parser.cut else Ending.COMPLETE
 
     def _learn_thoughts(self, model: ModelRoute) -> None:
-        """Remember whether the model begins an answer in its thoughts: the next one is then parted."""
+        """Remember whether the model begins an answer in its thoughts: the next one is then split."""
         begins, forms = self._current.translation.begins_in_thoughts(), self._shared.learning.forms
         if begins is not None:
             known = forms.of(model)
             forms.learn(model, known, replace(known, begins_in_thoughts=begins))
 
     async def _refuse(self, opened: UpstreamResponse, headers: list[Header]) -> Ending:
-        """Pass the upstream's refusal on, in OpenAI's shape; where the client has its stream, end that."""
+        """Pass on the upstream's refusal in OpenAI's shape; a stream that has begun is ended."""
         current, body = self._current, await opened.peek(ERROR_BYTES)
         refusal = refusal_of(opened.status, opened.headers, body)
         current.why, current.code = refusal.problem.message, refusal.code
@@ -359,8 +359,8 @@ class TranslatedForwarding:
         with opened:
             if not answered and refusal.body is not None:
                 client.downstream.settle()
-                told = for_client(opened.headers, headers)
-                await send_bytes(client.send, refusal.status, refusal.body, b"application/json", told)
+                own = for_client(opened.headers, headers)
+                await send_bytes(client.send, refusal.status, refusal.body, b"application/json", own)
         return Ending.COMPLETE
 
     def _stream(self, current: ResponseInProgress) -> StreamOutlet:
@@ -380,7 +380,7 @@ class TranslatedForwarding:
 
     # ------------------------------------------------------------ what is left
     async def conclude(self, *, refused: bool) -> Answer:
-        """Bring what broke off to its final state, and return what was said."""
+        """Bring an interrupted response to its final state, and return the answer."""
         current = self._in_progress
         if current is None:
             return Answer()
@@ -417,7 +417,7 @@ class TranslatedForwarding:
         self._shared.background.end(live)
 
     async def _save(self, current: ResponseInProgress, *, cancelled: bool = False) -> None:
-        """Keep the response in its final state, and what was said in its conversation; once, both or none."""
+        """Save the final response, and append to its conversation; once, both or none."""
         if current.saved:
             return
         response = current.translation.response
@@ -428,17 +428,17 @@ class TranslatedForwarding:
         ended = await OFF_LOOP.run(current.size(), dump_large, response)
         for _ in range(SAVE_TRIES):
             seen = await self._seen(current)
-            # At another process, and who did it was told so: it stays.
+            # Cancelled in another process, and reported as such: it stays cancelled.
             if _is_cancelled(seen) or await self._keep(current, ended, over=seen, output=output):
                 break
             if seen is None:
                 break
         if output is not None and not current.plan.store:
-            await self._store.add(self._kept(current, b""), output)
+            await self._store.add(self._new_response(current, b""), output)
         current.saved = True
 
     async def _seen(self, current: ResponseInProgress) -> bytes | None:
-        """Return what stands in the store, where another process may have changed it."""
+        """Return what is stored, since another process may have changed it."""
         return await self._store.seen(current.owner, current.id) if current.live is not None else None
 
     async def _keep(
@@ -451,9 +451,9 @@ class TranslatedForwarding:
     ) -> bool:
         if not current.plan.store or current.generation is None:
             return False
-        return await self._store.keep(self._kept(current, response), over=over, output=output)
+        return await self._store.keep(self._new_response(current, response), over=over, output=output)
 
-    def _kept(self, current: ResponseInProgress, response: bytes) -> NewResponse:
+    def _new_response(self, current: ResponseInProgress, response: bytes) -> NewResponse:
         draft = self._draft
         commit = draft.recalled.commit
         return NewResponse(
@@ -472,17 +472,17 @@ class TranslatedForwarding:
         )
 
     async def _beat(self, current: ResponseInProgress, live: BackgroundResponse) -> None:
-        """Show, while the response is under way, that it is; end it where its owner asked another process."""
+        """Save a heartbeat while the response is made; end it if it was cancelled in another process."""
         while True:
             await asyncio.sleep(background.BEAT_S)
             with suppress(StoreError):
-                kept = await self._store.find(current.owner, current.id)
-                if kept is None or json_body.loads(kept.response)["status"] not in UNDER_WAY:
+                stored = await self._store.find(current.owner, current.id)
+                if stored is None or json_body.loads(stored.response)["status"] not in UNDER_WAY:
                     live.cancel()
                 elif current.under_way and not current.saved:
-                    # Over what it has seen: a cancellation that came meanwhile, or the end, stays.
+                    # Over what was read: a cancellation or the end, if saved since, is not overwritten.
                     beat = with_beat(current.response, self._shared.clock())
-                    await self._keep(current, beat, over=kept.response)
+                    await self._keep(current, beat, over=stored.response)
 
 
 def _continuing(turn: Turn, planned: ChatPlan, earlier: ChainHistory) -> Turn:
@@ -502,7 +502,7 @@ def dropped(planned: ChatPlan) -> list[Header]:
 
 
 async def _drain(opened: UpstreamResponse) -> None:
-    """Read what little follows the answer, so that the connection serves others too."""
+    """Read the rest after the answer, so that the connection can be used again."""
     with suppress(TimeoutError, UpstreamCut):
         async with asyncio.timeout(DRAIN_S):
             while not opened.at_end and await opened.read():

@@ -1,4 +1,4 @@
-"""Serves the page at /ui and its assets, from memory. No build step, nothing of anybody else's.
+"""Serves the page at /ui and its assets, from memory. No build step, no third-party code.
 
 The page asks the memory API for everything; this app knows no memory. It answers with headers under which
 a memory's text could not run even if the page's scripts were to put it in the wrong place.
@@ -45,7 +45,7 @@ MEDIA_TYPES = MappingProxyType(
 )
 _ASK_AGAIN = b"no-cache"
 _FOR_GOOD = b"public, max-age=31536000, immutable"
-_VERSION = b"{version}"  # stands in index.html where the version of the assets belongs
+_VERSION = b"{version}"  # in index.html; replaced by the version of the assets
 _TEXT = b"text/plain; charset=utf-8"
 
 

@@ -112,7 +112,7 @@ function enter() {
   lookIntoQuarantine(shell);
 }
 
-/** Say in the menu that something waits for a judgement. What fails here is told where it is looked at. */
+/** Say in the menu that something waits for a judgement. Failures are shown by the view itself. */
 async function lookIntoQuarantine(shell) {
   try {
     const { data } = await api.get("v1/memory/quarantine", { ...session.query, limit: 1 }, inside.signal);
@@ -139,7 +139,7 @@ function makePage(shell) {
   return {
     api,
     session,
-    kept: {}, // what a view finds again when it is opened anew
+    kept: {}, // state of a view, for when it is opened again
     say: (text) => shell.say(text),
     fail: (error) => {
       const { title, text } = failure(error);
@@ -156,7 +156,7 @@ function makePage(shell) {
   };
 }
 
-/** Return the view's name and the id in the address, null where there is none. */
+/** Return the view's name and the id in the address, null without an id. */
 function address() {
   const [name, id] = location.hash.replace(/^#\/?/, "").split("/");
   try {

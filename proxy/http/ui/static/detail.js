@@ -1,4 +1,4 @@
-// One memory beside the list: what it says, where it comes from, what became of it.
+// One memory next to the list: its text, origin and history.
 
 import { segment } from "./api.js";
 import { foreign, h } from "./dom.js";

@@ -125,7 +125,7 @@ function read(c) {
   };
 }
 
-/** Return what was filled in, for a new memory. What was left as it stood is not said: it may be known, and more. */
+/** Return what was filled in for a new memory. Unchanged fields are left out, so that an existing memory keeps its own. */
 function created(before, values) {
   const { content, project_id } = values;
   const said = { content, project_id, ...changes(before, values) };

@@ -1,4 +1,4 @@
-// The keys. A view adds its own; while somebody types, or a dialog is open, none of them works.
+// Keyboard shortcuts. A view adds its own; none works while typing or in a dialog.
 
 import { dialog } from "./dialogs.js";
 import { h } from "./dom.js";

@@ -1,4 +1,4 @@
-// Proofs of what was forgotten: when, by whom, how much; never what it said.
+// Proofs of what was forgotten: when, by which credential, how much; never its content.
 
 import { foreign, h } from "./dom.js";
 import { nothing, PAGE_SIZE, PagedList } from "./pages.js";

@@ -4,7 +4,7 @@ const CREDENTIAL = "credential";
 const USER = "user";
 
 export class Session {
-  /** What /v1/memory/me says of the credential. */
+  /** The identity from /v1/memory/me. */
   me = null;
 
   get credential() {

@@ -1,4 +1,4 @@
-// Conversations as far as memory keeps them: never what was said in them.
+// The stored conversations, without their content.
 
 import { segment } from "./api.js";
 import { foreign, h } from "./dom.js";

@@ -13,7 +13,7 @@ const THEMES = [
   ["dark", "Theme: dark"],
 ];
 
-/** Return the frame: `element`, `main`, `mark(place)`, `waiting(place, words)`, `say(text)`, `showHealth(told)`. */
+/** Return the frame: `element`, `main`, `mark(place)`, `waiting(place, words)`, `say(text)`, `showHealth(health)`. */
 export function frame(places, session, { signOut }) {
   const main = h("main", { id: "main", tabIndex: -1 });
   const links = places.map(({ name, title }) =>

@@ -88,7 +88,7 @@ function importing(page) {
         toldShare(bar, share),
       );
       result.replaceChildren(...outcome(answer));
-      page.say(`${many(answer.imported, "memory", "memories")} imported.`); // also where the view was left meanwhile
+      page.say(`${many(answer.imported, "memory", "memories")} imported.`); // also if the view was left in the meantime
       file.value = "";
     } finally {
       bar.hidden = true;
