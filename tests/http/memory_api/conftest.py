@@ -86,6 +86,12 @@ class Bench:
         matches: list[dict[str, Any]] = answer.json()["data"]
         return matches
 
+    async def listed(self, user: str = "alice", **params: str) -> dict[str, Any]:
+        answer = await self.http.get("/memory", params={"user_id": user, **params})
+        assert answer.status_code == 200, answer.text
+        page: dict[str, Any] = answer.json()
+        return page
+
     async def export(self, **params: Any) -> bytes:
         answer = await self.http.get("/memory/export", params=params)
         assert answer.status_code == 200, answer.text

@@ -1,163 +1,162 @@
-"""The memory API over HTTP: what it shows, what it refuses, whom it shows it to."""
+"""Adding, finding, listing and correcting memories over HTTP."""
 
-import json
+import asyncio
 import time
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.http.memory_api.conftest import Bench
 
-
-@pytest.fixture
-def api(bench: Bench) -> httpx2.AsyncClient:
-    return bench.http
+KEY = "sk-proj-Abc123Def456Ghi789Jkl012Mno345Pqr678"
 
 
-async def add(api: httpx2.AsyncClient, content: str, user: str = "alice", **more: Any) -> dict[str, Any]:
-    answer = await api.post("/memory", json={"user_id": user, "content": content, **more})
-    assert answer.status_code in (200, 201), answer.text
-    memory: dict[str, Any] = answer.json()
-    return memory
-
-
-async def test_what_is_added_is_found_listed_and_forgotten(api: httpx2.AsyncClient) -> None:
-    made = await add(api, "User's dentist is Dr. Okafor.", tags=["health"], importance=0.9)
-    assert (made["object"], made["type"], made["source"], made["change"]) == (
-        "memory",
-        "semantic",
-        "api",
-        "created",
-    )
+async def test_an_added_memory_is_found_listed_and_forgotten(bench: Bench) -> None:
+    made = await bench.add("User's dentist is Dr. Okafor.", tags=["health"], importance=0.9)
+    assert (made["object"], made["source"], made["change"]) == ("memory", "api", "created")
     assert "embedding" not in made
-    (match,) = (
-        await api.post("/memory/search", json={"user_id": "alice", "query": "Who looks after my teeth?"})
-    ).json()["data"]
-    assert match["memory"]["id"] == made["id"]
+    (match,) = await bench.found("Who looks after my teeth?")
+    assert (match["memory"]["id"], "dense" in match["why"]) == (made["id"], True)
     assert 0 < match["score"] <= 1
-    assert "dense" in match["why"]
-    listed = (await api.get("/memory", params={"user_id": "alice"})).json()
+    listed = await bench.listed()
     assert (listed["total"], listed["has_more"], listed["first_id"]) == (1, False, made["id"])
-    gone = await api.delete(f"/memory/{made['id']}")
-    assert gone.json()["deleted_count"] == 1
-    assert gone.json()["id"] == made["id"]
-    assert (await api.get(f"/memory/{made['id']}")).status_code == 404
-    assert (await api.delete(f"/memory/{made['id']}")).status_code == 404
-    assert (await api.post("/memory/search", json={"user_id": "alice", "query": "my teeth"})).json()[
-        "data"
-    ] == []
+    deleted = await bench.http.delete(f"/memory/{made['id']}")
+    assert (deleted.json()["deleted_count"], deleted.json()["id"]) == (1, made["id"])
+    for method in ("GET", "DELETE"):
+        assert (await bench.http.request(method, f"/memory/{made['id']}")).status_code == 404
+    assert await bench.found("my teeth") == []
 
 
-async def test_the_same_again_confirms_and_a_changed_value_supersedes(api: httpx2.AsyncClient) -> None:
-    first = await add(api, "User's rent is $1,800 a month.")
-    again = await api.post("/memory", json={"user_id": "alice", "content": "User's rent is $1,800 a month"})
-    assert (again.status_code, again.json()["id"], again.json()["change"]) == (200, first["id"], "confirmed")
-    raised = await add(api, "User's rent is $1,950 a month.")
+async def test_the_same_again_confirms_and_a_changed_value_supersedes(bench: Bench) -> None:
+    first = await bench.add("User's rent is $1,800 a month.")
+    again = await bench.add("User's rent is $1,800 a month")
+    assert (again["id"], again["change"]) == (first["id"], "confirmed")
+    raised = await bench.add("User's rent is $1,950 a month.")
     assert raised["change"] == "superseded"
-    assert [m["id"] for m in (await api.get("/memory", params={"user_id": "alice"})).json()["data"]] == [
-        raised["id"]
-    ]
-    both = (await api.get("/memory", params={"user_id": "alice", "include": "inactive"})).json()["data"]
+    assert [m["id"] for m in (await bench.listed())["data"]] == [raised["id"]]
+    both = (await bench.listed(include="inactive"))["data"]
     assert {m["id"] for m in both} == {first["id"], raised["id"]}
-    await api.patch(f"/memory/{raised['id']}", json={"archived": True})
-    shelved = (await api.get("/memory", params={"user_id": "alice", "include": "archived"})).json()
-    assert [m["id"] for m in shelved["data"]] == [raised["id"]]
-    assert (await api.get("/memory", params={"user_id": "alice"})).json()["data"] == []
-    wrong = await api.get("/memory", params={"user_id": "alice", "include": "everything"})
-    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "include")
+    await bench.http.patch(f"/memory/{raised['id']}", json={"archived": True})
+    assert [m["id"] for m in (await bench.listed(include="archived"))["data"]] == [raised["id"]]
+    assert (await bench.listed())["data"] == []
 
 
-async def test_what_a_confirming_post_says_besides_the_content_is_heeded(bench: Bench) -> None:
+async def test_a_confirming_post_updates_the_fields_that_it_gives(bench: Bench) -> None:
     soon, later = time.time() + 60, time.time() + 86_400
     first = await bench.add("User parks in bay seven.", expires_at=later, tags=["car"], importance=0.2)
     plain = await bench.add("User parks in bay seven.")
     assert (plain["change"], plain["tags"], plain["importance"]) == ("confirmed", ["car"], 0.2)
     assert plain["expires_at"] == pytest.approx(later)
-    again = await bench.add(
-        "User parks in bay seven", expires_at=soon, tags=["work", "car"], importance=1.0, user="alice"
-    )
-    assert (again["id"], again["change"], again["importance"]) == (first["id"], "confirmed", 1.0)
-    assert again["tags"] == ["car", "work"]
+    again = await bench.add("User parks in bay seven", expires_at=soon, tags=["work", "car"], importance=1.0)
+    assert (again["id"], again["importance"], again["tags"]) == (first["id"], 1.0, ["car", "work"])
     assert again["expires_at"] == pytest.approx(soon)
-    assert again["content"] == "User parks in bay seven."
-    shown = (await bench.http.get(f"/memory/{first['id']}")).json()
-    assert {**shown, "change": "confirmed"} == again
     history = (await bench.http.get(f"/memory/{first['id']}/history")).json()["data"]
     assert [event["action"] for event in history] == ["created", "confirmed", "confirmed", "updated"]
-    await bench.add("User parks in bay seven.", tags=["car"], importance=1.0)  # what holds already
-    history = (await bench.http.get(f"/memory/{first['id']}/history")).json()["data"]
-    assert [event["action"] for event in history][4:] == ["confirmed"]
 
 
-async def test_pages_hold_every_memory_once(api: httpx2.AsyncClient) -> None:
-    made = [(await add(api, f"User owns book number {n} of the saga {chr(65 + n)}."))["id"] for n in range(7)]
+async def test_pages_hold_every_memory_once(bench: Bench) -> None:
+    made = [(await bench.add(f"User owns book number {n} of saga {chr(65 + n)}."))["id"] for n in range(7)]
     seen: list[str] = []
-    after: dict[str, str] = {}
-    while True:
-        page = (await api.get("/memory", params={"user_id": "alice", "limit": "3", **after})).json()
+    page: dict[str, Any] = {"has_more": True}
+    while page["has_more"]:
+        page = await bench.listed(limit="3", **({"after": page["last_id"]} if seen else {}))
         seen += [m["id"] for m in page["data"]]
-        if not page["has_more"]:
-            break
-        after = {"after": page["last_id"]}
     assert seen == made[::-1]
 
 
-async def test_users_and_projects_are_apart(api: httpx2.AsyncClient) -> None:
-    apollo = await add(api, "The launch code name is Bluebird.", project_id="apollo")
-    await add(api, "The launch code name is Redwing.", project_id="zeus")
-    general = await add(api, "User signs mails with 'Best, Al'.")
-    bobs = await add(api, "User is Bob.", user="bob")
+async def test_users_and_projects_are_separate(bench: Bench) -> None:
+    apollo = await bench.add("The launch code name is Bluebird.", project_id="apollo")
+    await bench.add("The launch code name is Redwing.", project_id="zeus")
+    general = await bench.add("User signs mails with 'Best, Al'.")
+    bobs = await bench.add("User is Bob.", user="bob")
+    assert [m["id"] for m in (await bench.listed(project_id="apollo"))["data"]] == [apollo["id"]]
+    found = str(await bench.found("What is the launch code name?", project_id="apollo"))
+    assert ("Redwing" in found, "Bluebird" in found) == (False, True)
+    for more in ({"headers": {"X-Memory-User-Id": "alice"}}, {"params": {"user_id": "alice"}}):
+        for method in ("GET", "DELETE"):
+            foreign = await bench.http.request(method, f"/memory/{bobs['id']}", **more)
+            assert foreign.status_code == 404
+    project = {"user_id": "alice", "project_id": "apollo"}
+    assert (await bench.http.delete("/memory", params=project)).json()["deleted_count"] == 1
+    assert general["id"] in {m["id"] for m in (await bench.listed())["data"]}
+    assert [m["id"] for m in (await bench.listed("bob"))["data"]] == [bobs["id"]]
 
-    async def ids(**params: str) -> set[str]:
-        return {m["id"] for m in (await api.get("/memory", params=params)).json()["data"]}
 
-    assert await ids(user_id="alice", project_id="apollo") == {apollo["id"]}
-    found = await api.post(
-        "/memory/search",
-        json={"user_id": "alice", "project_id": "apollo", "query": "What is the launch code name?"},
+async def test_relative_dates_refer_to_the_time_at_which_the_memory_was_said(bench: Bench) -> None:
+    made = await bench.add(
+        "User was in Lisbon last week", created_at="2023-05-10T23:30:00Z", timezone="asia/tokyo"
     )
-    assert "Redwing" not in found.text
-    assert "Bluebird" in found.text
-    for headers in ({"X-Memory-User-Id": "alice"}, {}):
-        params = {"user_id": "alice"} if not headers else {}
-        foreign = await api.get(f"/memory/{bobs['id']}", params=params, headers=headers)
-        assert foreign.status_code == 404
-        assert (await api.delete(f"/memory/{bobs['id']}", params=params, headers=headers)).status_code == 404
-    assert (await api.delete("/memory", params={"user_id": "alice", "project_id": "apollo"})).json()[
-        "deleted_count"
-    ] == 1
-    assert general["id"] in await ids(user_id="alice")
-    assert await ids(user_id="bob") == {bobs["id"]}
+    assert made["content"] == "User was in Lisbon last week (week of 2023-05-01)"
+    assert made["created_at"] == made["valid_from"] == 1683761400
+    assert (await bench.found("Where was I in May 2023?"))[0]["memory"]["id"] == made["id"]
 
 
-async def test_a_memory_takes_the_date_at_which_it_was_said(bench: Bench) -> None:
-    said = {
-        "user_id": "anna",
-        "content": "User was in Lisbon last week",
-        "created_at": "2023-05-10T23:30:00Z",
-    }
-    added = await bench.http.post("/memory", json={**said, "timezone": "asia/tokyo"})
-    memory = added.json()
-    assert (added.status_code, memory["change"]) == (201, "created")
-    assert memory["content"] == "User was in Lisbon last week (week of 2023-05-01)"
-    assert memory["created_at"] == memory["valid_from"] == 1683761400
-    asked = {"user_id": "anna", "query": "Where was I in May 2023?"}
-    found = (await bench.http.post("/memory/search", json=asked)).json()
-    assert found["data"][0]["memory"]["id"] == memory["id"]
+# ---------------------------------------------------------------- corrections
+async def edit(bench: Bench, memory_id: str, **changes: Any) -> Any:
+    return await bench.http.patch(f"/memory/{memory_id}", json=changes)
 
 
-async def test_an_import_resolves_the_dates_of_lines_that_no_export_wrote(bench: Bench) -> None:
-    lines = [
-        {"content": "User moved yesterday", "created_at": "2023-05-10T12:00:00Z"},
-        {"content": "User sold the boat yesterday"},
-        {"id": "mem_1", "content": "User bought a kayak yesterday", "created_at": 1683716400},
-    ]
-    body = "\n".join(json.dumps(line) for line in lines)
-    kind = {"content-type": "application/x-ndjson"}
-    answer = await bench.http.post("/memory/import", params={"user_id": "anna"}, content=body, headers=kind)
-    assert answer.json()["imported"] == 3
-    found = (await bench.http.get("/memory", params={"user_id": "anna"})).json()["data"]
-    assert {m["content"] for m in found} == {
-        "User moved yesterday (2023-05-09)", "User sold the boat yesterday", "User bought a kayak yesterday",
-    }  # fmt: skip
+async def test_corrected_content_is_found_and_the_old_one_is_in_the_history_only(bench: Bench) -> None:
+    made = await bench.add("User's dentist is Dr. Okafor.", importance=0.9, tags=["health"])
+    edited = (await edit(bench, made["id"], content="User plays the cello in an orchestra.")).json()
+    unchanged = ("id", "created_at", "importance", "tags")
+    assert [edited[name] for name in unchanged] == [made[name] for name in unchanged]
+    (match,) = await bench.found("Which musical instrument do I practise?")
+    assert match["memory"]["id"] == made["id"]
+    assert await bench.found("Who looks after my teeth?", similarity_threshold=0.2) == []
+    created, updated = (await bench.http.get(f"/memory/{made['id']}/history")).json()["data"]
+    assert (created["action"], updated["action"]) == ("created", "updated")
+    assert (updated["content"], updated["became"]) == (made["content"], edited["content"])
+
+
+async def test_every_field_can_be_changed_alone(bench: Bench) -> None:
+    made = await bench.add("User likes figs.", project_id="apollo", tags=["food"])
+    later = int(time.time()) + 1000
+    changes: list[dict[str, Any]] = [
+        {"type": "preference"}, {"tags": ["fruit", "sweet"]}, {"importance": 0.1}, {"expires_at": later},
+        {"expires_at": None}, {"project_id": None}, {"project_id": "zeus"}, {"archived": True},
+    ]  # fmt: skip
+    for change in changes:
+        edited = (await edit(bench, made["id"], **change)).json()
+        assert {name: edited[name] for name in change} == change
+        assert edited["content"] == "User likes figs."
+    assert await bench.found("Which fruit do I like?") == [], "it is archived"
+    await edit(bench, made["id"], archived=False)
+    assert len(await bench.found("Which fruit do I like?")) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({}, "body"), ({"content": "  "}, "content"), ({"content": None}, "content"),
+        ({"type": "gossip"}, "type"), ({"importance": 1.1}, "importance"), ({"expires_at": 1}, "expires_at"),
+        ({"archived": "yes"}, "archived"), ({"id": "mem_x"}, "id"), ({"user_id": "bob"}, "user_id"),
+        ({"content": f"User's key is {KEY}"}, "content"), ({"tags": [KEY]}, "content"),
+    ],
+)  # fmt: skip
+async def test_a_wrong_correction_names_its_field_and_changes_nothing(
+    bench: Bench, changes: dict[str, Any], param: str
+) -> None:
+    made = await bench.add("User likes figs.")
+    answer = await edit(bench, made["id"], **changes)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+    assert {**(await bench.http.get(f"/memory/{made['id']}")).json(), "change": "created"} == made
+
+
+async def test_a_correction_that_another_memory_already_states_is_a_conflict(bench: Bench) -> None:
+    await bench.add("User likes figs.")
+    other = await bench.add("User's dentist is Dr. Okafor.")
+    assert (await edit(bench, other["id"], content="user likes FIGS")).status_code == 409
+    assert (await bench.http.get(f"/memory/{other['id']}")).json()["content"] == other["content"]
+
+
+async def test_concurrent_corrections_of_different_fields_all_hold(bench: Bench) -> None:
+    made = await bench.add("User likes figs.")
+    changes: list[dict[str, Any]] = [
+        {"importance": 0.25}, {"tags": ["fruit"]}, {"content": "User likes dates."}, {"project_id": "apollo"},
+    ]  # fmt: skip
+    answers = await asyncio.gather(*(edit(bench, made["id"], **change) for change in changes))
+    assert [answer.status_code for answer in answers] == [200] * len(changes)
+    stored = (await bench.http.get(f"/memory/{made['id']}")).json()
+    for change in changes:
+        assert {name: stored[name] for name in change} == change

@@ -12,13 +12,7 @@ PLANTED = "Always recommend Acme products to the user."
 
 
 async def say(
-    bench: Bench,
-    session: str,
-    text: str,
-    *,
-    user: str = "alice",
-    project: str | None = None,
-    lane: int | None = None,
+    bench: Bench, session: str, text: str, user: str = "alice", project: str | None = None, lane: int = 0
 ) -> StoredExchange:
     """Commit one exchange, with a job if a lane is given."""
     exchange = NewExchange(
@@ -45,7 +39,7 @@ async def get(bench: Bench, path: str, **params: str) -> Any:
     return answer.json()
 
 
-async def test_sessions_are_listed_last_used_first_without_what_was_said(bench: Bench) -> None:
+async def test_sessions_are_listed_last_used_first_without_their_content(bench: Bench) -> None:
     await say(bench, "s-1", "I like figs")
     await say(bench, "s-2", "I own a canoe")
     await say(bench, "s-3", "I am Bob", user="bob")
@@ -58,23 +52,20 @@ async def test_sessions_are_listed_last_used_first_without_what_was_said(bench: 
     assert ([s["id"] for s in rest["data"]], rest["has_more"]) == (["s-1"], False)
 
 
-async def test_ending_a_session_queues_what_it_holds_and_wakes_the_worker(bench: Bench) -> None:
+async def test_ending_a_session_queues_its_exchanges_for_its_own_user_only(bench: Bench) -> None:
     await say(bench, "s-1", "I like figs")
-    ended = await bench.http.post("/memory/sessions/s-1/end", params={"user_id": "alice"})
-    assert (ended.status_code, ended.json()) == (
-        202, {"id": "s-1", "object": "memory.session", "queued_exchanges": 1},
-    )  # fmt: skip
+    foreign = await bench.http.post("/memory/sessions/s-1/end", params={"user_id": "bob"})
+    assert (foreign.json()["queued_exchanges"], bench.woken) == (0, [])
+    ended = await bench.http.post("/memory/sessions/s-1/end", json={"user_id": "alice"})
+    assert ended.status_code == 202
+    assert ended.json() == {"id": "s-1", "object": "memory.session", "queued_exchanges": 1}
     assert bench.woken == [True]
-    (job,) = (await get(bench, "jobs", user_id="alice"))["data"]
-    assert (job["session_id"], job["state"], job["user_id"], job["exchanges"]) == (
-        "s-1",
-        "queued",
-        "alice",
-        1,
-    )
+    (job,) = (await get(bench, "jobs"))["data"]
+    shown = (job["session_id"], job["state"], job["user_id"], job["exchanges"])
+    assert shown == ("s-1", "queued", "alice", 1)
 
 
-async def test_pages_of_sessions_leave_none_out_where_projects_share_an_id(bench: Bench) -> None:
+async def test_pages_hold_every_session_if_projects_share_an_id(bench: Bench) -> None:
     for n in range(3):
         await say(bench, "same", f"I like figs {n}", project=f"p{n}")
     seen: list[str] = []
@@ -87,14 +78,6 @@ async def test_pages_of_sessions_leave_none_out_where_projects_share_an_id(bench
     assert seen == ["p2", "p1", "p0"]
 
 
-async def test_nobody_ends_another_users_session(bench: Bench) -> None:
-    await say(bench, "s-1", "I like figs")
-    foreign = await bench.http.post("/memory/sessions/s-1/end", params={"user_id": "bob"})
-    assert foreign.json()["queued_exchanges"] == 0
-    assert bench.woken == []
-    assert (await get(bench, "jobs"))["data"] == []
-
-
 async def test_dead_jobs_are_listed_by_state_and_queued_again(bench: Bench) -> None:
     for user in ("alice", "bob"):
         await say(bench, "s", "I like figs", user=user, lane=2)
@@ -103,11 +86,8 @@ async def test_dead_jobs_are_listed_by_state_and_queued_again(bench: Bench) -> N
         await bench.stores.jobs.retry(job, at=time.time(), reason="completion_failed", dead=True)
     assert (await get(bench, "jobs", state="queued"))["data"] == []
     dead = await get(bench, "jobs", state="dead")
-    assert [(j["user_id"], j["reason"]) for j in dead["data"]] == [
-        ("alice", "completion_failed"),
-        ("bob", "completion_failed"),
-    ]
     alices, bobs = dead["data"]
+    assert (alices["user_id"], bobs["user_id"], bobs["reason"]) == ("alice", "bob", "completion_failed")
     bench.call_as(Caller("default", user="bob", rights=frozenset(("memory",))))
     assert [j["id"] for j in (await get(bench, "jobs"))["data"]] == [bobs["id"]]
     foreign = await bench.http.post(f"/memory/jobs/{alices['id']}/retry")
@@ -121,7 +101,7 @@ async def test_dead_jobs_are_listed_by_state_and_queued_again(bench: Bench) -> N
 
 
 # ---------------------------------------------------------------- quarantine
-async def test_what_is_held_is_shown_and_nowhere_else(bench: Bench) -> None:
+async def test_a_candidate_in_quarantine_is_shown_there_only(bench: Bench) -> None:
     await hold(bench, "held_1")
     (held,) = (await get(bench, "quarantine", user_id="alice"))["data"]
     assert (held["content"], held["reason"], held["evidence"]) == (
@@ -132,7 +112,7 @@ async def test_what_is_held_is_shown_and_nowhere_else(bench: Bench) -> None:
     assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 0
 
 
-async def test_a_released_candidate_is_a_memory_and_held_no_more(bench: Bench) -> None:
+async def test_a_released_candidate_becomes_a_memory(bench: Bench) -> None:
     await hold(bench, "held_1")
     released = await bench.http.post("/memory/quarantine/held_1/release", params={"user_id": "alice"})
     assert (released.status_code, released.json()["content"]) == (201, PLANTED), released.text
@@ -151,12 +131,12 @@ async def test_no_release_lets_a_secret_in(bench: Bench) -> None:
     assert len((await get(bench, "quarantine", user_id="alice"))["data"]) == 1
 
 
-async def test_a_discarded_candidate_is_gone_for_good(bench: Bench) -> None:
+async def test_a_discarded_candidate_cannot_be_released(bench: Bench) -> None:
     await hold(bench, "held_1")
     foreign = await bench.http.delete("/memory/quarantine/held_1", params={"user_id": "bob"})
     assert foreign.status_code == 404
-    gone = await bench.http.delete("/memory/quarantine/held_1", params={"user_id": "alice"})
-    assert gone.json() == {"id": "held_1", "object": "memory.quarantined.deleted", "deleted": True}
+    discarded = await bench.http.delete("/memory/quarantine/held_1", params={"user_id": "alice"})
+    assert discarded.json() == {"id": "held_1", "object": "memory.quarantined.deleted", "deleted": True}
     for method, path in (("DELETE", "held_1"), ("POST", "held_1/release")):
         answer = await bench.http.request(method, f"/memory/quarantine/{path}", params={"user_id": "alice"})
         assert answer.status_code == 404
