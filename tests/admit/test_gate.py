@@ -103,6 +103,22 @@ async def test_a_memory_expires_as_its_type_does_unless_it_names_its_end(house: 
     assert await house.memories() == []
 
 
+async def test_a_named_memory_of_another_user_or_project_is_not_replaced(house: House) -> None:
+    theirs = [replace(ANA, user="bob"), replace(ANA, project="borealis")]
+    ids = []
+    for scope in theirs:
+        began = await house.stores.memories.stamp(scope)
+        fact = Candidate(type="semantic", content="User works at Tidewell", observed_at=NOON)
+        decision = await admit(gate(house), scope, [fact], Basis(began, NOON, seed="theirs"))
+        ids += [change.memory.id for change in decision.changes if isinstance(change, Create)]
+    apollo = replace(ANA, project="apollo")
+    for named in ids:
+        began = await house.stores.memories.stamp(apollo)
+        left = Candidate(type="semantic", content="User left Tidewell", observed_at=NOON + 1, replaces=named)
+        decision = await admit(gate(house), apollo, [left], Basis(began, NOON + 1, seed=named))
+        assert decision.count(Supersede) == 0
+
+
 # ---------------------------------------------------------------- concurrent writes
 def counted(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
     """Count the calls of `apply`; the first ones fail."""

@@ -53,6 +53,8 @@ def test_innocent_text_is_returned_unchanged() -> None:
 
 def test_redacting_twice_is_redacting_once() -> None:
     assert [text for text, _ in SECRETS + PERSONAL if redact(redact(text)) != redact(text)] == []
+    # The card is no card while another number precedes it.
+    assert redact("СНИЛС 112-233-445 95 4111-1111-1111-1111") == "СНИЛС [redacted] [redacted]"
 
 
 NEXT = """
