@@ -53,8 +53,8 @@ async def test_each_alert_asks_for_what_a_proxy_in_trouble_exposes(
     async with house(_Failing()) as h, httpx2.AsyncClient(timeout=30) as http:
         for path in ("chat/completions", "responses", "conversations", "embeddings"):
             await http.post(f"{h.base_url}/{path}", json=body, headers={"X-Memory-User-Id": "anna"})
-        told = (await http.get(f"{h.origin}/metrics")).text
-    exposed = [s for family in text_string_to_metric_families(told) for s in family.samples]
+        output = (await http.get(f"{h.origin}/metrics")).text
+    exposed = [s for family in text_string_to_metric_families(output) for s in family.samples]
     wanted = list(series())
     assert len(wanted) > 10
     for name, labels in wanted:

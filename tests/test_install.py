@@ -72,7 +72,7 @@ def test_the_first_python_with_optimisations_is_taken(tmp_path: Path, checkout: 
 
 
 def _python(directory: Path, name: str, *, fast: bool) -> Path:
-    """Return a directory with a `python3` that makes environments which only say whose they are."""
+    """Return a directory with a `python3` that makes environments that contain only its name."""
     python = directory / name / "python3"
     python.parent.mkdir()
     python.write_text(
@@ -93,7 +93,7 @@ def _taken(checkout: Path, path: Sequence[Path], **environment: str) -> str:
     if not (checkout / "unmade").exists():
         (checkout / ".venv").rename(checkout / "unmade")
     shutil.rmtree(checkout / ".venv", ignore_errors=True)
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHON"}
     # Without the Pythons of this machine, and with its tools.
     tools = checkout / "tools"
     tools.mkdir(exist_ok=True)
@@ -102,7 +102,7 @@ def _taken(checkout: Path, path: Sequence[Path], **environment: str) -> str:
             (tools / name).symlink_to(str(shutil.which(name)))
     subprocess.run(
         [str(checkout / "scripts" / "install")],
-        env={**kept, "PATH": os.pathsep.join(map(str, (*path, tools))), **environment},
+        env={**environ, "PATH": os.pathsep.join(map(str, (*path, tools))), **environment},
         timeout=30,
         check=True,
     )
@@ -110,14 +110,14 @@ def _taken(checkout: Path, path: Sequence[Path], **environment: str) -> str:
 
 
 def test_the_pinned_versions_leave_room_for_fastembed() -> None:
-    """`scripts/install download` failed where this was 2.x, which nothing else minds (fastembed 0.9)."""
+    """`scripts/install download` fails with 2.x (fastembed 0.9)."""
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M))
     assert int(pinned["huggingface-hub"].split(".")[0]) < 2
 
 
-def test_nobody_is_sent_to_a_package_that_is_not_published() -> None:
-    """The name `memory-proxy` is nobody's, or somebody else's, on an index."""
+def test_no_text_refers_to_a_package_that_is_not_published() -> None:
+    """The name `memory-proxy` is not ours on any package index."""
     files = [*(ROOT / "proxy").rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     files += [*(ROOT / "config").iterdir(), ROOT / "Dockerfile", *(ROOT / "scripts").glob("*")]
-    told = [f.name for f in files if f.is_file() and "memory-proxy[" in f.read_text("utf-8")]
-    assert not told
+    output = [f.name for f in files if f.is_file() and "memory-proxy[" in f.read_text("utf-8")]
+    assert not output

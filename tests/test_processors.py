@@ -1,4 +1,4 @@
-"""What a process takes of the machine's processors."""
+"""A process uses the processors sparingly."""
 
 import os
 import subprocess
@@ -18,15 +18,13 @@ print(len(list(Path("/proc/self/task").iterdir())))
 """
 
 
-@pytest.mark.skipif(PROCESSORS < 2, reason="told by Linux, and only where there are several")
+@pytest.mark.skipif(PROCESSORS < 2, reason="needs Linux and several processors")
 @pytest.mark.parametrize(("chosen", "threads"), [(None, 1), ("2", 2)])
-def test_products_of_matrices_begin_no_threads_that_wait_without_sleeping(
-    chosen: str | None, threads: int
-) -> None:
+def test_matrix_products_start_no_busy_waiting_threads(chosen: str | None, threads: int) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
-    if chosen is not None:  # the operator's word stands
+    if chosen is not None:  # the operator's choice
         environment["OPENBLAS_NUM_THREADS"] = chosen
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", MULTIPLY], env=environment, capture_output=True, text=True, check=True
     )
-    assert int(told.stdout) == threads
+    assert int(output.stdout) == threads

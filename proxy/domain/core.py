@@ -35,7 +35,10 @@ class Reason(StrEnum):
 
     # The request has no memory: status off.
     NOT_JSON = "not_json", "the body is not a JSON object; it is forwarded unchanged"
-    OTHER_PATH = "other_path", "memory works on /v1/chat/completions and /v1/responses; others are forwarded"
+    OTHER_PATH = (
+        "other_path",
+        "memory works on /v1/chat/completions and /v1/responses; this path is forwarded",
+    )
     FOREIGN_ORIGIN = "foreign_origin", "sent by a web page of another origin (`identity.allowed_origins`)"
     FOREIGN_HOST = "foreign_host", "refused: unknown host name (`identity.allowed_hosts`)"
     DISABLED = "disabled", "the request or the settings disable reading and storing"

@@ -32,7 +32,8 @@ from proxy.text.terms import fold, terms
 
 V = TypeVar("V")
 
-REWRITE_ROLE, PLAN_ROLE = "memory_rewrite", "memory_plan"
+REWRITE_ROLE = "memory_rewrite"
+PLAN_ROLE = "memory_plan"
 TIME_SHARE = 0.6  # of the time that is left: the search needs the rest
 ANSWER_TTL_S = 600.0
 TRIP_AFTER = 3  # failures in a row

@@ -1,4 +1,4 @@
-"""How many requests may come, and what those that may not are told."""
+"""Rate limits: a burst at once, then the rate, and correct waiting times."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_a_time_from_before_the_clock_was_set_back_delays_by_no_more_than_a_burs
     assert verdict.retry_after_s == pytest.approx(1.0)
 
 
-def test_zero_is_no_limit_and_the_default_burst_a_minutes_worth() -> None:
+def test_zero_means_unlimited_and_the_default_burst_is_a_minute_s_worth() -> None:
     assert Rate.of(0, 5) is None
     assert Rate.of(60, 0) == Rate(60, 60)
     assert Rate.of(60, 7) == Rate(60, 7)
