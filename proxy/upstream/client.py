@@ -11,10 +11,10 @@ from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamError, Upst
 from proxy.upstream.connection import (
     WIRE_ERRORS,
     Body,
-    Connection,
     ConnectionLimits,
     Malformed,
     Timeouts,
+    UpstreamConnection,
     UpstreamRequest,
     UpstreamResponse,
 )
@@ -194,7 +194,7 @@ class Upstream:
             raise refused_by_proxy(self._route, response.status)
         return response
 
-    def _explained(self, error: BaseException, connection: Connection) -> UpstreamError:
+    def _explained(self, error: BaseException, connection: UpstreamConnection) -> UpstreamError:
         if isinstance(error, TimeoutError):
             limit_s = f"{self._timeouts.headers_s:g} s (upstream.response_timeout_seconds)"
             text = f"The upstream {self.origin} did not answer within {limit_s}."
@@ -222,12 +222,12 @@ class _Pool:
     def __init__(self, route: UpstreamRoute, limits: ConnectionLimits) -> None:
         self._route, self._limits = route, limits
         self._loop = asyncio.get_running_loop()
-        self._idle: deque[Connection] = deque()
-        self._connections: set[Connection] = set()  # all, to be closed in the end
+        self._idle: deque[UpstreamConnection] = deque()
+        self._connections: set[UpstreamConnection] = set()  # all, to be closed in the end
         self._slots = asyncio.Semaphore(limits.connections or sys.maxsize)
         self._sweep: asyncio.TimerHandle | None = None
 
-    async def take(self, *, fresh: bool, tunnel: bool) -> Connection:
+    async def take(self, *, fresh: bool, tunnel: bool) -> UpstreamConnection:
         """Return a connection: an idle one that is as good as new, or a new one. Raises UpstreamError."""
         await self._wait_for_slot()
         while self._idle and not fresh:
@@ -244,7 +244,7 @@ class _Pool:
         self._connections.add(connection)
         return connection
 
-    def give_back(self, connection: Connection, reusable: bool) -> None:
+    def give_back(self, connection: UpstreamConnection, reusable: bool) -> None:
         """Take back a connection after its request has ended."""
         self._slots.release()
         if not reusable or not connection.connected:
@@ -274,7 +274,7 @@ class _Pool:
             text = f"All connections to the upstream are in use: {limit}."
             raise UpstreamTimeout(text, cause="max_connections") from error
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: UpstreamConnection) -> None:
         if connection in self._idle:
             self._idle.remove(connection)
         self._connections.discard(connection)

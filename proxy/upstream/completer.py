@@ -126,7 +126,7 @@ class RoleModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _AddressedCall:
     """One request and where it goes."""
 
     role: RoleModel
@@ -190,7 +190,7 @@ class UpstreamCompleter:
             )
             return await self._completed(call)
 
-    async def _completed(self, call: _Call) -> str:
+    async def _completed(self, call: _AddressedCall) -> str:
         breaker = self._breakers.get(call.key)
         if breaker is not None and (left_s := breaker.acquire()):
             raise CompletionPostponed("the endpoint rests", retry_after_s=left_s, shared=call.shared)
@@ -211,7 +211,7 @@ class UpstreamCompleter:
         self._breakers.pop(call.key)
         return await asyncio.to_thread(_text, answer)
 
-    def _addressed(self, request: CompletionRequest) -> _Call:
+    def _addressed(self, request: CompletionRequest) -> _AddressedCall:
         role = self._roles.get(request.role, self._own)
         headers: Headers = []
         if role.api_key:
@@ -219,12 +219,12 @@ class UpstreamCompleter:
         elif role.endpoint is None:
             headers = self._credentials.get(request.scope)
         own = bool(headers) and not role.api_key
-        return _Call(role, request, headers, shared=not own, began=self._clock())
+        return _AddressedCall(role, request, headers, shared=not own, began=self._clock())
 
     def _asked(self, role: RoleModel) -> Upstream:
         return self._upstream if role.endpoint is None else self._endpoints[role.endpoint]
 
-    def _turned_away(self, call: _Call, answer: _Answer) -> CompletionFailed:
+    def _turned_away(self, call: _AddressedCall, answer: _Answer) -> CompletionFailed:
         """Begin the pause that the answer asks for, and return what it means for the call."""
         left_s = self._rest(call, retry_after(answer.headers, time.time()))
         reason = f"status {answer.status}"
@@ -232,7 +232,7 @@ class UpstreamCompleter:
             return CompletionPostponed(reason, retry_after_s=left_s, shared=call.shared)
         return CompletionFailed(reason, retry_after_s=left_s)
 
-    def _rest(self, call: _Call, wanted_s: float | None) -> float:
+    def _rest(self, call: _AddressedCall, wanted_s: float | None) -> float:
         """Leave the endpoint alone for a while, and return for how long."""
         breaker = self._breakers.get(call.key)
         if breaker is None:
@@ -245,7 +245,7 @@ class UpstreamCompleter:
         telemetry.log.warning("completion.endpoint_rests", role=call.request.role, seconds=round(left_s, 1))
         return left_s
 
-    async def _ask(self, call: _Call) -> _Answer:
+    async def _ask(self, call: _AddressedCall) -> _Answer:
         """Ask in the form that the model is known to take; if it refuses that, in a simpler one.
         Remember what it took."""
         forms, role, tried = self._learning.forms, call.role, list[dict[str, Any]]()
@@ -280,7 +280,7 @@ class UpstreamCompleter:
         self._doubted.put(model, True)
         return False
 
-    async def _post(self, call: _Call, given: dict[str, Any]) -> _Answer:
+    async def _post(self, call: _AddressedCall, given: dict[str, Any]) -> _Answer:
         request = call.request
         upstream = self._asked(call.role)
         body = orjson.dumps({"model": call.model} | given)

@@ -35,14 +35,14 @@ _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _NEVER = float("inf")
 
 
-class Connection(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """A connection. `response` receives the answer under way; data without one was not asked for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         """`sock`: what the transport is made of; it belongs to the transport."""
         self.transport: asyncio.Transport | None = None
         self.response: UpstreamResponse | None = None
-        self.on_end: Callable[[Connection], None] | None = None  # of an idle connection
+        self.on_end: Callable[[UpstreamConnection], None] | None = None  # of an idle connection
         self.used = False  # an earlier request went over it
         self.connected = False
         self.idle_since = 0.0
@@ -287,7 +287,10 @@ class UpstreamResponse:
     """
 
     def __init__(
-        self, connection: Connection, limits: ConnectionLimits, release: Callable[[Connection, bool], None]
+        self,
+        connection: UpstreamConnection,
+        limits: ConnectionLimits,
+        release: Callable[[UpstreamConnection, bool], None],
     ) -> None:
         """`release(connection, reusable)` is called once, when the connection is no longer needed."""
         self.connection = connection
@@ -553,10 +556,9 @@ class UpstreamResponse:
         # After the end of the connection an answer that came before still counts.
         with suppress(ConnectionError):
             async for chunk in body:
-                if chunk:
-                    framed = b"%x\r\n%b\r\n" % (len(chunk), chunk) if request.chunked else chunk
-                    async with asyncio.timeout(timeouts.read_s):
-                        await self.connection.write(framed)
+                framed = b"%x\r\n%b\r\n" % (len(chunk), chunk) if request.chunked and chunk else chunk
+                async with asyncio.timeout(timeouts.read_s):
+                    await self.connection.write(framed)
             if request.chunked:
                 await self.connection.write(b"0\r\n\r\n")
             if not self._has_head:

@@ -27,7 +27,7 @@ from aiohappyeyeballs import start_connection
 from proxy.domain.endpoint import Endpoint
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
 from proxy.domain.operating_system import enable_keep_alive
-from proxy.upstream.connection import Connection
+from proxy.upstream.connection import UpstreamConnection
 
 DIRECT = "none"  # the setting's value that has the variables ignored
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -247,7 +247,7 @@ class UpstreamRoute:
         return self.proxy is not None and (self.tls is not None or self.proxy.scheme.startswith("socks"))
 
 
-async def open_connection(route: UpstreamRoute, *, tunnel: bool = False) -> Connection:
+async def open_connection(route: UpstreamRoute, *, tunnel: bool = False) -> UpstreamConnection:
     """Return a new connection, ready for a request. `tunnel`: also through a proxy that could read it, for an
     upgrade. Raises UpstreamUnreachable or UpstreamTimeout, which name the cause."""
     return await _Opening(route).run(tunnel=tunnel)
@@ -264,12 +264,12 @@ class _Opening:
     def __init__(self, route: UpstreamRoute) -> None:
         self.route, self.phase = route, "dns"
 
-    async def run(self, *, tunnel: bool) -> Connection:
+    async def run(self, *, tunnel: bool) -> UpstreamConnection:
         route, proxy = self.route, self.route.proxy
         loop = asyncio.get_running_loop()
         async with self._explained(), asyncio.timeout(route.timeout_s):
             sock = await self._socket()
-            connection = Connection(loop, sock)
+            connection = UpstreamConnection(loop, sock)
             try:
                 if proxy is not None and (tunnel or route.tunnel):
                     await self._through(proxy, sock, connection)
@@ -313,7 +313,7 @@ class _Opening:
         return sock
 
     # ------------------------------------------------------------ through a proxy
-    async def _through(self, proxy: ProxyServer, sock: socket.socket, connection: Connection) -> None:
+    async def _through(self, proxy: ProxyServer, sock: socket.socket, connection: UpstreamConnection) -> None:
         """Let the proxy connect to the endpoint, and hand the transport over to the connection."""
         loop, tls, host = asyncio.get_running_loop(), self.route.tls, self.route.endpoint.host
         reader = asyncio.StreamReader(limit=_CONNECT_ANSWER_BYTES)

@@ -166,6 +166,7 @@ async def relay(
     """
     if response.status >= 400:
         log_refused(response.status, response.headers)
+    tap = tap or Tap(limit_bytes=0)
     with response:
         try:
             headers = with_ours(response.headers, extra_headers) if extra_headers else response.headers
@@ -174,8 +175,7 @@ async def relay(
             while not last:
                 chunk = await response.read()
                 last = response.at_end
-                if tap is not None:
-                    tap.add(chunk)
+                tap.add(chunk)
                 if last:
                     downstream.settle()
                 await send({"type": "http.response.body", "body": chunk, "more_body": not last})

@@ -221,11 +221,10 @@ def _put_in(value: Any, blobs: Mapping[str, RawString]) -> None:
         holder = todo.pop()
         entries = holder.items() if isinstance(holder, dict) else enumerate(holder)
         for key, entry in entries:
-            if isinstance(entry, str):
-                if entry in blobs:
-                    holder[key] = blobs[entry]
-            elif isinstance(entry, dict | list):
+            if isinstance(entry, dict | list):
                 todo.append(entry)
+            elif isinstance(entry, str) and entry in blobs:
+                holder[key] = blobs[entry]
 
 
 def _fragment(value: Any) -> Any:

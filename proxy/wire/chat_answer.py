@@ -121,7 +121,7 @@ Piece = TextPiece | Detailed | Cited | CallPiece
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class AnswerEnding:
     """How an answer ended. `reason` of an incomplete one: max_output_tokens or content_filter; `problem` of a
     failed one."""
 
@@ -199,26 +199,26 @@ class ChatReader:
         return list(self._split(self._content.end(answers=is_whole), ()))
 
     # ------------------------------------------------------------ what comes out
-    def ending(self, *, done: bool, cut: bool) -> Ending:
+    def ending(self, *, done: bool, cut: bool) -> AnswerEnding:
         """Return how the answer ended. `done`: it said so itself, by `[DONE]` or by being a whole document;
         `cut`: the connection broke off, or the bytes end inside an event. Some servers send neither `[DONE]`
         nor a finish reason: their answer is taken for whole.
         """
         if self.problem is not None:
-            return Ending("failed", problem=self.problem)
+            return AnswerEnding("failed", problem=self.problem)
         reason, calls = self._finish_reason, self.calls.named
         if not self._heard or (reason is None and not done and not cut and not self._said and not calls):
-            return Ending("failed", problem=self._suspected or Problem("The upstream gave no answer."))
+            return AnswerEnding("failed", problem=self._suspected or Problem("The upstream gave no answer."))
         broken = cut or any(not call.is_whole for call in calls) or (self._unfinished and not done)
         if reason is None and broken:
             return _failed("The upstream's answer broke off.")
         if reason in _FAILED:
             return _failed("The upstream ended its answer with an error.")
         if reason in _CUT_SHORT:
-            return Ending("incomplete", reason=_CUT_SHORT[reason])
+            return AnswerEnding("incomplete", reason=_CUT_SHORT[reason])
         if self._said == {PieceKind.THOUGHT} and not calls:
             return _failed("The upstream's answer holds thoughts and no answer.")
-        return Ending("completed")
+        return AnswerEnding("completed")
 
     # ------------------------------------------------------------ reading
     def _plain_text(self, value: Json) -> TextPiece | None:
@@ -464,8 +464,8 @@ def _begins_another(known: ToolCall, given: str | None, name: str | None) -> boo
 
 
 # ---------------------------------------------------------------- shapes
-def _failed(message: str) -> Ending:
-    return Ending("failed", problem=Problem(message))
+def _failed(message: str) -> AnswerEnding:
+    return AnswerEnding("failed", problem=Problem(message))
 
 
 def _first_choice(choices: Any) -> Json | None:

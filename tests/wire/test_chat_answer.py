@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.text.markup import ThoughtSplitter
-from proxy.wire.chat_answer import CallPiece, ChatReader, Ending, PieceKind, TextPiece
+from proxy.wire.chat_answer import AnswerEnding, CallPiece, ChatReader, PieceKind, TextPiece
 from proxy.wire.dialect import CHAT, Answer
 from tests.wire.translation.support import call, delta, final, kinds, streamed
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 def read(
     *values: Json, done: bool = False, cut: bool = False
-) -> tuple[dict[PieceKind, str], list[Any], Ending]:
+) -> tuple[dict[PieceKind, str], list[Any], AnswerEnding]:
     """Return the texts by their kind, the calls (id, name, arguments), and the ending."""
     reader = ChatReader()
     pieces = [piece for value in values for piece in reader.take(value)] + reader.flush()

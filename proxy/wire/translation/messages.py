@@ -108,7 +108,7 @@ def _joined(texts: Sequence[str | list[Message]]) -> str | list[Message]:
 
 # ---------------------------------------------------------------- gathering
 @dataclass(slots=True, eq=False)
-class _Call:
+class _GatheredCall:
     item: Item
     output: str | list[Message] | None = None
 
@@ -122,7 +122,7 @@ class _Turn:
     thoughts: str = ""
     details: list[Message] = field(default_factory=list)  # OpenRouter's
     lines: list[str] = field(default_factory=list)  # what a host did for it
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_GatheredCall] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class _Gathered:
     left_out: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     turn: _Turn | None = None  # the one that still grows
-    unanswered: dict[str, list[_Call]] = field(default_factory=dict)
+    unanswered: dict[str, list[_GatheredCall]] = field(default_factory=dict)
     signatures: dict[str, Message] = field(default_factory=dict)  # of calls, where a client has them sealed
 
     def add(self, item: Item, param: str) -> None:
@@ -147,7 +147,7 @@ class _Gathered:
             if line := HOSTED[kind][1](item):
                 self._growing().lines.append(line)
         elif kind in ("function_call", "custom_tool_call") or kind in CLIENT_CALLS:
-            call = _Call(item)
+            call = _GatheredCall(item)
             self._growing().calls.append(call)
             self.unanswered.setdefault(call_id_of(item), []).append(call)
         elif kind in ("function_call_output", "custom_tool_call_output") or kind in CLIENT_OUTPUTS:
@@ -257,7 +257,7 @@ class _Gathered:
         return {**call, "extra_content": extra} if isinstance(extra, dict) else call
 
 
-def _half_written(call: _Call) -> bool:
+def _half_written(call: _GatheredCall) -> bool:
     kind, status = call.item["type"], call.item.get("status")
     return status == (CLIENT_CALLS[kind].half_written if kind in CLIENT_CALLS else "incomplete")
 

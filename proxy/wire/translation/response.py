@@ -19,11 +19,11 @@ from proxy.wire.answers import Problem
 from proxy.wire.body import Body, dump, dump_large
 from proxy.wire.chat_answer import (
     LIMIT_BYTES,
+    AnswerEnding,
     CallPiece,
     ChatReader,
     Cited,
     Detailed,
-    Ending,
     Piece,
     PieceKind,
     TextPiece,
@@ -284,7 +284,7 @@ class Translation:
         return output_id(prefix, self._head["id"], len(self._items))
 
     # ------------------------------------------------------------ ending
-    def _end(self, ending: Ending) -> list[Event]:
+    def _end(self, ending: AnswerEnding) -> list[Event]:
         if ending.problem is not None:
             return self._failed(ending.problem)
         events = self._end_items(cut=ending.status == "incomplete")

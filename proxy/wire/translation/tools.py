@@ -150,10 +150,9 @@ def _callable(tools: Iterable[Item]) -> Iterator[tuple[ToolName, Item]]:
     """Yield the tools that a function can represent, those of namespaces one by one."""
     for tool in tools:
         if tool["type"] == "namespace":
-            for t in tool.get("tools") or ():
-                if t["type"] in _CALLABLE:
-                    said = t.get("description") or tool.get("description")
-                    yield ToolName(t["type"], t["name"], tool["name"]), {**t, "description": said}
+            for inner in (each for each in tool.get("tools") or () if each["type"] in _CALLABLE):
+                said = inner.get("description") or tool.get("description")
+                yield ToolName(inner["type"], inner["name"], tool["name"]), {**inner, "description": said}
         elif tool["type"] in _CALLABLE:
             yield ToolName(tool["type"], tool["name"]), tool
         elif is_client_run(tool):
