@@ -5,10 +5,11 @@ import errno
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -38,8 +39,8 @@ from proxy.upstream.forms import (
     refusal_of,
 )
 from proxy.upstream.headers import CREDENTIALS, Headers
-from proxy.wire.answers import values_of
-from proxy.wire.dialect import CHAT
+from proxy.wire.answers import Values, objects
+from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece
 
 _TARGET = b"/v1/chat/completions"
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -326,48 +327,26 @@ def _text(answer: _Answer) -> str:
         raise CompletionRefused(f"status {answer.status}")
     if not 200 <= answer.status < 300:
         raise CompletionFailed(f"status {answer.status}")
-    try:
-        content = _content(answer)
-    except (LookupError, TypeError, AttributeError) as error:
-        raise CompletionFailed("the answer is no chat completion") from error
-    if not isinstance(content, str) or not content.strip():
+    content = _content(answer)
+    if not content.strip():
         raise CompletionFailed("the answer holds no text")  # some have thoughts only
     return content
 
 
-def _content(answer: _Answer) -> Any:
-    """Return what the message holds. Some servers stream, or compress, whatever they are asked for; some put
-    the JSON into a tool call, or after the thoughts."""
+def _content(answer: _Answer) -> str:
+    """Return what the message says, else the arguments of its first tool call, else the JSON object in its
+    thoughts. Some servers stream, or compress, whatever they are asked for."""
     headers = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
-    kind, coding = headers.get(b"content-type", ""), headers.get(b"content-encoding", "")
-    read, values = values_of([answer.body], kind, coding)
-    if read.streamed and values:
-        said = CHAT.answer([answer.body], kind, coding).text
-        return said if said.strip() else _elsewhere(values)
-    content = values[0]["choices"][0]["message"]["content"] if _has_content(values[0]) else None
-    if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
-    if content is None or (isinstance(content, str) and not content.strip()):
-        return _elsewhere(values)
-    return content
-
-
-def _has_content(value: dict[str, Any]) -> bool:
-    return "content" in value["choices"][0]["message"]
-
-
-def _elsewhere(values: Sequence[dict[str, Any]]) -> str:
-    """Return the arguments of the first tool call, else the JSON object in the thoughts, else ""."""
-    arguments, thoughts = "", ""
-    for value in values:
-        for choice in value.get("choices") or ():
-            message = choice.get("delta") or choice.get("message") or {}
-            calls = [call["function"] for call in message.get("tool_calls") or () if not call.get("index")]
-            for function in [*calls[:1], message.get("function_call") or {}]:
-                given = function.get("arguments") or ""
-                arguments += given if isinstance(given, str) else orjson.dumps(given).decode()
-            thoughts += message.get("reasoning_content") or message.get("reasoning") or ""
-    return arguments or _json_in(thoughts)
+    values = Values(headers.get(b"content-type", ""), headers.get(b"content-encoding", ""))
+    reader, texts = ChatReader(), dict.fromkeys(PieceKind, "")
+    for pieces in chain(map(reader.take, objects(values, [answer.body])), [reader.flush()]):
+        for piece in pieces:
+            if isinstance(piece, TextPiece):
+                texts[piece.kind] += piece.text
+    if texts[PieceKind.TEXT].strip():
+        return texts[PieceKind.TEXT]
+    arguments = "".join(reader.calls.named[0].arguments) if reader.calls.named else ""
+    return arguments or _json_in(texts[PieceKind.THOUGHT])
 
 
 def _json_in(thoughts: str) -> str:

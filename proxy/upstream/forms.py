@@ -394,9 +394,6 @@ class ModelRoute:
     route: str = "chat"  # | responses
 
 
-UNKNOWN = ModelRoute("", "")
-
-
 @dataclass(frozen=True, slots=True)
 class _Learnt:
     form: Form

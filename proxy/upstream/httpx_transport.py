@@ -1,6 +1,6 @@
 """httpx over the relay's own client: the same connections, proxies, authorities and causes of failure.
 
-For calls of ours that are no relaying. Tests replace it by `httpx.MockTransport`, or by respx.
+For the proxy's own calls. Tests replace it by `httpx.MockTransport`, or by respx.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import httpx
 
 from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
-from proxy.upstream.connection import ConnectionLimits, Timeouts, UpstreamResponse
+from proxy.upstream.connection import Timeouts, UpstreamResponse
 from proxy.upstream.network import Network
 
 _FRAMING = frozenset((b"host", b"content-length", b"transfer-encoding", b"connection"))
@@ -20,14 +20,8 @@ _FRAMING = frozenset((b"host", b"content-length", b"transfer-encoding", b"connec
 class Transport(httpx.AsyncBaseTransport):
     """One pool per origin. Redirects are the client's affair; the limits of time are `timeouts`."""
 
-    def __init__(
-        self,
-        network: Network | None = None,
-        *,
-        timeouts: Timeouts | None = None,
-        limits: ConnectionLimits | None = None,
-    ) -> None:
-        self._network, self._timeouts, self._limits = network, timeouts, limits
+    def __init__(self, network: Network | None = None, *, timeouts: Timeouts | None = None) -> None:
+        self._network, self._timeouts = network, timeouts
         self._upstreams: dict[str, Upstream] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -36,12 +30,8 @@ class Transport(httpx.AsyncBaseTransport):
             opened = await self._upstream(request.url).send(
                 request.method,
                 request.url.raw_path,
-                [
-                    (name.lower(), value)
-                    for name, value in request.headers.raw
-                    if name.lower() not in _FRAMING
-                ],
-                *_body(request),
+                [(n.lower(), value) for n, value in request.headers.raw if n.lower() not in _FRAMING],
+                _body(request),
             )
         return httpx.Response(opened.status, headers=opened.headers, stream=_Stream(opened, request))
 
@@ -54,9 +44,7 @@ class Transport(httpx.AsyncBaseTransport):
     def _upstream(self, url: httpx.URL) -> Upstream:
         origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
         if origin not in self._upstreams:
-            self._upstreams[origin] = Upstream(
-                origin, network=self._network, timeouts=self._timeouts, limits=self._limits
-            )
+            self._upstreams[origin] = Upstream(origin, network=self._network, timeouts=self._timeouts)
         return self._upstreams[origin]
 
 
@@ -73,12 +61,12 @@ class _Stream(httpx.AsyncByteStream):
         self._opened.close()
 
 
-def _body(request: httpx.Request) -> tuple[bytes | AsyncIterator[bytes]]:
+def _body(request: httpx.Request) -> bytes | AsyncIterator[bytes]:
     try:
-        return (request.content,)
+        return request.content
     except httpx.RequestNotRead:
         assert isinstance(request.stream, httpx.AsyncByteStream)
-        return (aiter(request.stream),)
+        return aiter(request.stream)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ of any form, `problem_of` what an error says. Sans-I/O.
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -320,12 +320,6 @@ def objects(values: Values, chunks: Iterable[bytes]) -> Iterator[Json]:
     for chunk in chunks:
         yield from values.feed(chunk)
     yield from values.end()
-
-
-def values_of(chunks: Sequence[bytes], content_type: str, content_encoding: str) -> tuple[Values, list[Json]]:
-    """Return what was decoded of a small answer, and its objects."""
-    values = Values(content_type, content_encoding)
-    return values, list(objects(values, chunks))
 
 
 def tokens_of(usage: Any) -> tuple[int, int] | None:

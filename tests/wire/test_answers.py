@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.answers import Values, tokens_of, values_of
+from proxy.wire.answers import Values, tokens_of
 from proxy.wire.answers import objects as objects_of
 from proxy.wire.codings import TooLong, Undecodable, Unpacker
 
@@ -98,6 +98,11 @@ def test_a_bomb_is_unfolded_only_so_far(coding: str, bomb: bytes) -> None:
 
 
 # ---------------------------------------------------------------- streams
+def values_of(chunks: Iterable[bytes], kind: str, coding: str) -> tuple[Values, list[Any]]:
+    values = Values(kind, coding)
+    return values, list(objects_of(values, chunks))
+
+
 def objects(stream: bytes, kind: str = "text/event-stream") -> list[Any]:
     return values_of([stream], kind, "")[1]
 
