@@ -32,8 +32,8 @@ _OPAQUE = r"(?=[^\s\d]{0,40}\d)"
 _WRAPPED = re.compile(
     rf"(?<!{_KEY_SIGN}){_OPAQUE}{_KEY_SIGN}{{16,}}+(?:{_WRAP}{_OPAQUE}{_KEY_SIGN}{{8,}}+(?!\S))++"
 )
-_PARTS_TOKENS = re.compile(f"{_MARK}|{_WRAP}")
-_LEAST_PARTED = 16  # characters of a key
+_SPLITS_TOKENS = re.compile(f"{_MARK}|{_WRAP}")
+_LEAST_SPLIT = 16  # characters of a key
 _LATIN, _LIKE_LATIN = re.compile("[A-Za-z]"), re.compile("[\u0370-\u03ff\u0400-\u04ff]")
 _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХаеѕіјорсухԁԛԝһᴠΑΒΕΖΗΙΚΜΝΟΡΤΥΧανο", "ABESIJKMHOPCTYXaesijopcyxdqwhvABEZHIKMNOPTYXavo"
@@ -69,11 +69,11 @@ def views(text: str) -> Iterator[TextView]:
     view = _readable(text)
     yield view
     if _SPACED.search(view.text):
-        yield _drawn_together(view)
+        yield _unspaced(view)
     if _ESCAPE.search(text):
         yield _unescaped(text)
-    if parted := _parted(view.text):
-        yield _whole(view, parted)
+    if spans := _split_keys(view.text):
+        yield _joined(view, spans)
 
 
 def readable(text: str) -> str:
@@ -103,7 +103,7 @@ def _without(text: str, unwanted: re.Pattern[str]) -> TextView:
     return TextView("".join(text[place] for place in places), places)
 
 
-def _drawn_together(view: TextView) -> TextView:
+def _unspaced(view: TextView) -> TextView:
     """Return the view with each run of single characters as one word."""
     places: list[int] = []
     at = 0
@@ -116,11 +116,13 @@ def _drawn_together(view: TextView) -> TextView:
     return TextView(text, places if view.places is None else [view.places[place] for place in places])
 
 
-def _parted(text: str) -> list[tuple[int, int]]:
+def _split_keys(text: str) -> list[tuple[int, int]]:
     """Return the spans of what looks like a key split by markup or the end of a line."""
     found = (*_MARKED.finditer(text), *_WRAPPED.finditer(text))
     spans: list[tuple[int, int]] = []
-    for start, end in sorted(m.span() for m in found if _is_long_and_mixed(_PARTS_TOKENS.sub("", m.group()))):
+    for start, end in sorted(
+        m.span() for m in found if _is_long_and_mixed(_SPLITS_TOKENS.sub("", m.group()))
+    ):
         if spans and start < spans[-1][1]:
             start, end = spans[-1][0], max(end, spans.pop()[1])
         spans.append((start, end))
@@ -128,16 +130,16 @@ def _parted(text: str) -> list[tuple[int, int]]:
 
 
 def _is_long_and_mixed(token: str) -> bool:
-    return len(token) >= _LEAST_PARTED and any(map(str.isdigit, token)) and any(map(str.isalpha, token))
+    return len(token) >= _LEAST_SPLIT and any(map(str.isdigit, token)) and any(map(str.isalpha, token))
 
 
-def _whole(view: TextView, spans: Sequence[tuple[int, int]]) -> TextView:
+def _joined(view: TextView, spans: Sequence[tuple[int, int]]) -> TextView:
     """Return the keys, each in a paragraph of its own, without what splits them."""
     places: list[int] = []
     text = ""
     for start, end in spans:
         at = start
-        for part in (*_PARTS_TOKENS.finditer(view.text, start, end), None):
+        for part in (*_SPLITS_TOKENS.finditer(view.text, start, end), None):
             to = part.start() if part else end
             text += view.text[at:to]
             places += range(at, to)
@@ -183,7 +185,7 @@ def _meant(escape: str) -> str:
 
 
 def unhexed(token: str) -> str:
-    """Return the text that the token is the hexadecimal of, "" where it is none."""
+    """Return the text that the hexadecimal token encodes, "" if there is none."""
     try:
         plain = bytes.fromhex(token).decode("utf-8")
     except ValueError:
@@ -192,7 +194,7 @@ def unhexed(token: str) -> str:
 
 
 def decoded(token: str) -> str:
-    """Return the text that the token is the base64 of, "" where it is none."""
+    """Return the text that the base64 token encodes, "" if there is none."""
     if len(token.rstrip("=")) % 4 == 1:
         return ""
     padded = token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4)

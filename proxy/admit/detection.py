@@ -202,7 +202,7 @@ def _is_marker(text: str, start: int, end: int) -> bool:
     return False
 
 
-# The next piece of a broken value: after blanks, or on the next line, behind what wraps lines.
+# The next piece of a split value: after blanks, or on the next line, after what wraps lines.
 _PIECE = re.compile(
     r"(?:[ \t]{1,3}|[ \t]{0,3}[\"']?[ \t]{0,3}[\\+&]?[ \t]{0,3}\r?(\n)[ \t>"
     r"|\"'+]{0,8})([A-Za-z0-9+/=_-]{3,300})(?![^\s\"'\\,;.)])"

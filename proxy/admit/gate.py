@@ -196,7 +196,7 @@ async def admit(
     """Store what passes the gate, hold what is `doubtful` for review, each with a reason, and finish the job,
     in one transaction; return what was decided.
 
-    Raises Conflict if the user forgot something since `began` (what was read may be gone: read again);
+    Raises Conflict if the user forgot something since `began` (the candidates may rest on it: read again);
     LeaseLost, EmbeddingFailed, StoreUnavailable.
     """
     now, seed = basis.now, basis.seed

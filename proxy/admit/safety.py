@@ -95,8 +95,8 @@ _POSES = re.compile(
     r" \d{4}-\d\d-\d\d #\w{1,40}\]",
     re.IGNORECASE | re.MULTILINE,
 )
-_START = re.compile(r"[.!?]\s|[。\uff01\uff1f\"”“‘„«「『'{\[【\n]")  # a sentence begins behind one
-_HEADING = 40  # characters: a sign with less behind it announces the lines below
+_START = re.compile(r"[.!?]\s|[。\uff01\uff1f\"”“‘„«「『'{\[【\n]")  # a sentence begins after one
+_HEADING = 40  # characters: a sign with less after it announces the lines below
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,4000}={0,2}(?![\w+/=-])")
 
 

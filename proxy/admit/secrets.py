@@ -138,7 +138,7 @@ def _checked(least_entropy: float) -> Callable[[str], bool]:
 
 
 # ---------------------------------------------------------------- newer vendors
-# Short names in small letters, and something random behind them: m0-…, lsv2_pt_…, jina_…, dp.st.prd.…
+# Short lower-case names before a random part: m0-…, lsv2_pt_…, jina_…, dp.st.prd.…
 _VENDOR_TOKEN = re.compile(
     r"(?<![\w./@+=-])[a-z][a-z0-9]{0,11}[-_.](?=[A-Za-z0-9_.-]{0,40}\d)[A-Za-z0-9_-]{1,200}(?:\.[A-Za-z0-9_-]{2,200}){0,3}"
     r"(?![\w-])"
@@ -158,7 +158,7 @@ _LEAST_RANDOM = 20
 
 
 def _is_prefixed(value: str) -> bool:
-    """True for a vendor's prefix with something random behind it."""
+    """True for a vendor's prefix before a random part."""
     names = re.split(r"[-_.]", value)
     if names[0].rstrip("0123456789") in _IDS or names[0] in _IDS:
         return False
@@ -189,7 +189,7 @@ _WORD = re.compile(
 )
 _STARTS = (*_PASSWORD_STARTS, "wifi", "wi-fi", "wlan", "ssid", "code wi")
 _HEADS = ("pin", "secret", "token", "api")
-_REACH = 80  # characters behind the word
+_REACH = 80  # characters after the word
 _ALONE = r"\S{6,80}\s*(?:\n|\Z)"  # in its line: that is what the sentence before it was about
 _SENTENCE_ENDS = re.compile(
     rf"[.!。！][\"')]?\s(?!(?:it'?s|it is|the new one|now it|use|here)\b|\s{{0,2}}{_ALONE})"

@@ -3,8 +3,8 @@
 Anchors are found by the heads of the encoder. They are in force from the next turn on, whatever conversation
 the client sends. An instruction that changes an older one takes its slot, so that the older one ends.
 
-A state stands in for turns that are no longer shown (see recall/history), so the question is always which
-exchanges it may stand for: `state_covers`. It is updated after a job; if that fails, the old state stays.
+A state replaces turns that are no longer shown (see recall/history); `state_covers` says which it may
+replace. It is updated after a job; if that fails, the old state stays.
 
 A summary becomes an episodic memory like any other, through the gate. It is the only candidate of a job of
 its own, which runs after the session's facts are stored. A model that does not know the task answers with
@@ -110,14 +110,9 @@ State = dict[str, str | list[str]]
 
 MAX_SAID = 6_000  # characters; more is a paste that no state can replace
 _MAX_ANSWER, _MAX_TOTAL = 6_000, 40_000
-_MAX_STATE_ITEMS, _MAX_STATE_ITEM, _MAX_BYTES = (
-    8,
-    240,
-    1_200,
-)  # a field, characters an item, in all: some 300 tokens
-_STATE_SUPPORT = (
-    0.5  # share of an item's words that were said; a state is worded anew more freely than a fact
-)
+_MAX_STATE_ITEMS, _MAX_STATE_ITEM = 8, 240  # of a field, characters of an item
+_MAX_BYTES = 1_200  # of a state: some 300 tokens
+_STATE_SUPPORT = 0.5  # share of an item's words that were said; a state is reworded more freely than a fact
 _GARBLED = re.compile("[\ud800-\udfff\ufffd]")  # half of an emoji cannot be stored
 
 

@@ -6,8 +6,8 @@ encoder.
 Topic drift. A text's distance alone says little: people wander, some more than others. So a text is compared
 with how near to their past the session's earlier texts came: its own running spread. Measured in the
 background, for sessions that wait for more exchanges; a request never waits for it. With MiniLM on eight
-personas (690 turns behind another persona's session, 82 in their own) it finds .35 of the changes, and .04
-where there are none; at -0.08 it would be .40 and .10. What is missed is extracted later, by the number of
+personas (690 turns after another persona's session, 82 in their own) it finds .35 of the changes, and .04
+without one; at -0.08 it would be .40 and .10. What is missed is extracted later, by the number of
 turns or when the session rests.
 """
 

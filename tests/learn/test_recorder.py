@@ -164,9 +164,9 @@ async def test_a_response_is_known_before_it_is_on_disk_and_forgotten_after(
     assert await recording.resume(step, None) == begun
 
 
-@pytest.mark.parametrize(("named", "anew"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("named", "is_new"), [(False, True), (True, False)])
 async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_another(
-    house: House, named: bool, anew: bool
+    house: House, named: bool, is_new: bool
 ) -> None:
     recording = recorder(house, Readers())
     opening = replace(turn("I live in Berlin."), named=named)
@@ -177,7 +177,7 @@ async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_anot
         await recording.begin(replace(opening, messages=more), "k-2"), Outcome("A bear.", True)
     )
     again = await recording.begin(replace(opening, at=NOON + 86_400), "k-1")
-    assert (again != first) is anew
+    assert (again != first) is is_new
 
 
 # ---------------------------------------------------------------- rules and asks

@@ -1,4 +1,4 @@
-"""Nothing forbidden reaches the disk, the log or the extraction model: the data directory is searched."""
+"""No secret, no personal number and no planted instruction reaches the disk, the log or the model."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ def turn(said: str, session: str = "s-1") -> Turn:
     )
 
 
-async def tell(house: House, said: str, answer: str = "Noted.", session: str = "s-1") -> None:
+async def record(house: House, said: str, answer: str = "Noted.", session: str = "s-1") -> None:
     """Record an exchange as the proxy does and work off its job with the greedy model."""
     house.count += 1
     house.completer.answers = [every_sentence]
@@ -65,7 +65,7 @@ async def tell(house: House, said: str, answer: str = "Noted.", session: str = "
         pass
 
 
-def left_behind(house: House) -> bytes:
+def on_disk(house: House) -> bytes:
     """Return every byte below the data directory, write-ahead log and free pages included."""
     return b"".join(path.read_bytes() for path in Path(house.stores.path).parent.rglob("*") if path.is_file())
 
@@ -86,8 +86,8 @@ async def test_no_secret_or_identifying_number_is_found_on_disk_or_in_the_prompt
     rows = SECRETS + PERSONAL
     for at in range(0, len(rows), FEW):
         text = "I live in Ghent.\n\n" + "\n\n".join(t for t, _ in rows[at : at + FEW])
-        await (tell(house, text) if side == "user" else tell(house, "I like tea. What is new?", text))
-    disk, prompts, logs = left_behind(house), sent(house), caplog.text + capsys.readouterr().out
+        await (record(house, text) if side == "user" else record(house, "I like tea. What is new?", text))
+    disk, prompts, logs = on_disk(house), sent(house), caplog.text + capsys.readouterr().out
     assert b"Ghent" in disk or b"tea" in disk, "the search must be able to find something"
     assert "Ghent" in prompts or "tea" in prompts
     values = [value for _, value in rows if len(value) > 4]
@@ -97,8 +97,8 @@ async def test_no_secret_or_identifying_number_is_found_on_disk_or_in_the_prompt
 
 
 async def test_personal_data_to_redact_leaves_its_marker_and_the_rest_is_remembered(house: House) -> None:
-    await tell(house, f"My sister Mira answers at {EMAIL} every evening.")
-    assert EMAIL.encode() not in left_behind(house)
+    await record(house, f"My sister Mira answers at {EMAIL} every evening.")
+    assert EMAIL.encode() not in on_disk(house)
     assert EMAIL not in sent(house)
     assert any("Mira answers at [redacted e-mail] every evening" in c for c in await house.contents())
 
@@ -106,7 +106,7 @@ async def test_personal_data_to_redact_leaves_its_marker_and_the_rest_is_remembe
 async def test_no_planted_instruction_reaches_the_model_or_becomes_a_memory(house: House) -> None:
     for at in range(0, len(PLANTED), FEW):
         page = "\n\n".join(PLANTED[at : at + FEW])
-        await tell(house, f"I live in Ghent. What does this say?\n```\n{page}\n```", "It's a page.")
+        await record(house, f"I live in Ghent. What does this say?\n```\n{page}\n```", "It's a page.")
     assert [p for p in PLANTED if p in sent(house)] == []
     assert [c for c in await house.contents() if "Ghent" not in c and "page" not in c] == []
 
@@ -115,14 +115,14 @@ async def test_a_secret_across_the_place_where_a_long_text_is_cut_is_gone(house:
     card = "4111 1111 1111 1111"
     for shift in (-16, -12, -8, -4):
         before = "tea " * ((MAX_CHARS // 2 + shift) // 4)
-        await tell(house, f"{before}{card}{' tea' * MAX_CHARS}")
+        await record(house, f"{before}{card}{' tea' * MAX_CHARS}")
         after = " tea" * ((MAX_CHARS // 2 + shift) // 4)
-        await tell(house, f"{'tea ' * MAX_CHARS}{card}{after}")
-    assert b"1111" not in left_behind(house)
+        await record(house, f"{'tea ' * MAX_CHARS}{card}{after}")
+    assert b"1111" not in on_disk(house)
 
 
 async def test_a_session_id_that_is_a_key_is_not_written_down(house: House) -> None:
     key = "gh" + "p_FAKEa1B2c3D4e5F6g7H8i9J0k1L2m3N4"
-    await tell(house, "I live in Ghent.", session=key)
-    assert key.encode() not in left_behind(house)
+    await record(house, "I live in Ghent.", session=key)
+    assert key.encode() not in on_disk(house)
     assert any("Ghent" in c for c in await house.contents())
