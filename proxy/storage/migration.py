@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.domain.errors import StoreError, StoreUnavailable
 from proxy.storage.postgres import database
@@ -34,35 +34,8 @@ Place = str | Path
 """The URL of a PostgreSQL database, or a data directory."""
 
 
-class Engine(Protocol):
-    """A database, open. Every method may raise StoreUnavailable."""
-
-    place: str  # without a credential
-    tx: Connection
-
-    def transaction(self) -> AbstractContextManager[None]: ...
-
-    def counters(self) -> Mapping[str, int]:
-        """Return the last number that each table has given to a row, also to one that is deleted."""
-        ...
-
-    def set_counters(self, last: Mapping[str, int]) -> None: ...
-
-    def processes(self) -> int:
-        """Return how many processes work on it."""
-        ...
-
-    def version(self) -> tuple[int, int]:
-        """Return the version of its schema, 0 if it is not ours, and the newest version."""
-        ...
-
-    def freeze(self) -> None:
-        """Refuse every write on this connection."""
-        ...
-
-
 class Sqlite:
-    """A data directory's file."""
+    """A data directory's file. Every method, of both engines, may raise StoreUnavailable."""
 
     def __init__(self, path: Path, connection: file.SqliteConnection) -> None:
         self.place = str(path.resolve())
@@ -76,6 +49,7 @@ class Sqlite:
             yield
 
     def counters(self) -> Mapping[str, int]:
+        """Return the last number that each table has given to a row, also to one that is deleted."""
         return dict(self.tx.execute("SELECT name, seq FROM sqlite_sequence"))
 
     def set_counters(self, last: Mapping[str, int]) -> None:
@@ -87,13 +61,16 @@ class Sqlite:
         )
 
     def processes(self) -> int:
+        """Return how many processes work on it."""
         return living(self._run_dir)
 
     def version(self) -> tuple[int, int]:
+        """Return the version of its schema, 0 if it is not ours, and the newest version."""
         (version,) = self.tx.execute("PRAGMA user_version").fetchone()
         return version if file.is_ours(self._connection) else 0, file.SCHEMA_VERSION
 
     def freeze(self) -> None:
+        """Refuse every write on this connection."""
         self.tx.execute("PRAGMA query_only = ON")
 
 
@@ -145,6 +122,9 @@ class Postgres:
         ).fetchall()
 
 
+Engine = Sqlite | Postgres
+
+
 @contextmanager
 def open_source(place: Place) -> Iterator[Engine]:
     """Open a database to read it. Raises StoreUnavailable if it does not have the newest schema."""
@@ -171,7 +151,7 @@ def open_target(place: Place) -> Iterator[Engine]:
 
 
 @contextmanager
-def _connected(place: Place) -> Iterator[Sqlite | Postgres]:
+def _connected(place: Place) -> Iterator[Engine]:
     if isinstance(place, Path):
         path = place / _FILE
         file.identity(path)
