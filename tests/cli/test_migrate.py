@@ -15,7 +15,7 @@ from proxy.domain.errors import ConfigError
 from proxy.storage.sqlite import SqliteStores
 from tests import redis_server
 from tests.storage.making import ANNA, of
-from tests.storage.test_from_redis import load
+from tests.storage.test_redis_migration import load
 
 Run = Callable[..., tuple[int, str, str]]
 

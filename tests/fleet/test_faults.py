@@ -14,7 +14,6 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from proxy.cli.main import main
 from tests import postgres_server
 from tests.fleet.replicas import Replica, fact, model, replicas, said, settled, stored, tell_each
 from tests.postgres_server import PostgresServer
@@ -272,27 +271,3 @@ async def test_a_background_response_is_cancelled_at_the_replica_that_does_not_m
 async def _seen_at(house: House, replica: Replica, path: str) -> str:
     answer = await house.http.get(f"{replica.origin}{path}", headers={"X-Memory-User-Id": "anna"})
     return str(answer.json()["status"])
-
-
-async def test_an_api_key_made_or_revoked_counts_at_every_replica(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with AsyncExitStack() as stack:
-        environ = {"MEMORY_PROXY__IDENTITY__MODE": "keys", "MEMORY_PROXY__UPSTREAM__API_KEY": "upstream"}
-        house = await opened(stack, tmp_path, **environ)
-        monkeypatch.setenv("MEMORY_PROXY__STORAGE__BACKEND", "postgres")
-        monkeypatch.setenv("MEMORY_PROXY__STORAGE__POSTGRES_URL", house.postgres.url())
-
-        def cli(*argv: str) -> Any:
-            capsys.readouterr()
-            assert main(["keys", *argv, "--json"]) == 0
-            return json.loads(capsys.readouterr().out)
-
-        made = await asyncio.to_thread(cli, "create", "--name", "a")
-        bearer = {"Authorization": f"Bearer {made['key']}"}
-        for replica in (house.one, house.other):
-            assert (await house.chat(replica, "Hello there.", "u", **bearer)).status_code == 200
-        await asyncio.to_thread(cli, "revoke", made["id"])
-        await asyncio.sleep(1.0)  # what a process may believe of a key: the documented second
-        for replica in (house.one, house.other):
-            assert (await house.chat(replica, "Hello there.", "u", **bearer)).status_code == 401

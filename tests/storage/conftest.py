@@ -16,8 +16,10 @@ from tests import postgres_server
 class Sqlite:
     """A data directory, which several processes may use."""
 
+    name = "sqlite"
+
     def __init__(self, directory):
-        self.directory = directory
+        self.directory = self.address = directory
 
     def make(self, **options):
         return SqliteStores(self.directory, **options)
@@ -39,8 +41,10 @@ class Sqlite:
 class Postgres(Sqlite):
     """A database, which several replicas may use."""
 
+    name = "postgres"
+
     def __init__(self, url):
-        self.url = url
+        self.url = self.address = url
 
     def make(self, **options):
         return PostgresStores(self.url, connections=4, **options)

@@ -231,3 +231,43 @@ class TestClosing:
         assert [e.said for e in (await notes.episode(job, limit=1)).exchanges] == ["two"]
         await forget(memories, of(ANNA))
         assert await notes.episode(job, limit=9) is None
+
+
+# ---------------------------------------------------------------- while something is forgotten
+ANCHOR = Anchor("language", "Answer in Chinese.")
+
+
+@pytest.mark.usefixtures("in_portions")
+async def test_while_something_is_being_forgotten_no_notes_are_shown(stores, break_off, restarted):
+    begun = await talk(stores.sessions, "one", anchors=(ANCHOR,), stateful=True)
+    await talk(stores.sessions, "two")
+    assert await keep(stores.notes)
+    fact = create("fact", id="m", type="episodic", evidence=(Evidence("s1", begun.id),))
+    await store(stores.memories, fact)
+    break_off()
+    with pytest.raises(RuntimeError):
+        await stores.memories.forget(of(ANNA), "m", by="test")
+    assert await stores.notes.notes(ANNA, "s1", lines=1) == NO_NOTES
+    assert await stores.notes.standing(ANNA, "s1") is None
+    shown = await (await restarted()).notes.notes(ANNA, "s1", lines=1)
+    assert [line.said for line in shown.lines] == ["two"]
+    assert shown.anchors == ()
+
+
+@pytest.mark.usefixtures("in_portions")
+async def test_a_session_that_continues_while_its_project_is_forgotten_starts_without_notes(
+    stores, break_off, restarted
+):
+    await talk(stores.sessions, scope=APOLLO, trigger=always, anchors=(ANCHOR,))
+    job = await stores.jobs.claim(NOW, 60)
+    batch = await stores.jobs.batch(job, limit=9, context=0)
+    await stores.memories.apply(APOLLO, [create("fact", APOLLO)], expect=batch.stamp, done=job)
+    assert await stores.sessions.prune(NOW + 1) == 1
+    await talk(stores.sessions, scope=APOLLO, at=NOW + 2)
+    break_off()
+    with pytest.raises(RuntimeError):
+        await stores.memories.forget(of(APOLLO), by="test")
+    await talk(stores.sessions, "a new beginning", scope=APOLLO)
+    shown = await (await restarted()).notes.notes(APOLLO, "s1", lines=3)
+    assert [line.said for line in shown.lines] == ["a new beginning"]
+    assert shown.anchors == ()

@@ -217,20 +217,6 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
     await cache.close()
 
 
-async def test_a_redis_that_was_flushed_has_forgotten_the_counts_and_nothing_else_happens(
-    caches: tuple[RedisCache, RedisCache], client: Any, log: Callable[[], list[str]]
-) -> None:
-    limits, calls = caches[0].limits, caches[0].calls(LocalCallQuota())
-    assert [(await limits.ask("anna", RATE)).passes for _ in range(4)] == [True, True, True, False]
-    spent = await calls.spend(1, 0.0)
-    client.flushall()
-    client.script_flush()
-    assert (await limits.ask("anna", RATE)).passes
-    await calls.refund(spent.at)
-    assert (await calls.spend(1, 0.0)).granted
-    assert log() == []
-
-
 async def test_a_redis_that_evicts_answers_and_one_that_is_full_counts_as_away(
     caches: tuple[RedisCache, RedisCache], client: Any, log: Callable[[], list[str]]
 ) -> None:

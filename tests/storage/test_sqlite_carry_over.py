@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.domain.core import Candidate, Hold, Scope
+from proxy.domain.core import Scope
 from proxy.domain.ports import Key
 from proxy.domain.responses import Conversation, StoredResponse
 from proxy.storage.sql import forget
@@ -84,36 +84,6 @@ async def test_what_a_forgotten_memory_had_been_made_of_does_not_come_back(house
     assert b"sugar" not in house.bytes()
 
 
-async def test_what_a_user_without_forgets_lost_comes_back(house):
-    async with house.open() as stores:
-        await store(stores.memories, create("tea"))
-        await store(stores.memories, create("rum", BEN), scope=BEN)
-        house.back_up()
-        await forgotten(stores.memories, of(BEN))
-    with closing(sqlite3.connect(house.data_dir / "memory.db")) as file, file:
-        file.execute("DELETE FROM memories")  # an accident, and no forget
-    house.restore()
-    assert await house.remembered() == {"tea"}
-
-
-async def test_held_candidates_and_kept_responses_stay_forgotten(house):
-    async with house.open() as stores:
-        held = Candidate(type="semantic", content="maybe tea")
-        await store(stores.memories, create("rum"), Hold("h1", held, "doubt", NOW))
-        response = StoredResponse(
-            id="r1", scope=ANNA, session_id="s1", previous_id=None, conversation_id=None, created_at=NOW,
-            expires_at=None, response=b"tea for you", input_items=b"[]",
-        )  # fmt: skip
-        assert await stores.chains.save(response, generation=0)
-        house.back_up()
-        await forgotten(stores.memories, of(ANNA))
-    house.restore()
-    async with house.open() as stores:
-        assert await stores.quarantine.held(ANNA, limit=9) == []
-        assert await stores.chains.get(ANNA, "r1", NOW) is None
-    assert b"tea" not in house.bytes()
-
-
 async def test_receipts_survive_the_restore_as_they_were(house):
     async with house.open() as stores:
         await store(stores.memories, create("tea", id="a"), create("rum", id="b"))
@@ -172,17 +142,6 @@ async def test_saved_receipts_stand_in_for_a_database_that_is_lost(house):
     assert "tea" not in "".join(lines)
 
 
-async def test_a_receipt_of_something_younger_than_the_backup_is_told_of(house):
-    async with house.open() as stores:
-        await store(stores.memories, create("tea", id="a"))
-        house.back_up()
-        await store(stores.memories, supersede("a", "rum", id="b"))
-        await forgotten(stores.memories, of(ANNA), "b")
-    receipts = restore.receipts_in(house.data_dir / "memory.db")
-    (house.data_dir / "memory.db").unlink()
-    assert house.restore(receipts=receipts).carried.unknown == 1
-
-
 async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):
     def key(id_: str) -> Key:
         return Key(
@@ -202,21 +161,6 @@ async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):
             assert {k.id: k.revoked_at for k in await stores.keys.list()} == {
                 "old": NOW + 1, "kept": None, "new": None,
             }  # fmt: skip
-
-
-async def test_a_sessions_state_does_not_bring_back_what_was_forgotten(house):
-    async with house.open() as stores:
-        begun = await talk(stores.sessions, "I like tea", "Noted.", always)
-        await store(stores.memories, create("tea", id="a", evidence=quote(begun, "like tea")))
-        with closing(sqlite3.connect(stores.path)) as file, file:
-            file.execute('INSERT INTO states SELECT id, 1, \'{"goal": "brewing"}\', 0 FROM sessions')
-            file.execute("INSERT INTO anchors SELECT 1, id, 99, 'gone', 'tone', 'brewed', 1, 0 FROM sessions")
-        house.back_up()
-        await forgotten(stores.memories, of(ANNA), "a")
-        with closing(sqlite3.connect(stores.path)) as file, file:
-            file.execute("DELETE FROM anchors")
-    house.restore()
-    assert b"brew" not in house.bytes()
 
 
 async def test_a_document_forgotten_after_the_backup_does_not_come_back(house):

@@ -179,7 +179,7 @@ class Chains(RuleBasedStateMachine):
         self.dir.cleanup()
 
 
-Chains.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=20)
+Chains.TestCase.settings = settings(max_examples=examples(10), stateful_step_count=20)
 TestChains = Chains.TestCase
 
 

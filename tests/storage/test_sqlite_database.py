@@ -11,7 +11,6 @@ import pytest
 from proxy.domain.core import ForgetCounts, Scope
 from proxy.domain.errors import StoreUnavailable, WrongModel
 from proxy.domain.ports import EmbeddingModel
-from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores, database
 from tests.storage.making import (
     ANNA,
@@ -192,17 +191,6 @@ async def test_a_newer_schema_is_refused(tmp_path):
     await stores.close()
 
 
-async def test_a_file_made_unreadable_is_unavailable_until_it_is_readable(stores):
-    await store(stores.memories, create("tea"))
-    stores.path.chmod(0o000)
-    with pytest.raises(StoreUnavailable):
-        await find(stores.memories, "tea")
-    with pytest.raises(StoreUnavailable):
-        await stores.sessions.begin(exchange())
-    stores.path.chmod(0o600)
-    assert await contents(stores.memories, "tea") == {"tea"}
-
-
 async def test_a_file_moved_away_is_unavailable_until_it_is_back(stores):
     await store(stores.memories, create("tea"))
     aside = stores.path.with_name("aside")
@@ -307,15 +295,6 @@ async def second(tmp_path, stores):
     await opened.close()
 
 
-async def test_a_change_by_one_is_seen_by_the_other_at_once(stores, second):
-    await store(stores.memories, create("tea", id="a"))
-    assert await contents(second.memories, "tea") == {"tea"}
-    await store(stores.memories, create("tea with milk"))
-    assert await contents(second.memories, "tea") == {"tea", "tea with milk"}
-    await forgotten(second.memories, of(ANNA), "a")
-    assert await contents(stores.memories, "tea") == {"tea with milk"}
-
-
 async def test_a_dead_owners_exchanges_and_jobs_are_adopted_at_once(stores, second):
     await talk(second.sessions, "queued", trigger=always)
     assert await second.jobs.claim(NOW, 3600) is not None
@@ -329,12 +308,3 @@ async def test_a_dead_owners_exchanges_and_jobs_are_adopted_at_once(stores, seco
     assert await stores.sessions.sweep(NOW, always) == 1
     (orphan,) = await stores.sessions.recent(ANNA, "s2", 9)
     assert (orphan.said, orphan.answer, orphan.whole) == ("unanswered", "", False)
-
-
-async def test_an_answer_may_arrive_after_the_sweep_took_it_for_lost(stores, second):
-    begun = await second.sessions.begin(exchange("late"))
-    second_instance = second.sessions.instance
-    second_instance.close()
-    await stores.sessions.sweep(NOW, never)
-    assert await second.sessions.complete(begun, Outcome("it came", whole=True), never)
-    assert (await stores.sessions.recent(ANNA, "s1", 1))[0].answer == "it came"

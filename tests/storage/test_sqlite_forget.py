@@ -12,21 +12,6 @@ from tests.storage.making import ANNA, create, of, quote, store, talk
 
 
 @pytest.mark.usefixtures("in_portions")
-async def test_another_process_finishes_the_forget_of_one_that_died(tmp_path, stores):
-    dying = SqliteStores(tmp_path)
-    await dying.open()
-    await store(dying.memories, *(create(f"{WORD} {n}") for n in range(9)))
-    break_off(dying)
-    with pytest.raises(RuntimeError):
-        await dying.memories.forget(of(ANNA), by="test")
-    assert await stores.memories.resume_forgets() == 0  # it lives
-    await dying.close()
-    assert await stores.memories.resume_forgets() == 1
-    assert await stores.memories.resume_forgets() == 0
-    assert WORD.encode() not in on_disk(tmp_path)
-
-
-@pytest.mark.usefixtures("in_portions")
 @pytest.mark.parametrize("portions", range(1, 5))
 async def test_what_came_later_and_tells_a_memory_goes_with_it_after_a_crash_too(tmp_path, stores, portions):
     told = await talk(stores.sessions, f"I play the {WORD} in October")

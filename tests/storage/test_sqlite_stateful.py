@@ -1,11 +1,12 @@
 """Nothing that was forgotten is ever seen again, in whatever order things happen.
 
 Random sequences of everything that writes or reads memories, through two stores over one directory: add,
-edit, supersede, confirm, talk, extract, search, count accesses, hold, release, store responses and
-conversations in several sessions, export, forget (by id, user, project, type, counted beforehand, at once and
-in portions, broken off by a crash), reopen. At every forget somebody had begun to write, and between its
-portions somebody reads and continues what is being forgotten. Every text holds a word of its own. After each
-step the words of what was forgotten are in no answer and in no file, and what was not forgotten is found.
+edit, supersede, confirm, talk, set anchors and states, extract, search, count accesses, hold, release, store
+responses and conversations in several sessions, export, forget (by id, user, project, type, counted
+beforehand, at once and in portions, broken off by a crash), reopen. At every forget another process had begun
+to write, and between its portions it reads and continues what is being forgotten. Every text holds a word of
+its own. After each step the words of what was forgotten are in no answer and in no file, and what was not
+forgotten is found.
 """
 
 from dataclasses import replace
@@ -17,7 +18,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from proxy.domain.core import Confirm, Edit, Evidence, ForgetCounts, Release, Scope
 from proxy.domain.errors import Conflict
-from proxy.domain.session import Outcome
+from proxy.domain.session import Anchor, Outcome
 from proxy.storage.sql import erasure, forget
 from tests.storage.forgetting_model import Said
 from tests.storage.forgetting_stage import TYPES, USERS, Stage
@@ -36,7 +37,13 @@ from tests.storage.making import (
 )
 from tests.support.examples import examples
 
-EXAMPLES = examples(60)
+EXAMPLES = examples(40)
+NAMED = tuple(
+    (Scope("t", user, project), session)
+    for user in USERS
+    for project in (None, "p")
+    for session in ("s1", "s2", "late")
+)
 projects = st.sampled_from([None, "p"])
 scopes = st.builds(Scope, st.just("t"), st.sampled_from(USERS), projects)
 types = st.sampled_from(TYPES)
@@ -122,7 +129,10 @@ class Forgetting(Stage):
     @rule(at=which, scope=scopes, session=sessions)
     def begin(self, at, scope, session):
         word = self.word()
-        new = exchange(f"say {word}", scope, session=session, id=f"e{self.count}", key=f"k{self.count}")
+        new = exchange(
+            f"say {word}", scope, session=session, id=f"e{self.count}", key=f"k{self.count}",
+            anchors=(Anchor("other", f"obey {word}"),), stateful=True,
+        )  # fmt: skip
         begun = self.run(self.stores[at].sessions.begin(new))
         self.model.said[new.id] = Said(scope, session, {word})
         self.under_way.append((new, begun))
@@ -157,6 +167,26 @@ class Forgetting(Stage):
         mine = [i for i, k in self.model.kept.items() if k.scope.user == said.scope.user and i[0] == "r"]
         previous = self.pick(mine, before) if before % 2 else None
         self.save(at, said.scope, said.session, previous, self.model.kept[previous].words if previous else ())
+
+    @rule(at=which, number=picks, then_forget=picks)
+    def keep_state(self, at, number, then_forget):
+        """A state repeats all that was read; one from before a forget is not taken."""
+        scope, session = NAMED[number % len(NAMED)]
+        notes = self.stores[at].notes
+        unread = self.run(notes.unread(scope, session, limit=9))
+        if unread is None or not unread.exchanges:
+            return
+        said = [f"{e.said} {e.answer}" for e in unread.exchanges]
+        state = {"topic": session, "facts": [*(unread.state or {}).get("facts", ()), *said]}
+        assert not self.hidden(str(state))
+        marks = [f"mark {key}" for key in unread.keys]
+        forgets = self.forgets[scope.user]
+        if then_forget % 3 == 0:
+            self.forget_many(at, replace(scope, project=None), None, None)
+        kept = self.run(
+            notes.keep_state(scope, session, state, unread.exchanges[-1], marks, expect=unread.stamp)
+        )
+        assert kept == (forgets == self.forgets[scope.user])
 
     @rule(at=which)
     def claim(self, at):
@@ -314,6 +344,14 @@ class Forgetting(Stage):
                 exported = [replace(m, evidence=()) for m in exported]
             assert not self.hidden(str((exported, histories, held, hits, talks)))
             assert len(exported) == sum(f.scope.user == user for f in self.model.facts.values())
+
+    @invariant()
+    def notes_show_nothing_forgotten(self):
+        notes = self.stores[self.count % 2].notes
+        for scope, session in NAMED:
+            shown = self.run(notes.notes(scope, session, lines=1))
+            standing = self.run(notes.standing(scope, session))
+            assert not self.hidden(f"{shown} {standing}")
 
     @invariant()
     def nothing_forgotten_is_in_any_file(self):

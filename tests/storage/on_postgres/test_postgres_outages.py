@@ -1,9 +1,7 @@
 """PostgreSQL and its clients in trouble: killed, restarted, read-only, crowded, deadlocked."""
 
 import asyncio
-import random
 import threading
-from collections import Counter
 
 import psycopg
 import pytest
@@ -11,14 +9,11 @@ import pytest
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres import PostgresStores
-from proxy.storage.postgres import stores as postgres_stores
 from proxy.storage.postgres.connection import kind_of
 from proxy.storage.sql import users
 from proxy.storage.sql.outages import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE
 from tests import postgres_server
-from tests.storage.committer import SCOPE
-from tests.storage.making import ANNA, BEN, contents, create, of, store
-from tests.storage.test_sqlite_crash import ROUNDS, extract_the_rest, run_and_kill
+from tests.storage.making import ANNA, BEN, contents, create, store
 
 
 async def eventually(holds, stores, seconds=20):
@@ -35,24 +30,6 @@ def own_server():
         pytest.skip(postgres_server.MISSING)
     with postgres_server.running() as running:
         yield running
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-async def test_nothing_acknowledged_is_lost_or_stored_twice(url, processes, monkeypatch):
-    begun, chance = set(), random.Random(processes)
-    for n in range(ROUNDS):
-        runs = (run_and_kill(url, f"r{n}p{p}-", chance.randint(30, 150)) for p in range(processes))
-        said = [line.split()[:2] for lines in await asyncio.gather(*runs) for line in lines]
-        begun |= {what[1] for what in said if len(what) == 2 and what[0] == "begun"}
-    monkeypatch.setattr(postgres_stores, "ALIVE", "FALSE")  # all the others are dead
-    stores = PostgresStores(url)
-    await stores.open()
-    await extract_the_rest(stores)
-    page = await stores.memories.list(of(SCOPE), limit=1_000_000)
-    stored = Counter(memory.content.split()[0] for memory in page.items)
-    await stores.close()
-    assert begun <= stored.keys()
-    assert set(stored.values()) == {1}
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])

@@ -172,25 +172,6 @@ async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_other
     assert await target.vectors.count(0) >= 6  # `reembed` finds them
 
 
-async def test_rows_of_the_earliest_versions_are_read(
-    client: Any, server: redis_server.Server, target: SqlStores
-) -> None:
-    added_later = {"timezone", "dated", "at_work", "used_at", "size", "silent"}
-    for key in client.keys("memory-proxy:u:*"):
-        if client.type(key) == b"hash" and key.rpartition(b":")[2] not in (b"bodies", b"owner"):
-            for name, row in client.hgetall(key).items():
-                if row.startswith(b"{"):
-                    old = {k: v for k, v in json.loads(row).items() if k not in added_later}
-                    client.hset(key, name, json.dumps(old))
-    await moved(server, target)
-    recent = await target.sessions.recent(CARA, "s1", 9)
-    assert [(e.timezone, e.dated) for e in recent] == [("UTC", None)]
-    conversation = await target.conversations.get(Scope("acme", "anna"), "c1")
-    assert conversation is not None
-    assert conversation.used_at is not None
-    assert conversation.used_at > NOW
-
-
 async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(
     client: Any, server: redis_server.Server, target: SqlStores
 ) -> None:

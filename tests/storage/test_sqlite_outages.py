@@ -206,17 +206,6 @@ async def test_a_corrupt_file_that_is_replaced_is_written_again_at_once(tmp_path
     await stores.close()
 
 
-async def test_garbage_written_into_the_open_file_is_refused_and_left_alone(stores, log):
-    await fill(stores)
-    await stores._database.checkpoint()
-    with stores.path.open("r+b") as opened:
-        opened.write(b"garbage " * 2000)
-    second = SqliteStores(stores.path.parent)
-    with pytest.raises(StoreUnavailable):
-        await second.open()
-    await second.close()
-
-
 async def test_what_only_the_log_held_survives_another_file_at_the_path(stores, tmp_path):
     """The log is found by its name: it would be read into whatever is there, and be gone for its own file."""
     await store(stores.memories, *(create(f"tea no {n}") for n in range(30)))
