@@ -118,7 +118,8 @@ class Observed:
     it."""
 
     def __init__(self, app: ASGIApp, auth: Auth, metrics: telemetry.Metrics) -> None:
-        self._app, self._browsers, self._metrics = app, auth.browsers, metrics
+        self._app, self._metrics = app, metrics
+        self._browsers = auth.browsers if auth.browsers.allowed_origins else None
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         id_, browsers, started = give_request_id(scope), self._browsers, False
@@ -135,7 +136,7 @@ class Observed:
                     message = {**message, "headers": with_request_id(message.get("headers", ()), id_)}
                 await send(message)
 
-            readable = browsers.visit(scope).readable(observed) if browsers.allowed_origins else observed
+            readable = observed if browsers is None else browsers.visit(scope).readable(observed)
             try:
                 await self._app(scope, receive, readable)
             except CancelledError:  # by uvicorn at the end of its patience; it would answer in plain text

@@ -50,6 +50,7 @@ class Upstream:
         except ValueError as error:
             raise ConfigError(f"the base URL of an upstream {error}") from error
         self.origin = self.endpoint.origin
+        self._base = b"" if self.endpoint.query else self.endpoint.path  # of most upstreams; else see target
         self._timeouts = timeouts or Timeouts()
         self._limits = limits or ConnectionLimits()
         self._route = _route_to(self.endpoint, network or Network(), self._timeouts.connect_s)
@@ -78,7 +79,7 @@ class Upstream:
             raise ValueError("the target must start with /v1")
         if self._api_key and not any(name in CREDENTIALS for name, _ in headers):
             headers = headers + self._api_key
-        target = self.endpoint.target(target)
+        target = self._base + target[len(PREFIX) :] if self._base else self.endpoint.target(target)
         for _ in range(MAX_REDIRECTS):
             response = await self.send(
                 method, target, headers, body, content_length=content_length, upgrade=upgrade
