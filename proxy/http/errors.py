@@ -43,7 +43,7 @@ def error_of(error: Exception) -> tuple[int, dict[str, Any]]:
 
 
 async def send_error(send: Send, error: Exception, headers: Iterable[Header] = ()) -> None:
-    """Send the answer to an error, with these headers beside its own."""
+    """Send the answer to an error, with these headers added to its own."""
     status, body, own = _answer_to(error)
     await send_bytes(send, status, body, b"application/json", [*own, *headers])
 

@@ -1,7 +1,7 @@
 """How one request is sent to the upstream and answered: unchanged (here) or translated (http/responses).
 
-`Intercept` tells the story; where the two differ, it asks a `Forwarding`. What flows is frozen: the parsed
-request, what memory adds to it (`Recalled`), and the request as the upstream is asked (`Draft`).
+`Intercept` is the sequence of steps; a `Forwarding` does those in which the two differ. What flows is frozen:
+the parsed request, what memory adds to it (`Recalled`), and the request as the upstream is asked (`Draft`).
 
 A request that is forwarded as the client sent it is sent once. One that was changed and is refused for a
 reason that may be its form is sent again in another form, in few steps and at last without memory; the order
@@ -425,7 +425,7 @@ class _Retries:
 
 
 async def refusal_in(opened: UpstreamResponse) -> Refusal | None:
-    """Return what the upstream says against the request's form; None where it takes it, or fails otherwise.
+    """Return how the upstream refuses the request's form; None if it accepts it, or fails for another reason.
 
     The answer can be relayed afterwards from its first byte."""
     if opened.status >= 400 and not may_be_form(opened.status):
@@ -458,6 +458,17 @@ async def _error_inside(opened: UpstreamResponse) -> Refusal | None:
     return found if isinstance(found, Refusal) else None
 
 
+_CHANGES = (
+    ("limit", "limit", "{}"),
+    ("thoughts", "thoughts", "reasoning_content={}"),
+    ("tool_media", "tool_media", "tool media as user message"),
+    ("streams_only", "stream", "streamed"),
+    ("joined", "joined", "messages joined"),
+    ("system", "system", "system as user message"),
+)
+"""For each field of a form: its name in the metric, and in the header."""
+
+
 def _steps(last: Attempt, following: Attempt) -> list[tuple[str, str]]:
     """Return what changed between two attempts, and how the header shows it."""
     found: list[tuple[str, str]] = []
@@ -468,16 +479,8 @@ def _steps(last: Attempt, following: Attempt) -> list[tuple[str, str]]:
         found.append(("placement", after.placement))
     names = sorted(set(after.omit) - set(before.omit))
     found += [("field", f"without {name if _STEP_SAFE.fullmatch(name) else 'a field'}") for name in names]
-    if before.limit != after.limit:
-        found.append(("limit", after.limit))
-    if before.thoughts != after.thoughts:
-        found.append(("thoughts", f"reasoning_content={after.thoughts}"))
-    if before.tool_media != after.tool_media:
-        found.append(("tool_media", "tool media as user message"))
-    if before.streams_only != after.streams_only:
-        found.append(("stream", "streamed"))
-    if before.joined != after.joined:
-        found.append(("joined", "messages joined"))
-    if before.system != after.system:
-        found.append(("system", "system as user message"))
+    for field_name, step, shown in _CHANGES:
+        value = getattr(after, field_name)
+        if value != getattr(before, field_name):
+            found.append((step, shown.format(value)))
     return found

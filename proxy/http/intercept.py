@@ -85,8 +85,8 @@ class Recaller:
         body, history = forwarding.conversation(form)
         turns = turns_of(body, history, turn.messages)
         state = state_block(found.state)
-        places = replaceable_turns(turns, turn.messages, turn.session_id, state, found.covered, self.rules)
-        old = [turns[place] for place in places]
+        positions = replaceable_turns(turns, turn.messages, turn.session_id, state, found.covered, self.rules)
+        old = [turns[position] for position in positions]
         if without(body, history, old, state, form.placement) is body:
             return None
         messages = remaining(turn.messages, old)

@@ -82,7 +82,7 @@ class RateLimitMiddleware:
         names = {name for name, _ in ours}
 
         def with_ours(headers: list[Header]) -> list[Header]:
-            """Add our limit, unless the upstream sent its own, which is what its client should heed."""
+            """Add our limit, unless the upstream sent its own, which concerns the client."""
             return headers if any(name.lower() in names for name, _ in headers) else [*headers, *ours]
 
         await self.app(scope, receive, with_headers(send, with_ours))

@@ -2,7 +2,7 @@
 
 A credential decides the tenant, and often the user; what a request names can only narrow that.
 `AuthMiddleware` identifies the caller once and puts it into the ASGI scope, where the rest of the proxy reads
-it (`caller_of`); nothing else decides whose memories are accessed.
+it (`caller_of`); nothing else decides which memories are accessed.
 
 Modes:
 open    One tenant; the user that the caller names is believed. For an application's own backend and for

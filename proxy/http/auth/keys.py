@@ -100,7 +100,7 @@ FIRST_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A valid key, and the upstream key that it stands for. Kept in memory only."""
+    """A valid key, and the upstream key that it stands for. Held in memory only."""
 
     key: Key
     upstream_key: str | None
@@ -115,7 +115,7 @@ class _Known:
 
 
 class KeyRing:
-    """Finds keys. Bounded: unknown keys, which anybody can make up, never push out known ones."""
+    """Finds keys. Bounded: unknown keys, which any client can make up, never displace known ones."""
 
     def __init__(
         self, store: KeyStore, *, clock: Callable[[], float] = time.monotonic, limit: int = 10_000
@@ -126,7 +126,7 @@ class KeyRing:
         self._seldom = telemetry.ThrottledLog(clock)
 
     async def find(self, presented: str) -> Found | None:
-        """Return the valid key that this is, None for none. Raises StoreError if nobody can say."""
+        """Return the valid key that this is, None for none. Raises StoreError if that cannot be found out."""
         digest, now = digest_of(presented), self._clock()
         known = self._valid.get(digest) or self._refused.get(digest)
         if known is not None:
@@ -161,7 +161,7 @@ class KeyRing:
         return known.found
 
     def _note(self, digest: bytes, known: _Known) -> None:
-        """Keep what the store said, under what it says now."""
+        """Store the answer in the cache of valid or of refused keys."""
         valid = known.found is not None
         (self._refused if valid else self._valid).pop(digest)
         (self._valid if valid else self._refused).put(digest, known)
