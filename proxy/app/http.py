@@ -54,75 +54,16 @@ ELSEWHERE_S = 0.03  # for a response that another replica is just about to write
 
 def routes(services: Services) -> Application:
     """Return the ASGI application."""
-    recaller, recent = _recaller(services), RecentResponses()
-    write_path = WritePath(
-        services.learner.recorder,
-        services.learner.access_counts.note,
-        partial(_forgotten, services),
-        services.credentials.remember,
-    )
-    speech = ResponsesMode(services.settings.upstream.responses)
-    hearing, keeping, lives = EndpointProbe(speech), _keeping(services), BackgroundRegistry()
-    makers = NativeOwnership(services.stores.chains, services.fail_open, services.clock, keeping.ttl_s)
-    translating = TranslationPorts(
-        services.upstream,
-        keeping,
-        lives,
-        clock=services.clock,
-        start_s=services.settings.upstream.stream_start_seconds,
-        silence_s=services.settings.upstream.keep_alive_seconds,
-        max_answer_bytes=services.settings.upstream.max_answer_mb << 20,
-        seal_key=SealKey(services.stores.conversations, services.fail_open, services.clock),
-        learning=services.learning,
-    )
-    compact = CompactApi(
-        translating, services.tools.budget.tokens, services.settings.server.max_body_bytes, services.learning
-    )
-
-    def relayed(dialect: Dialect) -> Relayed:
-        return Relayed(
-            services.upstream,
-            dialect,
-            services.stores.sessions,
-            recent,
-            services.fail_open,
-            patience_s=ELSEWHERE_S if services.settings.storage.backend != "sqlite" else 0.0,
-        )
-
-    most = services.settings.server.max_body_bytes
-    stored = ResponsesRouter(
-        speech,
-        hearing,
-        services.upstream,
-        makers,
-        stored=stored_app(
-            ResponsesApi(keeping, lives, _caller_of, services.clock, translating.silence_s),
-            ConversationsApi(keeping, _caller_of, most),
-        ),
-        compact=compact,
-        passthrough=Passthrough(services.upstream),
-        max_body_bytes=most,
-        clock=services.clock,
-    )
-
-    def intercept(dialect: Dialect, forwarding: Callable[[], Forwarding]) -> Intercept:
-        parser = _parser(services, dialect)
-        return Intercept(parser, recaller, write_path, recent, services.metrics, forwarding)
-
-    def responses_forwarding() -> Forwarding:
-        translated = TranslatedForwarding(translating)
-        return AutoForwarding(
-            relayed(RESPONSES), translated, hearing, services.clock, services.learning, makers
-        )
-
-    limited = _limiter(services)
+    settings, limited = services.settings, _limiter(services)
+    intercept = _interceptor(services)
+    responses, stored = _responses_apps(services, intercept)
 
     def plain(app: ASGIApp, limit: str = "model") -> ASGIApp:
-        return limited(Decoded(app, services.settings.server.max_body_bytes), limit)
+        return limited(Decoded(app, settings.server.max_body_bytes), limit)
 
     apps = Apps(
-        chat=plain(intercept(CHAT, lambda: relayed(CHAT))),
-        responses=plain(intercept(RESPONSES, responses_forwarding)),
+        chat=plain(intercept(CHAT, lambda relayed: relayed)),
+        responses=plain(responses),
         stored_responses=plain(stored),
         conversations=plain(stored),
         memory=plain(_memory_api(services), limit="memory"),
@@ -134,15 +75,92 @@ def routes(services: Services) -> Application:
             free_bytes=_free_bytes(services),
         ),
         passthrough=limited(Passthrough(services.upstream), "model"),
-        openapi=OpenApi(__version__, services.settings.server.public_url or "."),
+        openapi=OpenApi(__version__, settings.server.public_url or "."),
         ui=Ui.load(),
     )
     auth = auth_of(
-        services.settings,
+        settings,
         services.stores.keys,
         lambda reason: services.metrics.not_trusted.labels(reason.value).inc(),
     )
     return Application(apps, auth, services.metrics)
+
+
+Interceptor = Callable[[Dialect, Callable[[Relayed], Forwarding]], Intercept]
+"""Makes the app of an intercepted route; the second argument makes a request's forwarding of its relaying."""
+
+
+def _interceptor(services: Services) -> Interceptor:
+    recaller, recent = _recaller(services), RecentResponses()
+    write_path = WritePath(
+        services.learner.recorder,
+        services.learner.access_counts.note,
+        partial(_forgotten, services),
+        services.credentials.remember,
+    )
+    is_shared = services.settings.storage.backend != "sqlite"
+
+    def relayed(dialect: Dialect) -> Relayed:
+        return Relayed(
+            services.upstream,
+            dialect,
+            services.stores.sessions,
+            recent,
+            services.fail_open,
+            patience_s=ELSEWHERE_S if is_shared else 0.0,
+        )
+
+    def intercept(dialect: Dialect, forwarding: Callable[[Relayed], Forwarding]) -> Intercept:
+        parser = _parser(services, dialect)
+        return Intercept(
+            parser, recaller, write_path, recent, services.metrics, lambda: forwarding(relayed(dialect))
+        )
+
+    return intercept
+
+
+def _responses_apps(services: Services, intercept: Interceptor) -> tuple[ASGIApp, ASGIApp]:
+    """Return what serves `POST /v1/responses`, and the routes of stored responses and conversations."""
+    settings, clock = services.settings, services.clock
+    mode, keeping, lives = (
+        ResponsesMode(settings.upstream.responses),
+        _keeping(services),
+        BackgroundRegistry(),
+    )
+    probe = EndpointProbe(mode)
+    makers = NativeOwnership(services.stores.chains, services.fail_open, clock, keeping.ttl_s)
+    translating = TranslationPorts(
+        services.upstream,
+        keeping,
+        lives,
+        clock=clock,
+        start_s=settings.upstream.stream_start_seconds,
+        silence_s=settings.upstream.keep_alive_seconds,
+        max_answer_bytes=settings.upstream.max_answer_mb << 20,
+        seal_key=SealKey(services.stores.conversations, services.fail_open, clock),
+        learning=services.learning,
+    )
+
+    def forwarding(relayed: Relayed) -> Forwarding:
+        translated = TranslatedForwarding(translating)
+        return AutoForwarding(relayed, translated, probe, clock, services.learning, makers)
+
+    max_body_bytes = settings.server.max_body_bytes
+    stored = ResponsesRouter(
+        mode,
+        probe,
+        services.upstream,
+        makers,
+        stored=stored_app(
+            ResponsesApi(keeping, lives, _caller_of, clock, translating.silence_s),
+            ConversationsApi(keeping, _caller_of, max_body_bytes),
+        ),
+        compact=CompactApi(translating, services.tools.budget.tokens, max_body_bytes, services.learning),
+        passthrough=Passthrough(services.upstream),
+        max_body_bytes=max_body_bytes,
+        clock=clock,
+    )
+    return intercept(RESPONSES, forwarding), stored
 
 
 _caller_of = partial(caller_of, project_key=safe_id)
