@@ -9,14 +9,14 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.domain.core import Message, Reason, Scope, Search, Turn
 from proxy.domain.documents import PATH, PassageHit, PassageIndex, PassageSearch, path_of
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
-from proxy.recall.pack import Block
+from proxy.recall.pack import Block, recent_texts
 from proxy.recall.query import Query, query_of
 from proxy.recall.rank import stretch
 from proxy.recall.search import EncodedQuery
@@ -37,8 +37,11 @@ _AHEAD = 0.2  # share of the model's threshold by which the best must be nearer 
 _COVERAGE = 0.5  # of the question's words by weight, if there are no cosines
 # Documents are not searched for these.
 _SKIPPED = frozenset((Reason.TOOL_FORCED, Reason.NO_QUERY, Reason.GREETING, Reason.SELF_CONTAINED))
-_SHOWN_CHARS = 200  # of a passage that the conversation may hold already
-_LOOK_BACK_CHARS = 16_000
+_SHOWN_CHARS = 200  # of a passage that the conversation may show already
+_OPENERS = 3  # best passages that may open the gate: the fused order need not begin with the nearest
+_ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")  # Chinese has the most tokens per character, and no spaces
+_NO_BRACKETS = str.maketrans("[]", "()")
+_OPEN_END = re.compile(r"<(?=\s*/?\s*$)")  # the next line could make a marker of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,12 @@ class RankedPassage:
 
     hit: PassageHit
     score: float
+    near: float = 0.0  # the cosine plus the bonus for shared words; their coverage if there is no cosine
 
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    hit: PassageHit
-    score: float
-    near: float  # the cosine plus the bonus for shared words; their coverage if there is no cosine
+    @property
+    def cosine(self) -> float | None:
+        """Of the passage to the question; None if either has no vector."""
+        return self.hit.own.cosine
 
 
 async def look_up(
@@ -135,9 +137,6 @@ def _beginning(line: str, share: float) -> str:
     return f"{cut[: ends[-1]] if ends and ends[-1] > len(cut) // 2 else cut}…"
 
 
-_ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")  # Chinese has the most tokens per character, and no spaces
-
-
 def render(hit: PassageHit) -> str:
     """Return a passage's lines: document, headings, a short id, then the text in its layout."""
     name = neutralise(hit.document.name).translate(_NO_BRACKETS).replace('"', "'")
@@ -148,9 +147,6 @@ def render(hit: PassageHit) -> str:
     return f"- [{way} #{hit.document.id[-SHORT_ID:]}]{gap}{shown}"
 
 
-_NO_BRACKETS = str.maketrans("[]", "()")
-
-
 def _indented(line: str) -> str:
     """Return the line made safe for the block, with its indentation."""
     bare = line.lstrip(" \t")
@@ -158,63 +154,46 @@ def _indented(line: str) -> str:
     return f"  {' ' * len(line[: len(line) - len(bare)].expandtabs(4))}{safe}"
 
 
-_OPEN_END = re.compile(r"<(?=\s*/?\s*$)")  # the next line could make a marker of it
-
-
-# ---------------------------------------------------------------- found and judged
+# ---------------------------------------------------------------- search
 async def _find(
-    query: Query,
-    scope: Scope,
-    shelf: Shelf,
-    asked: float | None,
-    entry_share: float,
-    *,
-    alone: bool,
+    query: Query, scope: Scope, shelf: Shelf, asked: float | None, entry_share: float, *, alone: bool
 ) -> list[RankedPassage]:
     """Return the passages that pass, best first. `alone`: regardless of how near memories are."""
     vector = await _vector(query, shelf.embedder)
     if vector is None and not query.terms:
         return []
-    look = PassageSearch(vector, query.terms)
     hits, nearest = await asyncio.gather(
-        shelf.index.search(scope, look), _nearest(None if alone else vector, scope, shelf)
+        shelf.index.search(scope, PassageSearch(vector, query.terms)),
+        _nearest(None if alone else vector, scope, shelf),
     )
-    judged = _judged(hits, query.terms, dense=vector is not None)
+    ranked = _ranked(hits, query.terms, dense=vector is not None)
     if vector is None or shelf.embedder is None:
-        passed = [one for one in judged if one.near >= _COVERAGE]
-    elif asked is not None:
-        passed = [one for one in judged if (one.hit.own.cosine or 0.0) >= asked]
-    else:
-        passed = _admitted(judged, nearest, shelf.embedder.model.similarity_threshold, entry_share)
-    return [RankedPassage(one.hit, one.score) for one in passed]
+        return [one for one in ranked if one.near >= _COVERAGE]
+    if asked is not None:
+        return [one for one in ranked if (one.cosine or 0.0) >= asked]
+    return _admitted(ranked, nearest, shelf.embedder.model.similarity_threshold, entry_share)
 
 
 def _admitted(
-    judged: Sequence[_Judged], nearest: float, threshold: float, entry_share: float
-) -> list[_Judged]:
+    ranked: Sequence[RankedPassage], nearest: float, threshold: float, entry_share: float
+) -> list[RankedPassage]:
     """Return those near enough, if one of the best opens the gate. Those without a vector yet pass by
     their words, unless a memory is near enough to be shown."""
     entry = entry_share * threshold
     ahead = nearest + _AHEAD * threshold
-    seen = [one for one in judged if one.hit.own.cosine is not None]
-    opened = any(one.near >= entry and (one.hit.own.cosine or 0.0) >= ahead for one in seen[:_OPENERS])
-    floor = _FLOOR * entry if opened else math.inf
+    best = [one for one in ranked if one.cosine is not None][:_OPENERS]
+    is_open = any(one.near >= entry and (one.cosine or 0.0) >= ahead for one in best)
+    floor = _FLOOR * entry if is_open else math.inf
     worded = _COVERAGE if nearest < threshold else math.inf
-    return [one for one in judged if one.near >= (worded if one.hit.own.cosine is None else floor)]
-
-
-_OPENERS = 3  # the fused order need not begin with the nearest
+    return [one for one in ranked if one.near >= (worded if one.cosine is None else floor)]
 
 
 async def _nearest(vector: bytes | None, scope: Scope, shelf: Shelf) -> float:
-    """Return the cosine of the memory that is nearest to the question, -1 for none."""
+    """Return the cosine of the memory that is nearest to the question, also an expired one; -1 for none."""
     if vector is None:
         return -1.0
-    hits = await shelf.memories.search(scope, Search(vector, (), limit=1, now=_EVER))
+    hits = await shelf.memories.search(scope, Search(vector, (), limit=1, now=0.0))
     return max((hit.cosine for hit in hits if hit.cosine is not None), default=-1.0)
-
-
-_EVER = 0.0  # expired memories count, too
 
 
 async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
@@ -226,7 +205,7 @@ async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
         return None
 
 
-def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) -> list[_Judged]:
+def _ranked(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) -> list[RankedPassage]:
     """Return the hits, best first, by the sum of cosine and BM25, each scaled to the hits at hand."""
     cosines = [hit.own.cosine for hit in hits if hit.own.cosine is not None]
     low, high = min(cosines, default=0.0), max(cosines, default=0.0)
@@ -236,38 +215,22 @@ def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) ->
     for hit, covered in zip(hits, _coverage(hits, terms), strict=True):
         cosine = hit.own.cosine
         score = share * stretch(cosine, low, high - low) + (1 - share) * hit.own.bm25 / most
-        near = covered if cosine is None else _COVERED * covered + cosine
-        found.append(_Judged(hit, score, near))
+        found.append(RankedPassage(hit, score, covered if cosine is None else _COVERED * covered + cosine))
     return sorted(found, key=lambda one: -one.score)
 
 
-def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> tuple[float, ...]:
-    """Return the share of the question's words that each passage holds, headings included; rare words weigh
-    more."""
+def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> list[float]:
+    """Return the share of the question's terms in each passage, headings included, weighted by
+    idf = ln(1 + (n - df + ½) / (df + ½)) among the passages."""
     wanted = frozenset(terms)
-    held = [wanted & set(terms_of(f"{path_of(h.passage.headings)} {h.passage.text}")) for h in hits]
-    return coverage(terms, held)
-
-
-def coverage(wanted: Sequence[str], found: Sequence[Collection[str]]) -> tuple[float, ...]:
-    """Return the share of the wanted terms in each text, by weight, given the terms found in it.
-    idf = ln(1 + (n - df + ½) / (df + ½)) among the texts."""
-    holders = Counter(term for terms in found for term in terms)
-    total = len(found)
-    idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in wanted}
+    found = [wanted & set(terms_of(f"{path_of(h.passage.headings)} {h.passage.text}")) for h in hits]
+    holders = Counter(term for held in found for term in held)
+    idf = {t: math.log(1 + (len(hits) - holders[t] + 0.5) / (holders[t] + 0.5)) for t in terms}
     whole = sum(idf.values()) or 1.0
-    return tuple(sum(idf[t] for t in terms) / whole for terms in found)
+    return [sum(idf[t] for t in held) / whole for held in found]
 
 
 def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:
     """True if the conversation already shows the beginning of the passage."""
     begin = " ".join(hit.passage.text.split())[:_SHOWN_CHARS]
-    left = _LOOK_BACK_CHARS
-    for message in reversed(messages):
-        if left <= 0:
-            return False
-        text = message.text[-left:]
-        left -= len(text)
-        if begin in " ".join(text.split()):
-            return True
-    return False
+    return any(begin in " ".join(text.split()) for text in recent_texts(messages))

@@ -17,13 +17,13 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
 
 from proxy.domain.core import Message, Prepared, Scope, Stamp, Turn
 from proxy.domain.errors import StoreError
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import MemoryStore
 from proxy.text.markup import CLOSE, OPEN, behind_thoughts, neutralise
+from proxy.wire.history import HistoryTurn
 
 
 def fingerprint(scope: Scope, conversation: str) -> str:
@@ -86,21 +86,6 @@ STATE_NOTICE = (
 _PER_MESSAGE = 4  # tokens that a message's frame takes
 
 
-class TurnSpan(Protocol):
-    """The messages of one turn: it is [start:end], and [:asked] is the request that began it."""
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def asked(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def whole(self) -> bool:
-        """The whole turn may be left out."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class CompressionRules:
     """When, and how far, a history is compressed."""
@@ -111,7 +96,7 @@ class CompressionRules:
 
 
 def replaceable_turns(
-    turns: Sequence[TurnSpan],
+    turns: Sequence[HistoryTurn],
     messages: Sequence[Message],
     session_id: str,
     block: str,
@@ -167,13 +152,13 @@ def mark(key: str, answer: str) -> str:
     return digest.hexdigest()
 
 
-def _marks(session_id: str, messages: Sequence[Message], turns: Sequence[TurnSpan]) -> Iterator[str]:
+def _marks(session_id: str, messages: Sequence[Message], turns: Sequence[HistoryTurn]) -> Iterator[str]:
     keys = exchange_keys(session_id, messages, (turn.asked for turn in turns))
     for turn, key in zip(turns, keys, strict=True):
         yield mark(key, "\n".join(spoken(messages[turn.asked : turn.end])))
 
 
-def _cost(turn: TurnSpan, messages: Sequence[Message], costs: Sequence[int]) -> int:
+def _cost(turn: HistoryTurn, messages: Sequence[Message], costs: Sequence[int]) -> int:
     return sum(
         costs[i] for i in range(turn.start, turn.end) if messages[i].role not in ("system", "developer")
     )

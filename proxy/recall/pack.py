@@ -299,18 +299,24 @@ def _holds(text: str, wanted: Sequence[str]) -> bool:
 def _statements(messages: Sequence[Message]) -> list[str]:
     """Return the messages, newest first, folded to one line each, without questions."""
     said: list[str] = []
-    left = LOOK_BACK_CHARS
-    for message in reversed(messages):
-        if left <= 0:
-            break
-        text = message.text[-left:]
-        left -= len(text)
+    for text in recent_texts(messages):
         if "?" in text or "？" in text:
             sentences = (sentence.rstrip(" \"'”’»」)") for sentence in _SENTENCE.split(text))
             text = " . ".join(s for s in sentences if not s.endswith(("?", "？")))
         if stated := _flat(text):
             said.append(stated)
     return said
+
+
+def recent_texts(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the texts of the conversation's last LOOK_BACK_CHARS characters, newest first."""
+    left = LOOK_BACK_CHARS
+    for message in reversed(messages):
+        if left <= 0:
+            return
+        text = message.text[-left:]
+        left -= len(text)
+        yield text
 
 
 def _flat(text: str) -> str:
