@@ -29,7 +29,7 @@ from pydantic import (
 
 from proxy.domain import timezones
 from proxy.domain.core import KINDS
-from proxy.domain.endpoint import endpoint
+from proxy.domain.endpoint import parse_base_url
 from proxy.domain.errors import ConfigError
 
 PREFIX = "MEMORY_PROXY__"
@@ -80,7 +80,7 @@ def _http_url(url: str) -> str:
 def _base_url(url: str) -> str:
     """Return the base URL of an OpenAI-compatible API without a trailing slash."""
     url = url.strip()
-    endpoint(url)
+    parse_base_url(url)
     return url if "?" in url else url.rstrip("/")
 
 

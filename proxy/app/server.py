@@ -28,7 +28,7 @@ from proxy.app.reloadable import (
     settings_of,
 )
 from proxy.config import IdentitySettings, Settings, load, misspelt_variables
-from proxy.domain.endpoint import endpoint
+from proxy.domain.endpoint import parse_base_url
 from proxy.domain.errors import ConfigError
 from proxy.domain.operating_system import enable_keep_alive, limit_arenas
 from proxy.http.connections import RawTargetProtocol, WebSocketProtocol
@@ -316,7 +316,7 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None, *, jud
 def _upstream(settings: Settings) -> str:
     if settings.upstream.base_url is None:
         return "a small scripted model, for trying things out"
-    at = endpoint(settings.upstream.base_url)
+    at = parse_base_url(settings.upstream.base_url)
     way = network_of(settings).described(at)
     return f"{at.shown}, {way}" if way else at.shown
 
@@ -340,7 +340,7 @@ def _extraction(settings: Settings) -> str:
         return "verbatim: the user's own statements, no model asked"
     configured = [m for m in settings.external_models if m.model_role == "memory_extraction"]
     if configured:
-        at = endpoint(configured[0].llm_endpoint)
+        at = parse_base_url(configured[0].llm_endpoint)
         way = network_of(settings).described(at)
         return f"by {configured[0].llm_model_name} at {at.shown}" + (f", {way}" if way else "")
     return "by the conversation's own model"

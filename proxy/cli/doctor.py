@@ -20,7 +20,7 @@ from proxy import telemetry
 from proxy.app.factories import auth_of, cache_of, index_of, network_of, place_of, stores_of
 from proxy.cli import database_of, is_present, was_lost
 from proxy.config import IdentitySettings, Settings
-from proxy.domain.endpoint import Endpoint, endpoint
+from proxy.domain.endpoint import BaseUrl, parse_base_url
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.domain.ports import Stores
 from proxy.http.auth.jwt import parse_key_set
@@ -357,7 +357,7 @@ class Probe:
         self, method: str, target: bytes, body: bytes | None = None, *, url: str | None = None
     ) -> tuple[int, bytes]:
         """Return the status and the first megabyte of the body. Raises UpstreamError and ConfigError."""
-        headers: Headers = credential(endpoint(self.url), self.key) if self.key else []
+        headers: Headers = credential(parse_base_url(self.url), self.key) if self.key else []
         if body:
             headers = [*headers, (b"content-type", b"application/json")]
         timeouts = Timeouts(headers_s=10, read_s=10)
@@ -382,7 +382,7 @@ async def _configured_upstream(settings: Settings, network: Network) -> Finding:
 
 async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Finding:
     """Request the list of models; `model` must be in it."""
-    at = endpoint(probe.url)
+    at = parse_base_url(probe.url)
     route = probe.network.described(at)
     shown = at.shown + (f" ({route})" if route else "")
     try:
@@ -407,7 +407,7 @@ async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Fin
     return Finding(GOOD, subject, f"{shown} answers, {len(names)} models")
 
 
-def _with_v1(at: Endpoint, url: str) -> str:
+def _with_v1(at: BaseUrl, url: str) -> str:
     base, mark, query = url.partition("?")
     colon = ":" if at.socket and not at.path else ""
     return f"{base.rstrip('/')}{colon}/v1{mark}{query}"

@@ -22,7 +22,7 @@ _SHOWN_QUERY = frozenset({"api-version"})  # any other value may be a key
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class BaseUrl:
     """One base URL, in parts. `path` has no trailing slash; `query` is sent with every request."""
 
     scheme: str
@@ -76,7 +76,7 @@ class Endpoint:
         return self.path + path + (b"?" + query if query else b"") + mark + fragment
 
 
-def endpoint(url: str) -> Endpoint:
+def parse_base_url(url: str) -> BaseUrl:
     """Return the parts of a base URL. Raises ValueError; its message names the mistake and holds no
     secret."""
     url = url.strip()
@@ -90,7 +90,7 @@ def endpoint(url: str) -> Endpoint:
         raise ValueError("port 0 cannot be reached")
     if host in _NEVER_WITHOUT_V1 and not parts.path.strip("/"):
         raise ValueError(f"{host} has its API under /v1: try {parts.scheme}://{host}/v1")
-    return Endpoint(
+    return BaseUrl(
         parts.scheme, host, parts.port or DEFAULT_PORTS[parts.scheme], _path(parts.path), _ascii(parts.query)
     )
 
@@ -146,7 +146,7 @@ def _ascii(text: str) -> bytes:
     return text.encode("ascii")
 
 
-def _of_socket(url: str) -> Endpoint:
+def _of_socket(url: str) -> BaseUrl:
     """Parse `unix:/file[:/base]`; the default base path is /v1, as with every server that offers a socket."""
     if url.startswith("http+unix:"):  # http+unix://%2Frun%2Fmodel.sock/v1, as requests-unixsocket has it
         encoded, slash, base = url.removeprefix("http+unix://").partition("/")
@@ -159,4 +159,4 @@ def _of_socket(url: str) -> Endpoint:
         raise ValueError("must name the file of a Unix socket, as unix:/run/model.sock does")
     if base and not base.startswith("/"):
         raise ValueError("must have a base path that starts with /, as unix:/run/model.sock:/v1 does")
-    return Endpoint("http", "localhost", 80, _path(base), _ascii(query), socket=file)
+    return BaseUrl("http", "localhost", 80, _path(base), _ascii(query), socket=file)

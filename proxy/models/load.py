@@ -196,32 +196,34 @@ def our_encoder(directory: Path) -> Encoder:
 def _from_fastembed(models_dir: Path, row: KnownModel, *, download: bool) -> Encoder:
     if not row.fastembed_name:
         raise EmbeddingFailed(f"does not offer {row.model.name}")
+
+    def fetch(fastembed: Any, options: dict[str, Any]) -> Path:
+        return Path(fastembed.TextEmbedding(row.fastembed_name, **options).model._model_dir)
+
+    return _from_directory(fetched_by_fastembed("fastembed", fetch, models_dir, download=download), row)
+
+
+def fetched_by_fastembed(
+    module: str, fetch: Callable[[Any, dict[str, Any]], Path], models_dir: Path, *, download: bool
+) -> Path:
+    """Return what `fetch` finds with the module of fastembed and the options of its models: in fastembed's
+    cache, else by a download if that is allowed. Without a network a download fails after about 40 s.
+    Raises EmbeddingFailed."""
     if importlib.util.find_spec("fastembed") is None:
-        raise EmbeddingFailed("not installed")
-    try:
-        directory = _fastembed_directory(models_dir, row, offline=True)
-    except EmbeddingFailed as e:
+        raise EmbeddingFailed("fastembed is not installed: run scripts/install download")
+    # lazy_load: only the files are needed, sessions are made here
+    options = {"cache_dir": str(models_dir / "fastembed"), "lazy_load": True}
+    try:  # imported by name: it is an optional package, and slow to import
+        return fetch(importlib.import_module(module), options | {"local_files_only": True})
+    except Exception as e:  # its hub client raises the errors of its HTTP library
         if not download:
-            raise EmbeddingFailed(f"{e}; downloads are not allowed") from e
-        directory = _fastembed_directory(models_dir, row, offline=False)
-    return _from_directory(directory, row)
-
-
-def _fastembed_directory(models_dir: Path, row: KnownModel, *, offline: bool) -> Path:
-    """Return fastembed's directory of the model. Without a network its download fails after about 40 s."""
+            raise EmbeddingFailed(
+                "not in fastembed's cache; downloads are not allowed (embedding.allow_download)"
+            ) from e
     try:
-        # Imported by name: it is an optional package, and slow to import.
-        fastembed: Any = importlib.import_module("fastembed")
-        loaded = fastembed.TextEmbedding(
-            row.fastembed_name,
-            cache_dir=str(models_dir / "fastembed"),
-            local_files_only=offline,
-            lazy_load=True,  # only the files are needed: sessions are made here
-        )
-        return Path(loaded.model._model_dir)
-    except Exception as e:  # its hub client raises whatever its HTTP library does
-        what = "not in its cache" if offline else "the download failed"
-        raise EmbeddingFailed(f"{row.fastembed_name}: {what}") from e
+        return fetch(importlib.import_module(module), options | {"local_files_only": False})
+    except Exception as e:
+        raise EmbeddingFailed("the download failed") from e
 
 
 def _onnx(directory: Path, graph: Path, row: KnownModel) -> Encoder:

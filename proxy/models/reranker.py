@@ -6,8 +6,6 @@ processors from the relay.
 """
 
 import asyncio
-import importlib
-import importlib.util
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +18,7 @@ import numpy as np
 from proxy.domain.errors import EmbeddingFailed, RerankFailed
 from proxy.domain.operating_system import lower_thread_priority
 from proxy.models.embedder import MAX_CHARS
-from proxy.models.load import ONNX_NAMES, onnx_session, read_tokenizer
+from proxy.models.load import ONNX_NAMES, fetched_by_fastembed, onnx_session, read_tokenizer
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -140,27 +138,10 @@ def _in_directory(directory: Path) -> Path:
 
 
 def _from_fastembed(models_dir: Path, model: str, allow_download: bool) -> Path:
-    if importlib.util.find_spec("fastembed") is None:
-        raise RerankFailed("fastembed is not installed: run scripts/install download")
-    try:
-        return _fastembed_graph(models_dir, model, offline=True)
-    except RerankFailed as e:
-        if not allow_download:
-            raise RerankFailed(f"{e}; downloads are not allowed (embedding.allow_download)") from e
-        return _fastembed_graph(models_dir, model, offline=False)
-
-
-def _fastembed_graph(models_dir: Path, model: str, *, offline: bool) -> Path:
     """Return the model's graph among fastembed's files."""
-    try:
-        # Imported by name: it is an optional package, and slow to import.
-        module: Any = importlib.import_module("fastembed.rerank.cross_encoder")
-        found = module.TextCrossEncoder(
-            model,
-            cache_dir=str(models_dir / "fastembed"),
-            local_files_only=offline,
-            lazy_load=True,  # the files are all we want
-        ).model
+
+    def fetch(fastembed: Any, options: dict[str, Any]) -> Path:
+        found = fastembed.TextCrossEncoder(model, **options).model
         return Path(found._model_dir) / str(found.model_description.model_file)
-    except Exception as e:  # its hub client raises whatever its HTTP library does
-        raise RerankFailed("not in fastembed's cache" if offline else "the download failed") from e
+
+    return fetched_by_fastembed("fastembed.rerank.cross_encoder", fetch, models_dir, download=allow_download)

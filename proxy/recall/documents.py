@@ -17,7 +17,7 @@ from proxy.domain.documents import PATH, PassageHit, PassageIndex, PassageSearch
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
 from proxy.recall.pack import Block, recent_texts
-from proxy.recall.query import Query, query_of
+from proxy.recall.query import SearchQuery, query_of
 from proxy.recall.rank import stretch
 from proxy.recall.search import EncodedQuery
 from proxy.recall.triage import Verdict
@@ -156,7 +156,7 @@ def _indented(line: str) -> str:
 
 # ---------------------------------------------------------------- search
 async def _find(
-    query: Query, scope: Scope, shelf: Shelf, asked: float | None, entry_share: float, *, alone: bool
+    query: SearchQuery, scope: Scope, shelf: Shelf, asked: float | None, entry_share: float, *, alone: bool
 ) -> list[RankedPassage]:
     """Return the passages that pass, best first. `alone`: regardless of how near memories are."""
     vector = await _vector(query, shelf.embedder)
@@ -196,7 +196,7 @@ async def _nearest(vector: bytes | None, scope: Scope, shelf: Shelf) -> float:
     return max((hit.cosine for hit in hits if hit.cosine is not None), default=-1.0)
 
 
-async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
+async def _vector(query: SearchQuery, embedder: Embedder | None) -> bytes | None:
     if embedder is None or not embedder.understands(query.text):
         return None
     try:

@@ -26,7 +26,7 @@ _ASKED = re.compile(r"[?？][\"')\]”’»」』]*\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SearchQuery:
     """A search query: `text` is embedded, `terms` are looked up.
 
     From a model: `imagined`, an answer that is embedded with the text, and `extra` terms to look up.
@@ -38,14 +38,14 @@ class Query:
     extra: tuple[str, ...] = ()
 
 
-def query_of(message: str, before: str = "") -> Query:
+def query_of(message: str, before: str = "") -> SearchQuery:
     """Return the query for a message; `before`: the user's message before it, if this one refers to it."""
     text = readable(message)
     if not before:
-        return Query(text, distinct(terms(text)))
+        return SearchQuery(text, distinct(terms(text)))
     earlier = readable(before)
     # The newest words first, so that the bound cuts the oldest.
-    return Query(f"{earlier}\n{text}", distinct((*terms(text), *terms(earlier))))
+    return SearchQuery(f"{earlier}\n{text}", distinct((*terms(text), *terms(earlier))))
 
 
 def leans(text: str) -> bool:

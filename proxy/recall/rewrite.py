@@ -25,7 +25,7 @@ from proxy.domain.errors import CompletionFailed
 from proxy.domain.limits import CircuitBreaker, TTLCache
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.prompts import prompt
-from proxy.recall.query import MAX_TERMS, Query, leans
+from proxy.recall.query import MAX_TERMS, SearchQuery, leans
 from proxy.telemetry import log
 from proxy.text.markup import without_thoughts
 from proxy.text.terms import fold, terms
@@ -195,7 +195,9 @@ class QueryRewriter:
         self._deadline_s, self._hyde = deadline_s, hyde
         self._model: ShortCall[str] = ShortCall(completer, REWRITE_ROLE, redact=redact, clock=clock)
 
-    async def improve(self, turn: Turn, query: Query, history: Sequence[str], *, spent_s: float) -> Query:
+    async def improve(
+        self, turn: Turn, query: SearchQuery, history: Sequence[str], *, spent_s: float
+    ) -> SearchQuery:
         """Return a better query if a model gives one in time, else `query`.
 
         `history`: the user's earlier messages. `spent_s`: how much of the deadline has passed.
@@ -300,7 +302,7 @@ class SearchPlanner:
         return await self._model.ask(turn, _PLAN, values, read_plan, left_s) or NO_PLAN
 
 
-def planned(query: Query, plan: SearchPlan) -> Query:
+def planned(query: SearchQuery, plan: SearchPlan) -> SearchQuery:
     """Return the query with what the plan adds. The query's own imagined answer takes precedence."""
     known = set(query.terms)
     found = dict.fromkeys(t for word in plan.keywords for t in terms(word) if t not in known)

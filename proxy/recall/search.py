@@ -32,7 +32,7 @@ from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, Reading
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, Embedder, MemoryStore, ProfileKind, Snapshot
-from proxy.recall.query import MAX_TERMS, Query
+from proxy.recall.query import MAX_TERMS, SearchQuery
 from proxy.recall.rank import (
     HELPS,
     Ranking,
@@ -61,7 +61,7 @@ class EncodedQuery:
     """A query as the models read it. `vector`: None if it cannot be searched by meaning. `reading`: for the
     relevance head; None without a judge."""
 
-    query: Query
+    query: SearchQuery
     vector: bytes | None
     reading: Reading | None
     level: Level = Level.FULL
@@ -124,14 +124,14 @@ class Searcher:
         default_factory=lambda: TTLCache(_LISTED_USERS, ttl_s=_LISTED_TTL_S)
     )
 
-    def begin(self, query: Query) -> None:
+    def begin(self, query: SearchQuery) -> None:
         """Start to read the query. A hint: it never fails."""
         if query.text and self.judge is not None:
             self.judge.begin(query.text)
         if query.text and self.embedder is not None and not self.shares_space:
             self.embedder.begin(query.text)
 
-    async def encode(self, query: Query, reading: Reading | None) -> EncodedQuery:
+    async def encode(self, query: SearchQuery, reading: Reading | None) -> EncodedQuery:
         """Return the query with its vector. `reading`: what the judge read of its text."""
         level = Level.UNJUDGED if reading is None else Level.FULL
         if not self.ranking.dense:
@@ -251,7 +251,7 @@ class Searcher:
         self._listed.put(key, profile)
         return profile
 
-    def _looked_up(self, query: Query) -> tuple[str, ...]:
+    def _looked_up(self, query: SearchQuery) -> tuple[str, ...]:
         return (*query.terms, *query.extra)[:MAX_TERMS] if self.ranking.lexical else ()
 
     def _depth(self, wanted: SearchRequest) -> int:

@@ -16,7 +16,7 @@ from proxy.domain.core import Message, Reason, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Judge, Needs, Reading
 from proxy.domain.ports import SessionStore
-from proxy.recall.query import Query, leans, query_of, was_asked
+from proxy.recall.query import SearchQuery, leans, query_of, was_asked
 
 NEEDED = 0.5  # the operating point of the calibrated heads
 SURELY = 0.8  # from here on a model's plan may not cancel the search
@@ -31,7 +31,7 @@ class Verdict:
     judge."""
 
     search: bool
-    query: Query
+    query: SearchQuery
     reason: Reason | None = None
     reading: Reading | None = None
 
@@ -46,7 +46,7 @@ class Verdict:
         return self.reading is None or self.reading.needs.memory >= SURELY
 
 
-async def triage(turn: Turn, query: Query, judge: Judge | None, before: Before) -> Verdict:
+async def triage(turn: Turn, query: SearchQuery, judge: Judge | None, before: Before) -> Verdict:
     """Return whether memory could help with the turn's last user message, the query. If the judge fails,
     everything is searched for."""
     if turn.tool_forced:
@@ -61,7 +61,7 @@ async def triage(turn: Turn, query: Query, judge: Judge | None, before: Before) 
         return Verdict(True, query)
 
 
-def judged(query: Query, reading: Reading) -> Verdict:
+def judged(query: SearchQuery, reading: Reading) -> Verdict:
     """Return the verdict for a reading."""
     if reading.needs.memory >= NEEDED:
         return Verdict(True, query, None, reading)
@@ -69,7 +69,7 @@ def judged(query: Query, reading: Reading) -> Verdict:
     return Verdict(False, query, max(others, key=others.__getitem__), reading)
 
 
-async def _read(turn: Turn, query: Query, judge: Judge, before: Before) -> tuple[Query, Reading]:
+async def _read(turn: Turn, query: SearchQuery, judge: Judge, before: Before) -> tuple[SearchQuery, Reading]:
     """Return the reading of the message, or of a short one together with the user's message before it."""
     reading = await judge.read(query.text)
     if not leans(query.text) or (reading.needs.small_talk >= NEEDED and not was_asked(turn.messages)):
@@ -84,7 +84,7 @@ async def _read(turn: Turn, query: Query, judge: Judge, before: Before) -> tuple
     return whole, replace(both, asks=reading.asks)
 
 
-async def _with_context(turn: Turn, query: Query, before: Before) -> Query:
+async def _with_context(turn: Turn, query: SearchQuery, before: Before) -> SearchQuery:
     return query_of(turn.query, await before()) if leans(query.text) else query
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from urllib.parse import urljoin, urlsplit
 
 from proxy import telemetry
-from proxy.domain.endpoint import DEFAULT_PORTS, Endpoint, endpoint
+from proxy.domain.endpoint import DEFAULT_PORTS, BaseUrl, parse_base_url
 from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
 from proxy.upstream.connection import (
     WIRE_ERRORS,
@@ -46,7 +46,7 @@ class Upstream:
         None: none but the system's. Raises ConfigError.
         """
         try:
-            self.endpoint = endpoint(base_url)
+            self.endpoint = parse_base_url(base_url)
         except ValueError as error:
             raise ConfigError(f"the base URL of an upstream {error}") from error
         self.origin = self.endpoint.origin
@@ -209,7 +209,7 @@ class Upstream:
         return UpstreamBroken(text, cause=type(error).__name__)
 
 
-def credential(at: Endpoint, key: str) -> Headers:
+def credential(at: BaseUrl, key: str) -> Headers:
     """Return the header that carries the operator's key: `api-key` at Azure's addresses with an api-version,
     which take no other key (a token of Entra is none), else `Authorization: Bearer`."""
     if b"api-version=" in at.query and key.count(".") != 2:
@@ -296,7 +296,7 @@ class _NeverReached(UpstreamBroken):
     """Safe to send again."""
 
 
-def _route_to(at: Endpoint, network: Network, connect_s: float) -> UpstreamRoute:
+def _route_to(at: BaseUrl, network: Network, connect_s: float) -> UpstreamRoute:
     proxy = network.proxy_for(at)
     tls = network.tls if at.scheme == "https" else None
     proxy_tls = network.tls if proxy is not None and proxy.scheme == "https" else None
@@ -312,7 +312,7 @@ _ELSEWHERE = frozenset((302, 303, 307))  # the current address of a download, no
 _READS = frozenset(("GET", "HEAD"))
 
 
-def redirect_target(at: Endpoint, method: str, target: bytes, status: int, location: bytes) -> bytes | None:
+def redirect_target(at: BaseUrl, method: str, target: bytes, status: int, location: bytes) -> bytes | None:
     """Return the target that the redirect names on the upstream's own origin; None for one to be passed on:
     a download that is elsewhere. Raises UpstreamBroken, which names the address, for all others.
     """

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from aiohappyeyeballs import start_connection
 
-from proxy.domain.endpoint import Endpoint
+from proxy.domain.endpoint import BaseUrl
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
 from proxy.domain.operating_system import enable_keep_alive
 from proxy.upstream.connection import UpstreamConnection
@@ -105,7 +105,7 @@ class Network:
             tuple((name, environ[name]) for name in _OF_OPENSSL if environ.get(name)),
         )
 
-    def proxy_for(self, endpoint: Endpoint) -> ProxyServer | None:
+    def proxy_for(self, endpoint: BaseUrl) -> ProxyServer | None:
         """Return the proxy through which the endpoint is reached, None for none. Raises ConfigError."""
         found = self.proxies.get(endpoint.scheme)
         if found is None or endpoint.socket or _is_excepted(endpoint, self.exceptions):
@@ -134,7 +134,7 @@ class Network:
                 raise ConfigError(f"{source}: {path} cannot be read: {error.strerror}") from error
         return context
 
-    def described(self, endpoint: Endpoint) -> str:
+    def described(self, endpoint: BaseUrl) -> str:
         """Return what is in force for the endpoint, in words for an operator; "" where that is nothing."""
         said = []
         if (server := self.proxy_for(endpoint)) is not None:
@@ -177,7 +177,7 @@ def _variable(environ: Mapping[str, str], name: str) -> tuple[str, str]:
     return name, ""
 
 
-def _is_excepted(endpoint: Endpoint, exceptions: tuple[str, ...]) -> bool:
+def _is_excepted(endpoint: BaseUrl, exceptions: tuple[str, ...]) -> bool:
     """True if NO_PROXY names the host: `*`, a name and what is under it (`.corp`, `*.corp`, `corp`), an
     address, a network (`10.0.0.0/8`), each with a port where it has one."""
     address = _address(endpoint.host)
@@ -235,7 +235,7 @@ _CONNECT_ANSWER_BYTES = 32 * 1024
 class UpstreamRoute:
     """How one endpoint is reached."""
 
-    endpoint: Endpoint
+    endpoint: BaseUrl
     proxy: ProxyServer | None
     tls: ssl.SSLContext | None
     proxy_tls: ssl.SSLContext | None = None
@@ -415,7 +415,7 @@ _SOCKS_ERRORS = {2: errno.EACCES, 3: errno.ENETUNREACH, 4: errno.EHOSTUNREACH, 5
 
 
 async def _socks(
-    endpoint: Endpoint, proxy: ProxyServer, reader: asyncio.StreamReader, transport: asyncio.Transport
+    endpoint: BaseUrl, proxy: ProxyServer, reader: asyncio.StreamReader, transport: asyncio.Transport
 ) -> None:
     """Let the proxy connect; it resolves the name."""
     user, password = proxy.user.encode(), proxy.password.encode()

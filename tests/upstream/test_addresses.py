@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.domain.endpoint import endpoint
+from proxy.domain.endpoint import parse_base_url
 from proxy.upstream.client import Upstream
 from tests.support.upstream import ScriptedUpstream
 from tests.upstream.test_client import drain
@@ -57,8 +57,8 @@ async def test_an_ipv6_literal() -> None:
 
 
 def test_a_base_url_is_shown_without_what_may_be_a_key() -> None:
-    assert endpoint("https://h/v1?api-version=7&key=hush").shown == "https://h/v1?api-version=7&key=…"
-    assert endpoint("unix:/m.sock:/b").shown == "unix:/m.sock:/b"
+    assert parse_base_url("https://h/v1?api-version=7&key=hush").shown == "https://h/v1?api-version=7&key=…"
+    assert parse_base_url("unix:/m.sock:/b").shown == "unix:/m.sock:/b"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from proxy.domain.endpoint import endpoint
+from proxy.domain.endpoint import parse_base_url
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
@@ -258,7 +258,7 @@ CORP = "localhost, .corp, 10.0.0.0/8,  192.168.1.7:8000,example.com,[fd00::1]:9,
 )
 def test_no_proxy_excepts_what_it_names(url: str, is_direct: bool) -> None:
     network = Network.of({"http_proxy": "http://p:1", "NO_PROXY": CORP})
-    assert (network.proxy_for(endpoint(url)) is None) == is_direct
+    assert (network.proxy_for(parse_base_url(url)) is None) == is_direct
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_no_proxy_excepts_what_it_names(url: str, is_direct: bool) -> None:
     ],
 )
 def test_what_is_in_force_is_said(environ: dict[str, str], setting: str | None, shown: str) -> None:
-    said = Network.of(environ, proxy=setting).described(endpoint("https://h/v1"))
+    said = Network.of(environ, proxy=setting).described(parse_base_url("https://h/v1"))
     assert said == (f"through the proxy {shown}" if shown else "")
 
 
@@ -282,9 +282,9 @@ def test_what_is_in_force_is_said(environ: dict[str, str], setting: str | None, 
 def test_a_proxy_that_cannot_be_meant_is_an_error(url: str) -> None:
     network = Network.of({"HTTPS_PROXY": url, "NO_PROXY": "localhost"})
     with pytest.raises(ConfigError, match="HTTPS_PROXY"):
-        network.proxy_for(endpoint("https://h/v1"))
+        network.proxy_for(parse_base_url("https://h/v1"))
     for reached_without in ("https://localhost/v1", "http://h/v1"):
-        assert network.proxy_for(endpoint(reached_without)) is None
+        assert network.proxy_for(parse_base_url(reached_without)) is None
     with pytest.raises(ConfigError, match=r"upstream\.proxy"):
         Network.of({}, proxy=url)
 

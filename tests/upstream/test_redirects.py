@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.domain.endpoint import endpoint
+from proxy.domain.endpoint import parse_base_url
 from proxy.domain.errors import UpstreamBroken
 from proxy.upstream.client import MAX_REDIRECTS, Upstream, redirect_target
 from tests.support.upstream import Exchange, ScriptedUpstream
@@ -54,7 +54,7 @@ async def test_an_upload_is_not_sent_twice() -> None:
     assert len(scripted.requests) == 1
 
 
-HTTPS = endpoint("https://api.example.com/v1")
+HTTPS = parse_base_url("https://api.example.com/v1")
 
 
 @pytest.mark.parametrize(
