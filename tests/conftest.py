@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 # Containers often forbid to write bytecode. Each of the hundreds of processes that a run starts would compile
-# all modules anew, some 0.2 s.
+# all modules again, some 0.2 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

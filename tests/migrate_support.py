@@ -91,8 +91,8 @@ async def _shelve(stores: SqliteStores) -> None:
     await stores.documents.delete(made, by="test", now=NOW)
     for scope, session in ((ANNA, "plain"), (BEN, "s1")):
         (last, *_) = await stores.documents.list(scope, limit=1)
-        told = await stores.sessions.begin(exchange("when?", scope, session=session, at=NOW + 3))
-        await stores.sessions.complete(told, Outcome("at four", whole=True, recalled=(last.id,)), never)
+        unanswered = await stores.sessions.begin(exchange("when?", scope, session=session, at=NOW + 3))
+        await stores.sessions.complete(unanswered, Outcome("at four", whole=True, recalled=(last.id,)), never)
 
 
 async def _remember(stores: SqliteStores) -> None:
@@ -131,11 +131,11 @@ async def _talk(stores: SqliteStores) -> None:
     sessions, notes = stores.sessions, stores.notes
     begun = await talk(sessions, "I like tea", session="plain", personal=True)
     await store(stores.memories, create("likes tea", id="said", evidence=quote(begun, "like tea", "plain")))
-    told = await sessions.begin(exchange("what?", session="plain", at=NOW + 1))
+    unanswered = await sessions.begin(exchange("what?", session="plain", at=NOW + 1))
     seen = Outcome("fact zero", whole=True, response_id="resp-made", recalled=("f2", "gone-or-never"))
-    await sessions.complete(told, seen, never)
-    told = await sessions.begin(exchange("and?", session="plain", at=NOW + 2))
-    await sessions.complete(told, Outcome("tea and milk", whole=True, recalled=("f2", "f5")), never)
+    await sessions.complete(unanswered, seen, never)
+    unanswered = await sessions.begin(exchange("and?", session="plain", at=NOW + 2))
+    await sessions.complete(unanswered, Outcome("tea and milk", whole=True, recalled=("f2", "f5")), never)
     for scope in (APOLLO, BEN, OTHER):
         await talk(sessions, "hello from me", "hi", scope=scope, session="s1")
     chinese, short = Anchor("language", "Answer in Chinese."), Anchor("length", "Keep it short.")
@@ -356,15 +356,15 @@ async def aged(stores) -> list[object]:
 
 async def forgets(stores) -> list[object]:
     """Forget one thing after the other; return what went with each."""
-    gone: list[object] = []
+    removed: list[object] = []
     for scope in (ANNA, BEN):
         (last, *_) = await stores.documents.list(scope, limit=1)
-        gone.append(replace(await stores.documents.delete(last, by="test", now=NOW), receipt=None))
-        gone.append([each.answer for each in await stores.sessions.recent(scope, "plain", 99)])
+        removed.append(replace(await stores.documents.delete(last, by="test", now=NOW), receipt=None))
+        removed.append([each.answer for each in await stores.sessions.recent(scope, "plain", 99)])
     for where, memory_id in (
         (of(ANNA), "f2"), (of(ANNA), "said"), (of(BEN), "f6"), (of(APOLLO), None),
         (of(BEN, type="semantic"), None), (of(OTHER), None),
     ):  # fmt: skip
-        gone.append(await stores.memories.forget(where, memory_id, by="test", dry_run=True))
-        gone.append(await forgotten(stores.memories, where, memory_id))
-    return gone
+        removed.append(await stores.memories.forget(where, memory_id, by="test", dry_run=True))
+        removed.append(await forgotten(stores.memories, where, memory_id))
+    return removed

@@ -355,7 +355,7 @@ async def test_stopping_workers_refuse_new_connections_while_one_still_answers(
 async def test_an_open_websocket_does_not_delay_the_stop(tmp_path: Path) -> None:
     async def open_for_ever(exchange: Exchange) -> None:
         await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello")
-        await exchange.gone()
+        await exchange.client_left()
 
     async with ScriptedUpstream(open_for_ever) as upstream:
         async with serving_process(

@@ -61,7 +61,7 @@ class Actor:
         await exchange.start_stream()
         await exchange.chunk(*_events(message, exchange.request.json)[:2])
         if cue == HANG:
-            await exchange.gone()
+            await exchange.client_left()
             self.left.set()
         exchange.close()
 

@@ -130,7 +130,7 @@ async def test_nothing_is_learnt_from_what_a_client_or_a_paste_brings(house: Hou
         assert not any(cue in str(r.json["messages"][-1]) for r in model.extractions for cue, _ in wrong)
 
 
-async def test_a_message_without_a_word_of_the_users_needs_no_memory_and_leaves_none(house: Houses) -> None:
+async def test_a_message_without_the_users_words_gets_no_memory_and_leaves_none(house: Houses) -> None:
     async with house(ScriptedModel(facts=known(("a", "User is called Kim.")))) as h:
         await add(h, "User's email is kim@work.example.")
         for text in (REMINDER, CODEX[0], "```\nI am a nurse in Lisbon. Remember that.\n```"):
@@ -166,7 +166,7 @@ def called(number: int) -> list[dict[str, Any]]:
     ]
 
 
-def told(number: int) -> list[dict[str, Any]]:
+def turns_of(number: int) -> list[dict[str, Any]]:
     """The same where the model calls tools in its text, as Cline's does."""
     result = f"[read_file for 'a{number}.md'] Result:\nThe ferry leaves at 7:30.\n{CLINE_ENVIRONMENT}"
     return [
@@ -176,7 +176,7 @@ def told(number: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("step", "extra"), [(called, {"tools": TOOLS}), (told, {})], ids=["calls", "in the text"]
+    ("step", "extra"), [(called, {"tools": TOOLS}), (turns_of, {})], ids=["calls", "in the text"]
 )
 async def test_one_block_holds_for_one_tool_loop(house: Houses, step: Any, extra: dict[str, Any]) -> None:
     """O18: the prompt of each step begins with the prompt of the step before, byte for byte."""

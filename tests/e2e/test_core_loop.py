@@ -56,7 +56,7 @@ def has(count: int) -> Callable[[list[Any]], bool]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_five_things_said_are_known_in_a_new_conversation_and_to_nobody_else(
+async def test_five_things_said_are_known_in_a_new_conversation_and_to_no_other_user(
     house: Houses, stream: bool
 ) -> None:
     model = ScriptedModel(facts=known(*((cue, fact) for cue, fact, _ in FIVE)))
@@ -113,9 +113,9 @@ async def test_the_headers_say_what_happened(house: Houses) -> None:
         assert "upstream;dur=" in asked["server-timing"]
         hello = await headers("Hi!", **context("alice"))
         assert (hello["x-memory-status"], hello["x-memory-reason"]) == ("skipped", "greeting")
-        nobody = await headers("How much money can I spend on vacation?")
-        assert (nobody["x-memory-status"], nobody["x-memory-reason"]) == ("off", "no_user")
-        assert nobody["x-memory-store"] == "off"
+        without_user = await headers("How much money can I spend on vacation?")
+        assert (without_user["x-memory-status"], without_user["x-memory-reason"]) == ("off", "no_user")
+        assert without_user["x-memory-store"] == "off"
         off = await headers("My dog is Rex.", **context("alice"), memory_config={"enabled": False})
         assert (off["x-memory-status"], off["x-memory-store"]) == ("off", "off")
 
@@ -147,7 +147,7 @@ async def test_json_by_another_name_has_a_memory_and_our_fields_go_no_further(
             assert h.upstream.requests[-1].body == body
 
 
-async def test_where_extraction_is_off_no_request_is_stored_and_none_is_told_so(house: Houses) -> None:
+async def test_with_extraction_off_no_request_is_stored_or_reported_as_stored(house: Houses) -> None:
     async with house(memory={"extraction": "off"}) as h, h.client() as client:
         for asked in ({"memory_config": {"auto_store": True}}, {}):
             raw = await client.chat.completions.with_raw_response.create(
@@ -159,9 +159,9 @@ async def test_where_extraction_is_off_no_request_is_stored_and_none_is_told_so(
             assert raw.headers["x-memory-status"] in ("none", "skipped")
             assert raw.headers["x-memory-store"] == "off"
         async with httpx2.AsyncClient(timeout=30) as http:
-            for kept in ("sessions", "jobs"):
-                answer = await http.get(f"{h.base_url}/memory/{kept}", params={"user_id": "alice"})
-                assert answer.json()["data"] == [], kept
+            for listed_kind in ("sessions", "jobs"):
+                answer = await http.get(f"{h.base_url}/memory/{listed_kind}", params={"user_id": "alice"})
+                assert answer.json()["data"] == [], listed_kind
 
 
 async def test_headers_alone_give_an_unmodified_client_a_memory(house: Houses) -> None:

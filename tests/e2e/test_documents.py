@@ -110,8 +110,8 @@ async def test_a_forgotten_user_s_documents_are_never_shown_again(house: Houses)
     async with house() as h:
         await post(h, "alice")
         async with httpx2.AsyncClient() as http:
-            gone = await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})
-        assert gone.json()["deleted_documents"] == 1
+            deleted = await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})
+        assert deleted.json()["deleted_documents"] == 1
         await ask(h, "alice", QUESTION)
         assert "tide undo" not in shown(h)
 

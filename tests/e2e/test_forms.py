@@ -499,9 +499,9 @@ async def test_a_compaction_is_asked_for_as_a_strict_template_takes_it(house: Ho
     async with house(model) as h, httpx.AsyncClient(base_url=h.base_url, timeout=30) as client:
         body = {"model": "strict-1", "instructions": "Be brief.", "input": TALK}
         first, second = [await client.post("/responses/compact", json=body) for _ in range(2)]
-        kept = [*first.json()["output"], {"role": "user", "content": "Go on."}]
-        goes_on = await respond(h, input=kept, instructions="Be brief.")
-    assert [first.status_code, second.status_code, goes_on.status_code] == [200, 200, 200]
+        history = [*first.json()["output"], {"role": "user", "content": "Go on."}]
+        continued = await respond(h, input=history, instructions="Be brief.")
+    assert [first.status_code, second.status_code, continued.status_code] == [200, 200, 200]
     assert model.refused == 1  # the second knows, and so do other requests
     asked = model.chats[-1].json["messages"]
     assert [m["role"] for m in asked] == ["user"]

@@ -109,9 +109,9 @@ async def test_a_wrong_key_is_refused_by_us_and_nothing_is_forwarded(
         before = len(h.model.chats)  # our own requests for what was said before may still come
         for wrong in (key, "sk-test", "mp-" + "A" * 43):
             async with h.client(wrong) as client:
-                with pytest.raises(AuthenticationError) as told:
+                with pytest.raises(AuthenticationError) as error:
                     await client.models.list()
-                assert told.value.code == "invalid_api_key"
+                assert error.value.code == "invalid_api_key"
                 assert await refused(client)
         assert len(h.model.chats) == before
 
@@ -213,9 +213,7 @@ async def test_a_key_without_a_user_names_one_and_stays_in_its_tenant(house: Hou
         assert (await client.responses.retrieve(nameless.id)).id == nameless.id
 
 
-async def test_chats_go_on_when_the_store_fails_and_strangers_still_stay_out(
-    house: Houses, keys: Any
-) -> None:
+async def test_chats_continue_when_the_store_fails_and_strangers_stay_out(house: Houses, keys: Any) -> None:
     key, _ = await mint(keys, user="zoe")
     async with house(**KEYS) as h, h.client(key) as client:
         await say(client, "Hello")

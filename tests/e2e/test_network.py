@@ -1,4 +1,4 @@
-"""The whole proxy behind a forward proxy, at documented addresses, and what it says of failures."""
+"""The whole proxy behind a forward proxy, at documented addresses, and its error messages."""
 
 import httpx2
 import pytest
@@ -48,8 +48,8 @@ async def test_all_that_is_sent_to_models_goes_through_the_proxy_of_the_environm
 
 
 async def test_a_client_reads_why_its_upstream_cannot_be_reached(house: Houses) -> None:
-    async with ScriptedUpstream() as gone:
-        url = gone.url
+    async with ScriptedUpstream() as stopped:
+        url = stopped.url
     async with (
         house(upstream_extra={"base_url": url}, upstream_url=url) as h,
         httpx2.AsyncClient(timeout=30) as http,
@@ -101,7 +101,7 @@ async def test_a_timeout_names_its_setting(house: Houses) -> None:
         house(upstream_extra={"response_timeout_seconds": 0.1}) as h,
         httpx2.AsyncClient(timeout=30) as http,
     ):
-        h.upstream.script = Exchange.gone
+        h.upstream.script = Exchange.client_left
         answer = await http.post(f"{h.base_url}/chat/completions", json=CHAT)
     assert answer.status_code == 504
     assert "upstream.response_timeout_seconds" in answer.json()["error"]["message"]

@@ -66,9 +66,9 @@ async def test_a_planner_that_answers_anything_changes_nothing_and_nothing_of_it
     model = ScriptedModel()
     async with ScriptedUpstream(script) as planner, house(model, external_models=[row(planner.url)]) as h:
         await add_facts(h)
-        told = await ask(h, "How much money can I spend on my vacation?")
+        answered = await ask(h, "How much money can I spend on my vacation?")
         async with h.client() as client:
-            kept: Any = await client.get("/memory?user_id=alice&limit=100", cast_to=object)
-    assert told["x-memory-status"] == "injected"
+            stored: Any = await client.get("/memory?user_id=alice&limit=100", cast_to=object)
+    assert answered["x-memory-status"] == "injected"
     assert FACTS[0] in str(model.last_messages)
-    assert sorted(one["content"] for one in kept["data"]) == sorted(FACTS)
+    assert sorted(one["content"] for one in stored["data"]) == sorted(FACTS)

@@ -54,16 +54,16 @@ async def test_a_stream_begins_while_the_upstream_thinks_and_silence_is_filled(h
         house(ChatOnly(script=after(1.5, well)), upstream_extra=settings) as h,
         httpx2.AsyncClient(timeout=60) as http,
     ):
-        begun, first, told = time.monotonic(), 0.0, b""
+        begun, first, received = time.monotonic(), 0.0, b""
         body = {"model": "m", "input": "How are you?", "stream": True}
         async with http.stream("POST", f"{h.base_url}/responses", json=body) as answer:
             async for piece in answer.aiter_bytes():
                 first = first or time.monotonic() - begun
-                told += piece
+                received += piece
     assert first < 1.2
-    assert told.startswith(b"event: response.created\n")
-    assert 2 <= told.count(b": keep-alive\n\n") <= 8
-    events = events_of(told)
+    assert received.startswith(b"event: response.created\n")
+    assert 2 <= received.count(b": keep-alive\n\n") <= 8
+    events = events_of(received)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["response"]["output"][0]["content"][0]["text"] == "All is well."
 
@@ -82,18 +82,18 @@ async def test_an_error_is_a_status_before_the_stream_begins_and_fails_the_respo
         assert last["type"] == "response.failed"
         assert last["response"]["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
         async with httpx2.AsyncClient(timeout=60) as http:
-            kept = await http.get(
+            stored = await http.get(
                 f"{h.base_url}/responses/{last['response']['id']}", headers={"x-memory-user-id": "alice"}
             )
-        assert kept.json()["status"] == "failed"
+        assert stored.json()["status"] == "failed"
 
 
 async def test_an_upstream_that_breaks_off_after_the_stream_began_fails_the_response(house: Houses) -> None:
-    async def gone(exchange: Exchange) -> None:
+    async def absent(exchange: Exchange) -> None:
         exchange.reset()
 
     settings = {"stream_start_seconds": 0.05}
-    async with house(ChatOnly(script=after(0.5, gone)), upstream_extra=settings) as h:
+    async with house(ChatOnly(script=after(0.5, absent)), upstream_extra=settings) as h:
         got = await asked(h)
         assert got.status_code == 200
         assert events_of(got.content)[-1]["type"] == "response.failed"
@@ -104,7 +104,7 @@ THINKS, PLAIN = ("Let me see.\n", "</think>", "\n\nBlue."), ("It is ", "blue.")
 
 async def test_a_client_that_leaves_while_the_upstream_thinks_closes_it(house: Houses) -> None:
     async def silent(exchange: Exchange) -> None:
-        await exchange.gone()
+        await exchange.client_left()
 
     settings = {"stream_start_seconds": 0.05, "keep_alive_seconds": 0.1}
     async with (
@@ -125,7 +125,7 @@ async def test_a_client_that_leaves_while_the_upstream_thinks_closes_it(house: H
         assert await until(status, lambda s: s == "cancelled")
 
 
-# ---------------------------------------------------------------- what is no answer
+# ---------------------------------------------------------------- invalid answers
 @pytest.mark.parametrize(
     ("status", "kind", "body", "message"),
     [

@@ -67,8 +67,8 @@ async def test_a_native_upstream_keeps_its_own_responses(house: Houses) -> None:
         assert (await http.get(f"{h.base_url}/responses/resp_abc")).json() == NATIVE
         assert (await http.post(f"{h.base_url}/conversations", json={})).json() == NATIVE
         assert model.chats[-1].target == b"/v1/conversations"
-        gone = await http.post(f"{h.base_url}/responses", json={"model": "gone", "input": "Hi"})
-        assert (gone.status_code, "does not exist" in gone.text) == (404, True)
+        unknown = await http.post(f"{h.base_url}/responses", json={"model": "gone", "input": "Hi"})
+        assert (unknown.status_code, "does not exist" in unknown.text) == (404, True)
         assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
 
 
@@ -85,7 +85,7 @@ class NoConversations(Changing):
             await super().__call__(exchange)
 
 
-async def test_chains_of_the_upstreams_go_on_where_it_makes_no_conversations(house: Houses) -> None:
+async def test_chains_of_the_upstream_continue_without_its_conversations(house: Houses) -> None:
     model = NoConversations()
     async with house(model) as h, h.client() as client, httpx2.AsyncClient(timeout=30) as http:
         assert (await client.responses.create(model="m", input="Hi")).id == "resp_abc"

@@ -28,11 +28,11 @@ class Slow(ChatOnly):
     async def converse(self, exchange: Exchange) -> None:
         await exchange.start_stream()
         await exchange.chunk(chunk({"role": "assistant", "content": "Once "}))
-        gone = asyncio.create_task(exchange.gone())
+        left = asyncio.create_task(exchange.client_left())
         go = asyncio.create_task(self.go.wait())
-        await asyncio.wait({gone, go}, return_when=asyncio.FIRST_COMPLETED)
-        gone.cancel()
-        await asyncio.wait({gone})
+        await asyncio.wait({left, go}, return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
+        await asyncio.wait({left})
         if go.done():
             await exchange.chunk(chunk({"content": "upon."}), chunk({}, "stop"), b"data: [DONE]\n\n")
             await exchange.end()
@@ -72,7 +72,7 @@ async def test_a_cancelled_one_stops_the_upstream_and_stays_cancelled(house: Hou
         assert (await client.responses.retrieve(made.id)).status == "cancelled"
 
 
-async def test_a_stream_goes_on_without_its_client_and_can_be_resumed(house: Houses) -> None:
+async def test_a_stream_continues_without_its_client_and_can_be_resumed(house: Houses) -> None:
     async with slow(house) as (_, model, client):
         stream = await client.responses.create(model="m", input="A story", background=True, stream=True)
         async for event in stream:
@@ -128,8 +128,8 @@ async def test_words_whose_keeping_was_promised_are_read_whatever_the_upstream_s
         }
         refused = await http.post("/responses", json=said | {"stream": stream})
         assert refused.headers["x-memory-store"] == "off"
-        told = await http.post("/responses", json=said | {"background": True, "stream": stream})
-        assert (told.status_code, told.headers["x-memory-store"]) == (200, "queued")
+        created = await http.post("/responses", json=said | {"background": True, "stream": stream})
+        assert (created.status_code, created.headers["x-memory-store"]) == (200, "queued")
 
         async def remembered() -> list[Any]:
             answer = await http.get("/memory", params={"user_id": "alice"})

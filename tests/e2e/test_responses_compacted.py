@@ -24,7 +24,7 @@ TALK: list[Json] = [
 TRIGGER: Json = {"type": "compaction_trigger"}
 
 
-def told(h: House) -> list[Json]:
+def shown(h: House) -> list[Json]:
     messages: list[Json] = h.model.last_messages
     return messages
 
@@ -44,7 +44,7 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
         assert made.object == "response.compaction"
         assert [item.type for item in made.output] == ["message", "message", "compaction"]
         assert made.usage.total_tokens >= 0
-        asked = told(h)
+        asked = shown(h)
         assert asked[0] == {"role": "system", "content": "Be brief."}
         assert [m["role"] for m in asked[1:]] == ["user", "assistant", "tool", "assistant", "user"]
         assert asked[-1]["content"].startswith("And a hotel?\n\nStop here.")
@@ -54,13 +54,13 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
             {"role": "user", "content": "Go on."},
         ]
         await client.responses.create(model="m", input=again)
-        contents = [m["content"] for m in told(h)]
+        contents = [m["content"] for m in shown(h)]
         assert contents[:2] == ["Book me flights to Porto.", "And a hotel?"]
         assert SUMMARY in contents[2]
         assert contents[3] == "Go on."
 
 
-async def test_a_chain_goes_on_from_its_compaction(house: Houses) -> None:
+async def test_a_chain_continues_from_its_compaction(house: Houses) -> None:
     async with house(ChatOnly(SUMMARY)) as h:
         first = (
             await post(h, "/responses", {"input": [{"role": "developer", "content": "Be kind."}, *TALK]})
@@ -70,9 +70,9 @@ async def test_a_chain_goes_on_from_its_compaction(house: Houses) -> None:
         ).json()
         last = await post(h, "/responses", {"input": "Go on.", "previous_response_id": shorter["id"]})
         assert last.status_code == 200
-        assert [m["role"] for m in told(h)] == ["system", "user", "user"]
-        assert told(h)[0]["content"] == "Be kind."
-        assert SUMMARY in told(h)[1]["content"]
+        assert [m["role"] for m in shown(h)] == ["system", "user", "user"]
+        assert shown(h)[0]["content"] == "Be kind."
+        assert SUMMARY in shown(h)[1]["content"]
 
 
 async def test_a_compaction_of_another_users_is_left_out_and_named(house: Houses, tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ async def test_a_compaction_of_another_users_is_left_out_and_named(house: Houses
         body = {"input": [item, {"role": "user", "content": "Go on."}]}
         for user, seen in (("alice", True), ("bob", False)):
             answer = await post(h, "/responses", body, user)
-            assert (SUMMARY in str(told(h))) is seen
+            assert (SUMMARY in str(shown(h))) is seen
             assert answer.headers.get("x-memory-dropped-items") == (None if seen else "compaction")
     async with house(ChatOnly("ok")) as h:  # the key survives a restart
         await post(h, "/responses", body)
-        assert SUMMARY in str(told(h))
+        assert SUMMARY in str(shown(h))
 
 
 @pytest.mark.parametrize(
@@ -184,15 +184,15 @@ def bare(item: Json) -> Json:
 async def test_signatures_come_back_by_what_the_client_holds(
     house: Houses, stream: bool, strict: bool
 ) -> None:
-    kept = {"store": False, "include": ["reasoning.encrypted_content"]}
+    options = {"store": False, "include": ["reasoning.encrypted_content"]}
     async with house(Signing()) as h, h.client() as client:
-        first = await made_by(client, input=[ASKED], stream=stream, **kept)
+        first = await made_by(client, input=[ASKED], stream=stream, **options)
         held = [item.to_dict() for item in first.output]
         held = [bare(item) for item in held] if strict else held
-        last = await made_by(client, input=[ASKED, *held, OUTPUT], stream=stream, **kept)
+        last = await made_by(client, input=[ASKED, *held, OUTPUT], stream=stream, **options)
         assert last.output_text == "Sunny."
         if not strict:
             return
         async with h.client("sk-other") as other:  # who has got hold of it has no use of it
             with pytest.raises(Exception, match="thought_signature"):
-                await made_by(other, input=[ASKED, *held, OUTPUT], stream=stream, **kept)
+                await made_by(other, input=[ASKED, *held, OUTPUT], stream=stream, **options)

@@ -21,8 +21,8 @@ async def test_a_conversation_lives_from_its_creation_to_its_deletion(house: Hou
         assert await client.conversations.retrieve(made.id) == made
         changed = await client.conversations.update(made.id, metadata={"topic": "x"})
         assert changed.metadata == {"topic": "x"}
-        gone = await client.conversations.delete(made.id)
-        assert (gone.object, gone.deleted) == ("conversation.deleted", True)
+        removed = await client.conversations.delete(made.id)
+        assert (removed.object, removed.deleted) == ("conversation.deleted", True)
         for look in (client.conversations.retrieve, client.conversations.delete):
             with pytest.raises(NotFoundError):
                 await look(made.id)
@@ -64,7 +64,9 @@ async def test_a_response_continues_its_conversation_and_adds_to_it(house: House
         assert [i.role for i in items] == ["user", "user", "assistant", "user", "assistant"]  # type: ignore[union-attr]
 
 
-async def test_a_conversation_made_for_nobody_goes_to_the_first_user_who_speaks_in_it(house: Houses) -> None:
+async def test_a_conversation_without_a_user_belongs_to_the_first_who_speaks_in_it(
+    house: Houses,
+) -> None:
     async with house(ChatOnly(), **TRANSLATE) as h, h.client() as client:
         made = await client.conversations.create(items=[{"role": "user", "content": "I am Ann."}])  # type: ignore[list-item]
         await client.responses.create(
@@ -78,9 +80,9 @@ async def test_a_conversation_made_for_nobody_goes_to_the_first_user_who_speaks_
             await client.conversations.retrieve(made.id, extra_headers={"X-Memory-User-Id": "bob"})
         async with httpx2.AsyncClient(timeout=30) as http:
             dry = await http.delete(f"{h.base_url}/memory", params={"user_id": "ann", "dry_run": "true"})
-            gone = await http.delete(f"{h.base_url}/memory", params={"user_id": "ann"})
+            removed = await http.delete(f"{h.base_url}/memory", params={"user_id": "ann"})
             receipts = await http.get(f"{h.base_url}/memory/receipts", params={"user_id": "ann"})
-        assert dry.json()["deleted_conversations"] == gone.json()["deleted_conversations"] == 1
+        assert dry.json()["deleted_conversations"] == removed.json()["deleted_conversations"] == 1
         assert receipts.json()["data"][0]["counts"]["conversations"] == 1
         with pytest.raises(NotFoundError):
             await client.conversations.retrieve(made.id)
@@ -146,17 +148,19 @@ async def test_what_was_copied_from_a_response_by_a_reference_is_forgotten_with_
         def of_anna(session: str) -> dict[str, Any]:
             return {"memory_context": {"user_id": "anna", "session_id": session}, "memory_config": NOT_SHOWN}
 
-        told = await client.responses.create(model="m", input="I live in Zanzibar", extra_body=of_anna("s1"))
+        stated = await client.responses.create(
+            model="m", input="I live in Zanzibar", extra_body=of_anna("s1")
+        )
         found = await until(lambda: raw.get("/memory"), lambda listed: listed.json()["data"] != [])
         ask: Any = [
-            {"type": "item_reference", "id": told.output[0].id},
+            {"type": "item_reference", "id": stated.output[0].id},
             {"role": "user", "content": "Make that shorter please"},
         ]
         copied = await client.responses.create(model="m", input=ask, extra_body=of_anna("s2"))
         await raw.delete(f"/memory/{found.json()['data'][0]['id']}")
-        for gone in (told, copied):
+        for removed in (stated, copied):
             with pytest.raises(NotFoundError):
-                await client.responses.retrieve(gone.id, extra_query={"user_id": "anna"})
+                await client.responses.retrieve(removed.id, extra_query={"user_id": "anna"})
 
 
 LONG = "word " * 60_000  # 300 kB

@@ -59,7 +59,7 @@ async def test_a_client_that_names_its_user_only_when_it_creates_finds_the_respo
         assert (await client.responses.retrieve(later.id)).id == later.id
 
 
-async def test_a_chain_may_begin_for_nobody_and_go_on_for_a_user(house: Houses) -> None:
+async def test_a_chain_may_begin_without_a_user_and_continue_for_one(house: Houses) -> None:
     async with house(ChatOnly()) as h, h.client() as client:
         ids: list[str] = []
         for text, extra in (("one", {}), ("two", {}), ("three", ALICE), ("four", ALICE)):

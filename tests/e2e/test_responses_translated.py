@@ -183,8 +183,8 @@ async def test_an_upstream_that_dies_after_three_pieces_of_a_call_fails_the_resp
         assert last.response.error.code == "server_error"
         assert last.response.output[0].status == "incomplete"
         assert sum(e.type.startswith("response.f") and "arguments" not in e.type for e in events) == 1
-        kept = await client.responses.retrieve(last.response.id)
-        assert kept.to_dict() == last.response.to_dict()
+        stored = await client.responses.retrieve(last.response.id)
+        assert stored.to_dict() == last.response.to_dict()
 
 
 async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_cancelled(
@@ -193,7 +193,7 @@ async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_c
     async def answer(exchange: Exchange) -> None:
         await exchange.start_stream()
         await exchange.chunk(chunk({"role": "assistant", "content": "Once upon"}))
-        await exchange.gone()
+        await exchange.client_left()
 
     async with house(ChatOnly(script=answer)) as h, h.client() as client:
         stream = await client.responses.create(model="m", input="A story", stream=True)
@@ -210,8 +210,8 @@ async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_c
 
         _id = event.item_id.removeprefix("msg_").rpartition("_")[0]
         _id = f"resp_{_id}"
-        kept = await until(found, lambda r: r.get("status") == "cancelled")
-        assert kept["output"][0]["content"][0]["text"] == "Once upon"
+        stored = await until(found, lambda r: r.get("status") == "cancelled")
+        assert stored["output"][0]["content"][0]["text"] == "Once upon"
 
 
 async def test_memory_is_injected_and_extracted_as_for_chat_and_not_kept_with_the_response(
@@ -238,8 +238,8 @@ async def test_memory_is_injected_and_extracted_as_for_chat_and_not_kept_with_th
         )
         assert "10,000" not in str(model.last_messages)
         async with httpx2.AsyncClient(timeout=30) as http:
-            gone = (await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})).json()
-        assert gone["deleted"]
+            deleted = (await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})).json()
+        assert deleted["deleted"]
         with pytest.raises(NotFoundError):
             await client.responses.retrieve(made.id)
         with pytest.raises(NotFoundError):

@@ -70,7 +70,7 @@ async def test_a_standing_instruction_is_in_force_on_the_next_turn_and_until_it_
 NO_PLACE = {"status": "none", "reason": "no_place", "count": "0", "tokens": "0"}
 
 
-def told(headers: Any) -> dict[str, str]:
+def memory_headers(headers: Any) -> dict[str, str]:
     return {name: headers[f"x-memory-{name}"] for name in NO_PLACE}
 
 
@@ -78,7 +78,7 @@ async def test_a_request_without_a_place_for_the_notes_is_not_said_to_have_them(
     async with house() as h:
         await ask(h, "Please answer in Chinese from now on.")
         system = [{"role": "system", "content": "You are terse."}]
-        assert told(await send(h, system)) == NO_PLACE
+        assert memory_headers(await send(h, system)) == NO_PLACE
         assert h.model.last_messages == system
     output: Any = {"type": "function_call_output", "call_id": "c1", "output": "42"}
     async with house(ResponsesModel()) as h, h.client() as client:
@@ -89,7 +89,7 @@ async def test_a_request_without_a_place_for_the_notes_is_not_said_to_have_them(
             previous_response_id=first.id,
             extra_body=context("alice", session_id="s-1"),
         )
-        assert told(step.headers) == NO_PLACE
+        assert memory_headers(step.headers) == NO_PLACE
         assert h.model.chats[-1].json["input"] == [output]
 
 
@@ -173,7 +173,7 @@ async def test_a_session_that_ended_is_summed_up_once(house: Houses) -> None:
         assert memory["tags"] == ["Hawaii trip"]
         prompt = str(model.asked[0][1].json)
         assert "Our budget is $10,000" in prompt
-        await talk(h)  # the same again: the last message is a retry, the others are said anew
+        await talk(h)  # the same again: the last message is a retry, the others are new
         again = dict(SUMMARY, summary="The user planned a trip to Hawaii with Priya twice, for $10,000.")
         model.roles["memory_summary"] = json.dumps(again)
         await end(h)
@@ -210,7 +210,7 @@ async def test_a_conversation_of_80_turns_stays_small_and_knows_what_was_said(ho
         assert max(sizes[-20:]) < 4_000
         assert compressed > 80
         assert "step by step" in block(h)
-        assert "Mars" not in block(h)  # nobody said so
+        assert "Mars" not in block(h)  # no user said so
         history[-1:] = [{"role": "user", "content": "Which snacks should I stay away from?"}]
         headers = await send(h, history, compress=True)
         assert "allergic to peanuts" in block(h)

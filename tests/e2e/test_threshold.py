@@ -10,8 +10,8 @@ TRIP = "User's budget for the Hawaii trip is $10,000."
 CAR = "User drives a blue Skoda Octavia."
 
 
-async def told(house: House, text: str, **config: Any) -> str:
-    """Return what the answer says of memory: the reason why there is none, else the status."""
+async def outcome(house: House, text: str, **config: Any) -> str:
+    """Return the answer's memory reason, or its status if there is none."""
     async with house.client() as client:
         answer = await client.chat.completions.with_raw_response.create(
             model="m",
@@ -32,6 +32,6 @@ async def test_a_search_lists_what_is_near_and_says_what_a_chat_would_be_shown(h
             answer = (await http.post("/memory/search", json={"user_id": "alice", "query": query})).json()
             assert len(answer["data"]) <= 2, "as many as a chat would be shown"
             assert answer["would_inject"] is (answer["reason"] is None)
-            assert (answer["reason"] or "injected") == await told(h, query)
+            assert (answer["reason"] or "injected") == await outcome(h, query)
         asked = {"user_id": "alice", "query": "What is my licence plate number?", "limit": 3}
         assert (await http.post("/memory/search", json=asked)).json()["data"], "what is near can be browsed"

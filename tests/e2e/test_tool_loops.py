@@ -1,4 +1,4 @@
-"""An answer that goes on after tools were used: one exchange, with all that was answered, in one session."""
+"""An answer that continues after tool calls is one exchange in one session."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ async def test_what_is_answered_after_tools_belongs_to_what_was_asked(house: Hou
         assert heard.count(ASKED) == 1
         assert BEGUN in heard
         assert ENDED in heard
-        assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is nobody's words
+        assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is not stored
 
 
 async def test_a_refused_step_takes_nothing_back(house: Houses) -> None:
@@ -127,7 +127,7 @@ class Parallel(Native):
 @pytest.mark.parametrize("forgets", [False, True], ids=["another-is-asked", "after-a-forget"])
 async def test_no_other_question_gets_the_answer(house: Houses, forgets: bool) -> None:
     """While a tool is at work something else is asked in its session, maybe after all was forgotten; what is
-    asked there meanwhile has its own answer, and the older question has its own."""
+    asked there in between has its own answer, and the older question has its own."""
     async with house(Parallel(), memory=LATE) as h, h.client() as client:
         named: Any = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
 

@@ -1,4 +1,4 @@
-"""Spans of a request with memory: whose they are, and what they never hold."""
+"""Spans of a request with memory: their parents, and what they never contain."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
     return next(span for span in ours if span.name == name)
 
 
-async def test_a_request_is_a_span_of_the_callers_trace_and_the_upstream_is_told(
+async def test_a_request_is_a_span_of_the_callers_trace_which_the_upstream_continues(
     house: Houses, spans: InMemorySpanExporter
 ) -> None:
     async with house() as h:
@@ -62,7 +62,7 @@ async def test_a_request_is_a_span_of_the_callers_trace_and_the_upstream_is_told
     assert search.parent.span_id == recall.context.span_id
 
 
-async def test_no_span_holds_what_was_said_or_by_whom(house: Houses, spans: InMemorySpanExporter) -> None:
+async def test_no_span_contains_texts_or_users(house: Houses, spans: InMemorySpanExporter) -> None:
     async with house() as h:
         await ask(h.origin, authorization="Bearer sk-very-secret")
     everything = " ".join(span.to_json() for span in spans.get_finished_spans())
@@ -81,6 +81,6 @@ async def test_every_stage_of_a_recall_is_timed(house: Houses) -> None:
     async with house() as h:
         await ask(h.origin)
         async with httpx2.AsyncClient(timeout=30) as http:
-            told = (await http.get(f"{h.origin}/metrics")).text
+            metrics = (await http.get(f"{h.origin}/metrics")).text
     for stage in ("decide", "query", "search", "inject"):
-        assert f'memory_proxy_stage_seconds_count{{stage="{stage}"}}' in told
+        assert f'memory_proxy_stage_seconds_count{{stage="{stage}"}}' in metrics

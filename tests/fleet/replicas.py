@@ -89,7 +89,7 @@ class Replica:
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT, unless it was killed meanwhile."""
+        """SIGCONT, unless it was killed in the meantime."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGCONT)
 

@@ -59,8 +59,8 @@ async def test_what_is_posted_to_one_replica_is_cited_replaced_and_forgotten_by_
         said = await shown(http, one, script, QUESTION + " Once more, please.")
         assert "ebb back" in said
         assert "tide undo" not in said
-        gone = await http.delete(f"{one.origin}/v1/memory", params={"user_id": "anna"})
-        assert gone.json()["deleted_documents"] == 1
+        deleted = await http.delete(f"{one.origin}/v1/memory", params={"user_id": "anna"})
+        assert deleted.json()["deleted_documents"] == 1
         assert "ebb back" not in await shown(http, other, script, QUESTION)
         assert await listed(http, other) == []
 

@@ -31,8 +31,8 @@ class Gated(ScriptedModel):
         super().__init__(facts=model().facts)
         self.may_answer, self.may_extract = asyncio.Event(), asyncio.Event()
         self.is_extracting = asyncio.Event()
-        # Who is found in what is read now, whoever else is named: one a reading, the last in all that follow
-        # (on a busy machine a job may be read again: what was written late must not hide behind that).
+        # The name that each reading finds; the last one in all further readings, because a busy machine may
+        # read a job again.
         self.readings: list[str] = []
         self.let_go()
 
@@ -224,16 +224,16 @@ async def test_what_one_forgets_while_another_extracts_it_stays_forgotten(house:
     users: list[str] = []
     for moment in ("before it is read", "while it is read", "as it is stored"):
         house.script.hold_extraction()
-        told_now = [f"{moment} {number}" for number in range(4)]
-        for number, user in enumerate(told_now):
+        stated_now = [f"{moment} {number}" for number in range(4)]
+        for number, user in enumerate(stated_now):
             await house.chat(pair[number % 2], said("Jono"), user)
         if moment != "before it is read":
             await house.script.is_extracting.wait()
         if moment == "as it is stored":
             house.script.let_go()
-        await asyncio.gather(*(house.forget(pair[n // 2], user) for n, user in enumerate(told_now)))
+        await asyncio.gather(*(house.forget(pair[n // 2], user) for n, user in enumerate(stated_now)))
         house.script.let_go()
-        users += told_now
+        users += stated_now
     await settled(house.one)
     for user in users:
         assert await stored(house.one, user) == await stored(house.other, user) == [], user

@@ -24,7 +24,7 @@ async def chat(http: httpx2.AsyncClient, replica: Replica, text: str, user: str 
     return answer
 
 
-async def test_what_one_replica_was_told_another_recalls_forgets_and_hides(
+async def test_what_one_replica_stores_another_recalls_forgets_and_hides(
     tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
 ) -> None:
     script, upstream = scripted
@@ -37,14 +37,14 @@ async def test_what_one_replica_was_told_another_recalls_forgets_and_hides(
         answer = await chat(http, other, "What is my friend called?")
         assert answer.headers["x-memory-status"] == "injected"
         assert fact("Bado") in str(script.last_messages)
-        gone = await http.delete(f"{other.origin}/v1/memory", params={"user_id": "anna"})
-        assert gone.json()["deleted_count"] == 1
+        deleted = await http.delete(f"{other.origin}/v1/memory", params={"user_id": "anna"})
+        assert deleted.json()["deleted_count"] == 1
         answer = await chat(http, one, "What is my friend called, again?")
         assert answer.headers["x-memory-status"] != "injected"
         assert await stored(one, "anna") == []
 
 
-async def test_a_chain_goes_on_at_the_other_replica_when_one_is_killed(
+async def test_a_chain_continues_at_the_other_replica_when_one_is_killed(
     tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
 ) -> None:
     script, upstream = scripted

@@ -121,7 +121,7 @@ class Exchange:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
-    async def gone(self) -> None:
+    async def client_left(self) -> None:
         """Wait, silent, until the client of this connection has left."""
         while await self.reader.read(65536):
             pass

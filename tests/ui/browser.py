@@ -1,4 +1,4 @@
-"""A headless Chromium that talks to nobody but this machine."""
+"""A headless Chromium that talks only to this machine."""
 
 import contextlib
 import shutil

@@ -20,7 +20,7 @@ expect.set_options(timeout=8_000)
 
 @dataclass
 class Visitor:
-    """Somebody who looks at the page. `errors`: what scripts and browser complained about."""
+    """A visitor of the page. `errors`: of scripts and browser."""
 
     page: Page
     context: BrowserContext
@@ -29,7 +29,7 @@ class Visitor:
     strays: list[str] = field(default_factory=list)
 
     async def enter(self, place: str = "memories", user: str = "ada") -> Page:
-        """Open the page at a place of the menu, as somebody who has said whose memories to look at."""
+        """Open the page at an entry of the menu, with a user chosen."""
         await self.page.add_init_script(f"sessionStorage.setItem('user', {json.dumps(user)})")
         await self.page.goto(f"{self.origin}/ui#/{place}")
         await self.page.locator("nav.menu").wait_for()
@@ -41,7 +41,7 @@ class Visitor:
         await expect(self.page.locator("[aria-busy]")).to_have_count(0)
         await expect(self.page.locator(".skeleton")).to_have_count(0)
 
-    def told(self, message: ConsoleMessage) -> None:
+    def on_console(self, message: ConsoleMessage) -> None:
         # The browser reports every answer above 399; the tests that make one look at what the page says.
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             self.errors.append(message.text)
@@ -85,7 +85,7 @@ async def visit(browser: Browser, shared: BrowserContext) -> AsyncIterator[Visit
         visitor = Visitor(await context.new_page(), context, str(origin))
         visitors.append(visitor)
         visitor.page.on("request", visitor.requested)
-        visitor.page.on("console", visitor.told)
+        visitor.page.on("console", visitor.on_console)
         visitor.page.on("pageerror", lambda error: visitor.errors.append(str(error)))
         return visitor
 

@@ -220,9 +220,9 @@ class FakeApi:
             receipt = f"fgt_{len(self.receipts) + 1}"
             self.memories = [m for m in self.memories if m not in going]
             self.receipts.insert(0, self._receipt(receipt, query, counts))
-        told = {"object": "memory.deleted", "deleted": not dry, "receipt": receipt}
-        told |= {"deleted_count" if k == "memories" else f"deleted_{k}": v for k, v in counts.items()}
-        return JSONResponse(told | ({"dry_run": True} if dry else {}))
+        answer = {"object": "memory.deleted", "deleted": not dry, "receipt": receipt}
+        answer |= {"deleted_count" if k == "memories" else f"deleted_{k}": v for k, v in counts.items()}
+        return JSONResponse(answer | ({"dry_run": True} if dry else {}))
 
     def _receipt(self, id_: str, query: Row, counts: dict[str, int]) -> Row:
         what = {name: query.get(name) for name in ("project_id", "type")}
@@ -238,8 +238,8 @@ class FakeApi:
             {"object": "memory.match", "memory": m, "score": round(0.91 - 0.13 * i, 2), "why": why}
             for i, m in enumerate(found[:6])
         ]
-        told = {"has_more": False, "would_inject": True, "reason": None}
-        return JSONResponse({"object": "list", "data": data, **told})
+        answer = {"has_more": False, "would_inject": True, "reason": None}
+        return JSONResponse({"object": "list", "data": data, **answer})
 
     # ------------------------------------------------------------ the rest
     def _sessions(self, query: Row, body: Any) -> Response:
@@ -248,8 +248,8 @@ class FakeApi:
     def _end(self, query: Row, body: Any) -> Response:
         ended = next((s for s in self.sessions if s["id"] == query["id"]), {"pending": 0})
         queued, ended["pending"] = ended["pending"], 0
-        told = {"id": query["id"], "object": "memory.session", "queued_exchanges": queued}
-        return JSONResponse(told, 202)
+        answer = {"id": query["id"], "object": "memory.session", "queued_exchanges": queued}
+        return JSONResponse(answer, 202)
 
     def _jobs(self, query: Row, body: Any) -> Response:
         return page([j for j in self.jobs if query.get("state") in (None, j["state"])], query)

@@ -85,7 +85,7 @@ def test_only_the_theme_is_kept_beyond_the_tab() -> None:
         path.name: set(re.findall(r"localStorage\.\w+\(\"?(\w+)", path.read_text("utf-8")))
         for path in STATIC.glob("*.js")
     }
-    assert {name: kept for name, kept in uses.items() if kept} == {
+    assert {name: count for name, count in uses.items() if count} == {
         "shell.js": {"theme"},
         "theme.js": {"theme"},
     }

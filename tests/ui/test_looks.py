@@ -8,7 +8,7 @@ from tests.ui.sample import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
 
-PLACES = ("memories", "search", "quarantine", "sessions", "jobs", "receipts", "transfer", "health")
+PAGES = ("memories", "search", "quarantine", "sessions", "jobs", "receipts", "transfer", "health")
 
 # Every text that is visible, with the contrast to what is behind it (WCAG 2.2, 1.4.3). Colors are painted
 # on a canvas, so that whatever notation a style has becomes numbers.
@@ -54,7 +54,7 @@ UNNAMED = """() => [...document.querySelectorAll("button, a[href], input, select
 async def everywhere(page: Page, check: str) -> list[object]:
     """Return what the check finds, in all places of the menu."""
     found = []
-    for place in PLACES:
+    for place in PAGES:
         await page.evaluate(f"location.hash = '#/{place}'")
         await expect(page.locator(f"main.{place}")).to_have_count(1)
         await expect(page.locator("[aria-busy], .skeleton")).to_have_count(0)
@@ -66,7 +66,7 @@ async def everywhere(page: Page, check: str) -> list[object]:
 async def test_all_text_can_be_read(visit: Visit, theme: str) -> None:
     page = await (await visit(sample(), color_scheme=theme)).enter()
     results = await everywhere(page, CONTRASTS)
-    assert [result["weak"] for result in results] == [[]] * len(PLACES)  # type: ignore[index]
+    assert [result["weak"] for result in results] == [[]] * len(PAGES)  # type: ignore[index]
     assert min(result["seen"] for result in results) > 10, "or the check looks at nothing"  # type: ignore[index]
     await page.evaluate("location.hash = '#/memories/mem_000012'")
     await expect(page.locator(".detail dl")).to_be_visible()
@@ -77,7 +77,7 @@ async def test_all_text_can_be_read(visit: Visit, theme: str) -> None:
 
 async def test_every_control_has_a_name(visit: Visit) -> None:
     page = await (await visit(sample())).enter()
-    assert await everywhere(page, UNNAMED) == [[]] * len(PLACES)
+    assert await everywhere(page, UNNAMED) == [[]] * len(PAGES)
 
 
 async def test_no_view_is_wider_than_the_window(visit: Visit) -> None:

@@ -57,9 +57,9 @@ async def test_the_address_leads_back_to_an_open_memory(visit: Visit) -> None:
 
 async def test_an_edit_leaves_alone_what_the_form_cannot_show_as_it_is(visit: Visit) -> None:
     api = sample()
-    told = {"content": "Prefers window seats.\r\nAlways.", "tags": ["Paris, France"], "expires_at": 4e9 + 7}
+    edited = {"content": "Prefers window seats.\r\nAlways.", "tags": ["Paris, France"], "expires_at": 4e9 + 7}
     newest = max(api.memories, key=lambda one: one["id"])
-    newest |= told | {"project_id": " padded "}
+    newest |= edited | {"project_id": " padded "}
     page = await (await visit(api)).enter()
     await page.locator("a.row").first.click()
     await page.get_by_role("button", name="Edit").click()
@@ -87,7 +87,7 @@ FAILURES = {
 }
 
 
-async def test_a_failure_is_told_in_words_that_help_and_can_be_tried_again(visit: Visit) -> None:
+async def test_a_failure_is_explained_and_can_be_retried(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter("sessions")
     for api.fail, words in FAILURES.items():
@@ -161,7 +161,7 @@ async def test_a_project_is_forgotten_only_after_the_word_is_typed(visit: Visit)
     assert len(api.memories) == 11
 
 
-async def test_a_count_that_fails_lets_nobody_forget(visit: Visit) -> None:
+async def test_nothing_is_forgotten_without_a_count(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter()
     await page.locator("a.row").first.click()

@@ -65,8 +65,8 @@ async def _search(page: Page) -> None:
 
 
 async def _walk(visitor: Visitor) -> None:
-    places = {"quarantine": "Nothing to review", "sessions": "No sessions", "jobs": "No jobs"}
-    for place, words in places.items():
+    texts = {"quarantine": "Nothing to review", "sessions": "No sessions", "jobs": "No jobs"}
+    for place, words in texts.items():
         await visitor.page.evaluate(f"location.hash = '#/{place}'")
         await expect(visitor.page.get_by_role("heading", name=words)).to_be_visible()
     await visitor.page.get_by_label("All users").check()

@@ -1,4 +1,4 @@
-"""Who looks, at whose memories, and what becomes of the credential."""
+"""Signing in, choosing a user, and the credential."""
 
 import pytest
 from playwright.async_api import expect
@@ -52,7 +52,7 @@ async def test_a_wrong_key_is_said_to_be_wrong_and_not_kept(visit: Visit) -> Non
     assert await page.evaluate("sessionStorage.length") == 0
 
 
-async def test_a_key_that_is_revoked_meanwhile_leads_back_to_the_way_in(visit: Visit) -> None:
+async def test_a_revoked_key_leads_back_to_the_sign_in(visit: Visit) -> None:
     api = sample()
     api.mode, api.user, api.credential = "keys", "ada", "first"
     visitor = await visit(api)

@@ -163,7 +163,7 @@ async def test_a_connection_limit_is_kept() -> None:
 
 async def test_a_silent_upstream_times_out() -> None:
     async with (
-        ScriptedUpstream(Exchange.gone) as scripted,
+        ScriptedUpstream(Exchange.client_left) as scripted,
         upstream_of(scripted, timeouts=Timeouts(headers_s=0.05)) as upstream,
     ):
         with pytest.raises(UpstreamTimeout):
@@ -175,7 +175,7 @@ async def test_an_answer_that_stops_is_cut_after_the_read_timeout() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.start_stream()
         await exchange.chunk(b"half")
-        await exchange.gone()
+        await exchange.client_left()
 
     timeouts = Timeouts(headers_s=10, read_s=0.05)
     async with ScriptedUpstream(script) as scripted, upstream_of(scripted, timeouts=timeouts) as upstream:
@@ -265,7 +265,7 @@ async def test_a_body_that_turns_to_nonsense_is_cut_and_not_waited_for() -> None
         await exchange.send(BEGUN["chunked"])
         await read_first.wait()
         await exchange.send(b"not a chunk size\r\n")
-        await exchange.gone()
+        await exchange.client_left()
 
     read_first = asyncio.Event()
     async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(30):
@@ -288,7 +288,7 @@ async def test_an_early_answer_ends_an_upload_that_nobody_wants() -> None:
 
     async def script(exchange: Exchange) -> None:
         await exchange.reply(b"too much", 413)
-        await exchange.gone()
+        await exchange.client_left()
 
     async with (
         ScriptedUpstream(script, read_body=False) as scripted,

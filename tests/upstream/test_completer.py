@@ -164,7 +164,7 @@ async def test_an_answer_that_is_no_completion_is_a_failure(answer: bytes) -> No
 
 async def test_a_model_that_is_too_slow_fails_and_is_hung_up_on() -> None:
     async with (
-        ScriptedUpstream(Exchange.gone) as scripted,
+        ScriptedUpstream(Exchange.client_left) as scripted,
         Upstream(scripted.url) as upstream,
     ):
         roles = {"memory_extraction": RoleModel(timeout_s=0.05)}
@@ -313,7 +313,7 @@ async def test_an_upstream_that_is_away_is_asked_less_and_less_and_by_one_call_f
             pauses.append(away.value.retry_after_s)
             hours.now += away.value.retry_after_s or 0
         assert pauses == [2, 4, 8]
-        async with ScriptedUpstream(Exchange.gone, port=scripted.port) as back:
+        async with ScriptedUpstream(Exchange.client_left, port=scripted.port) as back:
             ahead = asyncio.create_task(completer.complete(question()))
             await back.until_requests(1)
             with pytest.raises(CompletionPostponed):

@@ -42,7 +42,7 @@ async def test_what_is_no_document_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         exchange.reset()
 
     async def silent(exchange: Exchange) -> None:
-        await exchange.gone()
+        await exchange.client_left()
 
     for script in (refusal, endless, cut, silent):
         async with ScriptedUpstream(script) as issuer:

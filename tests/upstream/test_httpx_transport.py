@@ -43,7 +43,11 @@ async def test_failures_are_those_of_httpx() -> None:
     async def nonsense(exchange: Exchange) -> None:
         await exchange.send(b"SSH-2.0-x\r\n\r\n")
 
-    kinds = {Exchange.gone: httpx.ReadTimeout, cut: httpx.ReadError, nonsense: httpx.RemoteProtocolError}
+    kinds = {
+        Exchange.client_left: httpx.ReadTimeout,
+        cut: httpx.ReadError,
+        nonsense: httpx.RemoteProtocolError,
+    }
     transport = Transport(timeouts=Timeouts(headers_s=0.1))
     async with asyncio.timeout(30), httpx.AsyncClient(transport=transport) as client:
         for script, kind in kinds.items():

@@ -283,7 +283,7 @@ async def test_a_client_leaving_closes_the_upstream_within_100_ms(moment: str) -
             await exchange.start_stream()
             while moment == "torrent":
                 await exchange.chunk(bytes(30_000))
-        await exchange.gone()
+        await exchange.client_left()
 
     async def until(client: Any) -> None:
         if moment == "before the answer":
@@ -333,7 +333,7 @@ async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(h
     ("script", "status", "code"),
     [
         (Exchange.close, 502, "upstream_invalid_response"),
-        (Exchange.gone, 504, "upstream_timeout"),
+        (Exchange.client_left, 504, "upstream_timeout"),
         (None, 502, "upstream_unreachable"),
     ],
 )
@@ -343,7 +343,7 @@ async def test_an_upstream_that_gives_no_answer_is_told_in_openai_s_shape(
     async def closing(exchange: Exchange) -> None:
         exchange.close()
 
-    chosen = closing if script is Exchange.close else script or Exchange.gone
+    chosen = closing if script is Exchange.close else script or Exchange.client_left
     timeouts = Timeouts(headers_s=0.05)
     async with ScriptedUpstream(chosen) as scripted, proxy_of(scripted, timeouts=timeouts) as proxy:
         if script is None:
