@@ -1,4 +1,4 @@
-"""The HTTP client of the upstream: one OpenAI-compatible endpoint, sent the client's request as it came."""
+"""The HTTP client of the upstream: sends the client's request unchanged to one OpenAI-compatible endpoint."""
 
 import asyncio
 import sys
@@ -107,7 +107,7 @@ class Upstream:
         content_length: int | None = None,
         upgrade: Headers | None = None,
     ) -> UpstreamResponse:
-        """As `open`, with a target of the upstream's own and no key of the server's."""
+        """As `open`, with a target on the upstream, and without the server's key."""
         request = self._request(
             method, target, telemetry.with_trace_headers(headers), body, content_length, upgrade
         )

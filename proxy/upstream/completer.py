@@ -80,7 +80,7 @@ class Credentials:
 
 
 # ---------------------------------------------------------------- back-off
-FIRST_PAUSE_S, MAX_PAUSE_S = 2.0, 300.0  # where the endpoint names no time
+FIRST_PAUSE_S, MAX_PAUSE_S = 2.0, 300.0  # if the endpoint names no time
 MAX_WANTED_S = 3_600.0  # however long the endpoint asks for: an account may be topped up any time
 PROBE_S = 5.0  # after a pause one call is made, and the next this much later or when it has succeeded
 _MAX_PAUSES = 1_000  # clients choose their credentials
@@ -310,7 +310,7 @@ def _about(request: CompletionRequest) -> Headers:
 
 
 def _thought_to_the_limit(answer: _Answer) -> bool:
-    """True where the limit of tokens was reached before the first word of the answer."""
+    """True if the limit of tokens was reached before the first word of the answer."""
     if not 200 <= answer.status < 300 or b'"length"' not in answer.body:
         return False
     try:

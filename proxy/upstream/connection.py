@@ -5,7 +5,7 @@ was lost on the way and may be sent again; no other may. The proof is TCP's own:
 without one byte of an answer, and our kernel then has not one byte more acknowledged than before the
 request, the upstream's application has not read it.
 
-- Closed before the request arrived: the FIN acknowledges what had come before it, which is nothing of ours.
+- Closed before the request arrived: the FIN acknowledges what had come before it, which excludes the request.
 - Closed with the request unread: a reset, and no acknowledgement either.
 - Read, then closed: the FIN acknowledges it.
 - Read, then reset: here the acknowledgement could be late (delayed ACK, 40 ms). So a request over a used
@@ -85,7 +85,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     # ------------------------------------------------------------ requests
     def reusable(self) -> bool:
-        """False where the upstream has closed it, or sent what no request asked for."""
+        """False if the upstream has closed it, or sent what no request asked for."""
         return self.connected and not _readable(self.transport)
 
     def send(self, head: bytes, body: bytes) -> None:
@@ -201,7 +201,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.on_end(self)
 
     def _bytes_acked(self) -> int | None:
-        """Return how many bytes the peer's kernel has acknowledged; None where our kernel cannot be asked."""
+        """Return how many bytes the peer's kernel has acknowledged; None if our kernel cannot be asked."""
         asked = self._witness or self._sock
         if _TCP_INFO is None or asked.family == socket.AF_UNIX:
             return None
@@ -344,7 +344,7 @@ class UpstreamResponse:
             connection.expect(timeouts.read_s)
 
     async def peek(self, limit_bytes: int) -> bytes:
-        """Return the body as far as it goes, or at least `limit_bytes` of it; `read` returns it all again."""
+        """Return the whole body, or at least `limit_bytes` of it; `read` returns all of it again."""
         while self._size < limit_bytes and not self._complete and not self._ended:
             await self._wait()
         return b"".join(self._chunks)
@@ -381,7 +381,7 @@ class UpstreamResponse:
 
     @property
     def switched(self) -> bool:
-        """True where the upstream has agreed to another protocol (101)."""
+        """True if the upstream has agreed to another protocol (101)."""
         return self._switched
 
     def wait_without_limit(self) -> None:
@@ -478,7 +478,7 @@ class UpstreamResponse:
             self._until_close = not chunked and (bool(codings) or not lengths)
 
     def on_body(self, data: bytes) -> None:
-        """Hold a piece of the body, and stop reading where its reader is slow."""
+        """Hold a piece of the body, and stop reading from the upstream if its reader is slow."""
         if self._is_head:
             self._keep_alive = False
             return

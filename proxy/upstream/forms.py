@@ -440,7 +440,7 @@ class Forms:
         self._proven.put((model, attempt.form.placement), True)
 
     def suspected(self, model: ModelRoute) -> frozenset[str]:
-        """Return the placements that the model may refuse: each was refused where none was taken."""
+        """Return the placements that the model may refuse: each was refused when none was taken."""
         return self._suspected.get(model) or frozenset()
 
     def learn(self, model: ModelRoute, before: Form, after: Form) -> None:
@@ -497,7 +497,7 @@ class Learning:
 
     @property
     def is_auto(self) -> bool:
-        """True if memory is placed where the model takes it."""
+        """True if the placement follows what the model takes."""
         return self.setting == "auto"
 
     def model(self, name: str, route: str, endpoint: str | None = None) -> ModelRoute:
@@ -516,7 +516,7 @@ class Learning:
         return Attempt(replace(form, placement=placement or form.placement), memory=bool(placement))
 
     def took(self, model: ModelRoute, first: Attempt, taken: Attempt) -> None:
-        """Note that the model took memory in this form, after it had refused the first one where they differ.
+        """Note that the model took memory in this form, after it had refused the first one if they differ.
         A form that was chosen in the place of suspected placements is learnt, too."""
         before = self.forms.of(model) if self.is_auto else first.form
         self.forms.learn(model, before, taken.form)

@@ -83,7 +83,7 @@ class ProxyServer:
 class Network:
     """The proxies by scheme, the exceptions, and the authorities. Without arguments: direct, the system's."""
 
-    # An error is raised where the proxy would be used: a local upstream starts whatever ALL_PROXY says.
+    # An error is raised when the proxy would be used: a local upstream starts whatever ALL_PROXY says.
     proxies: Mapping[str, ProxyServer | ConfigError] = field(default_factory=dict)
     exceptions: tuple[str, ...] = ()
     # (source, file or directory), each in addition to the system's
@@ -135,7 +135,7 @@ class Network:
         return context
 
     def described(self, endpoint: BaseUrl) -> str:
-        """Return what is in force for the endpoint, in words for an operator; "" where that is nothing."""
+        """Return what is in force for the endpoint, in words for an operator; "" for nothing."""
         said = []
         if (server := self.proxy_for(endpoint)) is not None:
             local = " (a local address: NO_PROXY can except it)" if _is_local(endpoint.host) else ""
@@ -179,7 +179,7 @@ def _variable(environ: Mapping[str, str], name: str) -> tuple[str, str]:
 
 def _is_excepted(endpoint: BaseUrl, exceptions: tuple[str, ...]) -> bool:
     """True if NO_PROXY names the host: `*`, a name and what is under it (`.corp`, `*.corp`, `corp`), an
-    address, a network (`10.0.0.0/8`), each with a port where it has one."""
+    address, a network (`10.0.0.0/8`), each with or without a port."""
     address = _address(endpoint.host)
     for exception in exceptions:
         if exception == "*":
@@ -314,7 +314,7 @@ class _Opening:
 
     # ------------------------------------------------------------ through a proxy
     async def _through(self, proxy: ProxyServer, sock: socket.socket, connection: UpstreamConnection) -> None:
-        """Let the proxy connect to the endpoint, and hand the transport over to the connection."""
+        """Ask the proxy to connect to the endpoint, and hand the transport over to the connection."""
         loop, tls, host = asyncio.get_running_loop(), self.route.tls, self.route.endpoint.host
         reader = asyncio.StreamReader(limit=_CONNECT_ANSWER_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -417,7 +417,7 @@ _SOCKS_ERRORS = {2: errno.EACCES, 3: errno.ENETUNREACH, 4: errno.EHOSTUNREACH, 5
 async def _socks(
     endpoint: BaseUrl, proxy: ProxyServer, reader: asyncio.StreamReader, transport: asyncio.Transport
 ) -> None:
-    """Let the proxy connect; it resolves the name."""
+    """Ask the proxy to connect; it resolves the name."""
     user, password = proxy.user.encode(), proxy.password.encode()
     transport.write(b"\x05\x02\x00\x02" if user else b"\x05\x01\x00")
     version, method = await reader.readexactly(2)

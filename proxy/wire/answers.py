@@ -180,7 +180,7 @@ class Values:
     """Decodes one answer. `feed` takes the bytes in any pieces and never raises; `trouble` then says why
     nothing more is read, in words for the client.
 
-    What the upstream sends need not be what was asked for, nor what its headers say: some stream unasked,
+    Upstreams do not always send what was asked for, or what their headers say: some stream unasked,
     others never do; some stream under `application/json`, or send a document under `text/event-stream`. The
     first bytes decide. A document and a single event are bounded by the limit.
     """
@@ -360,7 +360,7 @@ _TEXT_FIELDS = ("message", "error_message", "error_msg", "msg", "status_msg", "d
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error of the upstream's, as text without markup of at most MAX_MESSAGE_CHARS characters."""
+    """An error of the upstream, as text without markup of at most MAX_MESSAGE_CHARS characters."""
 
     message: str
     code: str | None = None
@@ -374,7 +374,7 @@ class Problem:
 
 
 def problem_of(value: Any) -> Problem | None:
-    """Return the error that a JSON value holds, None where it holds none."""
+    """Return the error that a JSON value holds, None if there is none."""
     if isinstance(value, list):
         entries = (each for each in value[:10] if isinstance(each, dict))
         return next((found for each in entries if (found := problem_of(each))), None)

@@ -253,7 +253,7 @@ def dump_large(value: Any) -> bytes:
 
 
 def _portioned(value: Any) -> Any:
-    """Return the value with long texts as JSON already; itself where it holds none. What is large otherwise
+    """Return the value with long texts as JSON already; itself if it holds none. What is large otherwise
     has very many entries: no call for each."""
     if type(value) is str:
         return _text_in_portions(value) if len(value) >= _LONG else value
@@ -355,7 +355,7 @@ def checked(value: Any, shape: Shape, param: str) -> Any:
 
 
 def optional(holder: Mapping[str, Any], name: str, shape: Shape, *, within: str = "") -> Any:
-    """Return the field of the holder, None where it is absent or null. `within` is the holder's path."""
+    """Return the field of the holder, None if it is absent or null. `within` is the holder's path."""
     value = holder.get(name)
     return None if value is None else checked(value, shape, f"{within}.{name}" if within else name)
 

@@ -6,7 +6,7 @@ events of it. Values of unknown types are passed over.
     take*    the pieces that an object adds: TextPiece, Detailed, Cited, CallPiece
     ending   how the answer ended: completed, incomplete, failed
 
-What servers do, and what is made of it:
+What servers do, and how it is read:
 - `choices` of null, `finish_reason` of "" or of an unknown type: nothing.
 - an error in a 200 (top level, in the choice, as a finish reason): failed, with the provider's message.
 - whole `message` objects in a stream, repeated as they grow: only what is new counts.
@@ -159,7 +159,7 @@ class ChatReader:
         """About how many bytes are stored so far."""
         return self._limit_bytes - self._left
 
-    # ------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------ input
     def take(self, value: Json) -> list[Piece]:
         """Return what a chunk, or a whole completion, adds. After an error nothing does."""
         if self.problem is not None:
@@ -198,7 +198,7 @@ class ChatReader:
         is_whole = self._finish_reason not in _CUT_SHORT and not self.calls.found
         return list(self._split(self._content.end(answers=is_whole), ()))
 
-    # ------------------------------------------------------------ what comes out
+    # ------------------------------------------------------------ result
     def ending(self, *, done: bool, cut: bool) -> AnswerEnding:
         """Return how the answer ended. `done`: it said so itself, by `[DONE]` or by being a whole document;
         `cut`: the connection broke off, or the bytes end inside an event. Some servers send neither `[DONE]`

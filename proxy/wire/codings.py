@@ -52,7 +52,7 @@ class Coding(Protocol):
 
 
 def _inflated(stream: Any, data: bytes, name: str) -> Iterator[bytes]:
-    """Yield what zlib makes of the data; what is behind the end of the stream is its `unused_data`."""
+    """Yield what zlib makes of the data; bytes after the end of the stream are its `unused_data`."""
     try:
         piece = stream.decompress(data, PIECE_BYTES)
         while piece or stream.unconsumed_tail:
@@ -123,7 +123,7 @@ class _Brotli:
             self.whole = self.ended = self._stream.is_finished()
             while piece:
                 yield piece
-                # Output may be waiting also where `can_accept_more_data` is true.
+                # Output may be pending although `can_accept_more_data` is true.
                 piece = b"" if self.whole else self._stream.process(b"", output_buffer_limit=PIECE_BYTES)
                 self.whole = self.ended = self._stream.is_finished()
         except brotli.error:

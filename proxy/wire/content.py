@@ -1,5 +1,5 @@
-"""Read the text of messages, as both APIs write them, and insert the memory block. No error for what is not
-understood: it gives no text.
+"""Read the text of messages, as both APIs write them, and insert the memory block. Content that is not
+understood gives no text and no error.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from proxy.text.markup import GAP, strip_blocks
 from proxy.wire.authorship import may_be_clients, split
 
 SYSTEM_ROLES = ("system", "developer")
-# Content parts that people or models wrote, and where their text is. Images, audio and files give none.
+# Content parts that people or models wrote, and the field of their text. Images, audio and files give none.
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 # Parts without words. Audio is none of them: a user may have spoken it.
 _SILENT_PARTS = frozenset(
@@ -165,7 +165,7 @@ PLACEMENTS = ("before_last_user", "after_system", "merge_system", "in_user")
 class MessageFormat:
     """How one API writes messages."""
 
-    role_of: Callable[[Any], str | None]  # of a list entry; None for what no Message is made of
+    role_of: Callable[[Any], str | None]  # of a list entry; None for an entry that is no message
     system: Callable[[str], dict[str, Any]]  # a system message that holds the text
     part_type: str  # of a text part in a request
 

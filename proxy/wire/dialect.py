@@ -1,7 +1,7 @@
 """The two intercepted APIs, chat completions and responses, as the rest of the proxy sees them. No I/O.
 
 A dialect reads a request's body without judging it: what it does not understand it leaves alone, and the
-upstream gets it as it came. Only malformed JSON and our own fields are refused (body, extensions).
+upstream gets it unchanged. Only malformed JSON and our own fields are refused (body, extensions).
 """
 
 from abc import ABC, abstractmethod

@@ -24,7 +24,7 @@ MAX_RETRIEVAL_LIMIT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """What one request asks of memory; None where it says nothing."""
+    """What one request asks of memory; None for what it does not mention."""
 
     enabled: bool | None = None
     retrieve: bool | None = None  # only X-Memory-Mode can tell reading from writing
@@ -84,7 +84,7 @@ def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions
 
 
 def merge(body: Extensions, header: Extensions) -> Extensions:
-    """Return both together; where both say something, the body wins."""
+    """Merge both; if both set a field, the body wins."""
     said = {field.name: value for field in fields(body) if (value := getattr(body, field.name)) is not None}
     return replace(header, **said)
 
@@ -180,7 +180,7 @@ _IDS = ("user_id", "project_id", "session_id")
 
 
 def _filled(ids: dict[str, Any]) -> dict[str, Any]:
-    """Return the ids without placeholders; `unfilled` is set where the user is one."""
+    """Return the ids without placeholders; `unfilled` is set if the user is one."""
     filled = {name: v for name, v in ids.items() if name not in _IDS or not is_placeholder(v)}
     return filled if "user_id" in filled or "user_id" not in ids else {**filled, "unfilled": True}
 

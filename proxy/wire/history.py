@@ -51,7 +51,7 @@ class Entry:
     """What an entry of the list is to its turn."""
 
     part: str  # "asks" | "answers" | "thinks" | "stays" | "unknown"
-    role: str | None = None  # of the Message that the dialect makes of it; None where it makes none
+    role: str | None = None  # of the Message that the dialect makes of it; None if it makes none
     calls: tuple[str, ...] = ()  # the ids of the calls in it that need an output
     output: str | None = None  # the id of the call that this is the output of
     plain: bool = True  # what a person or the model said in it is text and nothing else
@@ -97,7 +97,7 @@ def without(
     unchanged. With no turns, no block, or no place for it, `body` itself is returned.
 
     The block takes the place of the first of the turns, so that the prompt is the same up to there from
-    request to request; a placement other than `before_last_user` puts it where memories are put.
+    request to request; a placement other than `before_last_user` puts it in the place of memories.
     """
     places = frozenset(place for turn in removed for place in turn.places)
     if not places or not block:

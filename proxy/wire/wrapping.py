@@ -147,7 +147,7 @@ class _Scan:
     wrapped: bool = False
     misses: int = 0
     unclosed: set[str] = field(default_factory=set)  # closings that do not come any more
-    json_left: int = 0  # characters that may be read in vain
+    json_left: int = 0  # characters that may be parsed without a result
 
     def run(self) -> None:
         """Read the text to its end."""

@@ -88,14 +88,14 @@ def _since_compaction(earlier: Sequence[Item], seals: Seals) -> Iterable[Item]:
 
 
 def _compacted(item: Item, seals: Seals) -> str | None:
-    """Return what a compaction of ours holds; None for another item, and for one that another has sealed."""
+    """Return the text of a compaction of ours; None for other items, and for those sealed by others."""
     if item.get("type") not in COMPACTIONS:
         return None
     return seals.open(COMPACTION, item.get("encrypted_content"))
 
 
 def _joined(texts: Sequence[str | list[Message]]) -> str | list[Message]:
-    """Return what the system says as one text, as parts where it is not only text."""
+    """Return what the system says as one text, as parts if it is not only text."""
     if all(isinstance(text, str) for text in texts):
         return "\n\n".join(text for text in texts if isinstance(text, str) and text)
     parts: list[Message] = []
@@ -135,7 +135,7 @@ class _Gathered:
     thoughts: list[str] = field(default_factory=list)
     turn: _Turn | None = None  # the one that still grows
     unanswered: dict[str, list[_GatheredCall]] = field(default_factory=dict)
-    signatures: dict[str, Message] = field(default_factory=dict)  # of calls, where a client has them sealed
+    signatures: dict[str, Message] = field(default_factory=dict)  # of calls, if a client has them sealed
 
     def add(self, item: Item, param: str) -> None:
         kind = item.get("type", "message")

@@ -136,7 +136,7 @@ def conversation_of(body: Body) -> str | None:
     return given
 
 
-# What the response object always holds, and what it says where the request says nothing.
+# What the response object always holds, and its defaults.
 _ECHOED: Mapping[str, tuple[Shape, Any]] = {
     "background": (BOOLEAN, False),
     "frequency_penalty": (NUMBER, 0.0),
@@ -354,7 +354,7 @@ _MEANING = frozenset(
 
 
 def optional_fields(chat: Body) -> frozenset[str]:
-    """Return the fields of a translated request that may be left out where a server does not know them."""
+    """Return the fields of a translated request that may be left out if a server does not know them."""
     return frozenset(chat) - _MEANING - set(LIMITS)
 
 
@@ -368,7 +368,7 @@ def adapted(
     system: bool = True,
     streams_only: bool = False,
 ) -> Body:
-    """Return the request in this form; `chat` itself, which is never changed, where that is its form.
+    """Return the request in this form; `chat` itself, which is never changed, if it has this form already.
 
     `tool_media` False: images and files that tools returned are in a user message after their outputs;
     `joined`: messages of the user in a row are one message, those of the assistant, too; `system` False: what

@@ -2,7 +2,7 @@
 
     start → feed* → finish | fail
 
-What the upstream says is read by ChatReader (wire/chat_answer), as memory reads it.
+ChatReader (wire/chat_answer) reads the upstream's answer, as it does for memory.
 The model speaks in one item at a time, a message or its reasoning; a call ends that item. Calls stay open
 until the end, since their fragments may alternate. Whatever happens, each item is announced once and done
 once, the final `output` is what the done events held, and there is exactly one terminal event; after it
@@ -93,7 +93,7 @@ class Translation:
         self._usage: Body | None = None
         self._final: Body | None = None
 
-    # ------------------------------------------------------------ what comes out
+    # ------------------------------------------------------------ result
     @property
     def response(self) -> Body:
         """The current response object; after the terminal event it is final."""
@@ -133,7 +133,7 @@ class Translation:
         kinds = ("response.created", "response.in_progress")
         return self._number({"type": kind, "response": self._shown()} for kind in kinds)
 
-    # ------------------------------------------------------------ what comes in
+    # ------------------------------------------------------------ input
     def feed(self, chunk: Body) -> list[Event]:
         """Return the events of one chat.completion.chunk, or of a whole chat.completion; an error fails the
         response."""

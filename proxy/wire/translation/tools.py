@@ -122,7 +122,7 @@ _INVALID = re.compile(r"[^a-zA-Z0-9_-]")
 
 def _flat_name(key: ToolName, *, apart: bool = False) -> str:
     """Return a function name for a tool: of valid characters, and the same in every request. `apart`: with a
-    digest, where the plain one is taken."""
+    digest, if the plain one is taken."""
     if key.namespace is None and not apart:
         return key.name
     prefix = "" if key.namespace is None else f"{key.namespace.rstrip('_')}__"
@@ -215,7 +215,7 @@ def _flat_choice(choice: Any) -> Any:
 
 # ---------------------------------------------------------------- the choice
 def _wanted(choice: Any, known: Mapping[str, ToolName]) -> list[str]:
-    """Return the flat names that the choice names; () where it is only a mode. Raises InvalidRequest."""
+    """Return the flat names that the choice names; () if it is only a mode. Raises InvalidRequest."""
     if not isinstance(choice, dict) or choice["type"] in _MODES:
         return []
     if choice["type"] == "allowed_tools":
