@@ -116,11 +116,14 @@ async def test_the_doctor_names_the_cause_and_a_missing_v1() -> None:
         await exchange.reply(b'{"data": []}' if is_there else b"{}", 200 if is_there else 404)
 
     async with ScriptedUpstream(script) as scripted:
-        found = await doctor._upstream("upstream", scripted.origin, None)
+        found = await doctor._upstream("upstream", doctor.Probe(None, scripted.origin, None, Network()))
         assert (found.mark, "add /v1 to the URL" in found.text) == (doctor.BAD, True)
-        assert (await doctor._upstream("upstream", scripted.url, None)).mark == doctor.GOOD
+        assert (
+            await doctor._upstream("upstream", doctor.Probe(None, scripted.url, None, Network()))
+        ).mark == doctor.GOOD
     network = Network.of({"HTTP_PROXY": f"http://u:hush@127.0.0.1:{scripted.port}"})
-    found = await doctor._upstream("upstream", "http://model.internal/v1?key=hush", None, network=network)
+    probe = doctor.Probe(None, "http://model.internal/v1?key=hush", None, network)
+    found = await doctor._upstream("upstream", probe)
     assert found.mark == doctor.BAD
     assert "through the proxy" in found.text
     assert "connection was refused" in found.text
