@@ -29,8 +29,8 @@ from proxy.models.load import load_embedder, short_name
 from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
 from proxy.models.weights import ENCODER_NAME
+from proxy.storage.sql.database import CORRUPT
 from proxy.storage.sql.external_index import IndexUnavailable
-from proxy.storage.sql.outages import CORRUPT
 from proxy.storage.sqlite.database import kind_of
 from proxy.storage.sqlite.file import SCHEMA_VERSION, Survey, older_schema, survey
 from proxy.upstream.client import Upstream, credential

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.app import maintenance
 from proxy.domain.errors import DamagedRow, StoreUnavailable
-from proxy.storage.sql.outages import CORRUPT, DISK_FULL, HOLD_S, READ_ONLY, UNAVAILABLE, Outages
+from proxy.storage.sql.database import CORRUPT, DISK_FULL, HOLD_S, READ_ONLY, UNAVAILABLE, Outages
 from proxy.storage.sqlite.database import DIAGNOSIS, kind_of
 from tests.storage.recording import recorded
 

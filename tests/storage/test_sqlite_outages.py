@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sql.outages import HOLD_S, Outages
+from proxy.storage.sql.database import HOLD_S, Outages
 from proxy.storage.sqlite import SqliteStores, database, file
 from tests.storage.making import (
     ANNA,

@@ -33,7 +33,7 @@ from psycopg.types.numeric import NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
 from proxy.domain.errors import ConfigError, StoreUnavailable
-from proxy.storage.sql.outages import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE, Diagnosis
+from proxy.storage.sql.database import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE, Diagnosis
 
 # ---------------------------------------------------------------- dialect
 _LITERAL = re.compile(r"('(?:[^']|'')*')")

@@ -38,8 +38,7 @@ from proxy.storage.postgres.connection import (
     may_be_repeated,
     place_of,
 )
-from proxy.storage.sql.database import Connection, Work
-from proxy.storage.sql.outages import READ_ONLY, UNAVAILABLE, Outages, Side
+from proxy.storage.sql.database import READ_ONLY, UNAVAILABLE, Connection, Outages, Side, Work
 
 # ---------------------------------------------------------------- schema
 SCHEMA_VERSION = 1  # schema_v1.sql … are applied in order

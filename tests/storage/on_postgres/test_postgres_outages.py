@@ -11,7 +11,7 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.postgres.connection import kind_of
 from proxy.storage.sql import users
-from proxy.storage.sql.outages import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE
+from proxy.storage.sql.database import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE
 from tests import postgres_server
 from tests.storage.making import ANNA, BEN, contents, create, store
 
