@@ -14,7 +14,8 @@ from proxy.admit.safety import DEFAULT, SafetyPolicy
 from proxy.domain.core import Applied, Candidate, Hold, Memory, MemoryFilter, Quota, Scope
 from proxy.domain.errors import InvalidRequest, NotFound, QuotaExceeded
 from proxy.learn.edits import MemoryEditor
-from proxy.storage.sqlite.stores import UNLIMITED, SqliteStores
+from proxy.storage.sql.stores import UNLIMITED
+from proxy.storage.sqlite.stores import SqliteStores
 
 ALICE = Scope("default", "alice")
 WHERE = MemoryFilter(tenant="default", user="alice", include_inactive=True)

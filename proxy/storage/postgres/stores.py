@@ -8,16 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Unpack
 
 import psycopg
 
-from proxy.domain.core import Quota
-from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres.connection import Raw, connect, mapped
 from proxy.storage.postgres.database import PostgresDatabase
 from proxy.storage.sql.database import Connection
-from proxy.storage.sql.external_index import Indexed
-from proxy.storage.sql.stores import INDEX_BYTES, ROW_BYTES, UNLIMITED, SqlStores
+from proxy.storage.sql.stores import SqlStores, StoreOptions
 
 RENEWED_S = 3.0
 DEAD_AFTER_S = 15.0
@@ -117,62 +115,25 @@ class PostgresInstance:
 
 
 class PostgresStores(SqlStores):
-    """The stores over one PostgreSQL database.
+    """The stores over one PostgreSQL database."""
 
-    Until `open()` has succeeded, and whenever the server is out of reach, their methods raise
-    StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        connections: int = 8,
-        index_bytes: int = INDEX_BYTES,
-        row_bytes: int = ROW_BYTES,
-        quota: Quota = UNLIMITED,
-        indexed: Indexed | None = None,
-    ) -> None:
+    def __init__(self, url: str, *, connections: int = 8, **options: Unpack[StoreOptions]) -> None:
         self._url = url
         self._database = PostgresDatabase(url, connections=connections)
-        self._instance: PostgresInstance | None = None
-        self._wake: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
-        super().__init__(
-            self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota, indexed=indexed
-        )
+        super().__init__(self._database, **options)
 
     @property
     def place(self) -> str:
         """Where everything is, without user and password."""
         return self._database.place
 
-    def on_queued(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, in this event loop, when any replica has queued a job."""
-        self._wake = wake
-
-    async def open(self) -> None:
-        """Create the tables, or check them. Raises StoreUnavailable, UnfitStore for a newer or a foreign
-        database."""
+    async def _open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        try:
-            await self._database.open()
-            await self._refuse_unfinished_copy()
-            if self._instance is None:
-                self._instance = await asyncio.to_thread(self._live)
-                self._live_as(self._instance)
-            await self.memories.resume_forgets()
-        except StoreUnavailable as error:
-            self.failure = str(error)
-            raise
-        self.failure = ""
-
-    async def close(self) -> None:
-        """Finish what was accepted and end the threads; other processes may take over what is open."""
-        await self._close_index()
-        await self._database.close()
-        if self._instance is not None:
-            await asyncio.to_thread(self._instance.close)
+        await self._database.open()
+        await self._refuse_unfinished_copy()
+        await self._live_as(self._live)
+        await self.memories.resume_forgets()
 
     def _live(self) -> PostgresInstance:
         instance = PostgresInstance(self._url, self._announced)

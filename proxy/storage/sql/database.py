@@ -98,6 +98,10 @@ class Database(Protocol):
         """Try what is in trouble, so that it is known when that is over. Never raises StoreUnavailable."""
         ...
 
+    async def close(self) -> None:
+        """Finish the writes that wait, then end the threads."""
+        ...
+
     async def purge_if_due(self) -> None:
         """Do what a `purge` has left undone."""
         ...
@@ -168,6 +172,10 @@ class Instance(Protocol):
 
     def clean(self) -> None:
         """Remove what dead processes have left."""
+        ...
+
+    def close(self) -> None:
+        """Be dead to the others."""
         ...
 
 

@@ -1,7 +1,10 @@
 """All stores over one database, whichever driver runs it: memories, sessions, jobs, chains and the rest."""
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypedDict
 
 from proxy.domain.core import Quota
 from proxy.domain.errors import StoreUnavailable, UnfitStore
@@ -24,19 +27,34 @@ UNFINISHED_COPY = "copy"  # a key of `meta`, while `memory-proxy migrate` copies
 INDEX_BYTES, ROW_BYTES = 256 * 2**20, 128 * 2**20
 
 
-class SqlStores:
-    """The stores over a database. Until its driver has opened it, their methods raise StoreUnavailable."""
+class StoreOptions(TypedDict, total=False):
+    """What may be chosen of the stores over any database."""
+
+    index_bytes: int
+    row_bytes: int
+    quota: Quota
+    indexed: Indexed | None
+
+
+class SqlStores(ABC):
+    """The stores over a database.
+
+    Until `open()` has succeeded, and whenever the database is out of reach, their methods raise
+    StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated.
+    """
 
     def __init__(
         self,
         database: Database,
         *,
-        index_bytes: int,
-        row_bytes: int,
-        quota: Quota,
+        index_bytes: int = INDEX_BYTES,
+        row_bytes: int = ROW_BYTES,
+        quota: Quota = UNLIMITED,
         indexed: Indexed | None = None,
     ) -> None:
         self.failure = ""
+        self._instance: Instance | None = None
+        self._wake: Callable[[], None] = lambda: None
         self.memories = SqlMemories(
             database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota, indexed=indexed
         )
@@ -59,10 +77,33 @@ class SqlStores:
         self.vectors = SqlVectors(database)
         self._engine = database
 
-    def _live_as(self, instance: Instance) -> None:
+    async def open(self) -> None:
+        """Create the tables, or check them. Raises StoreUnavailable, with nothing overwritten, if it cannot;
+        UnfitStore for a newer or a foreign database."""
+        try:
+            await self._open()
+        except StoreUnavailable as error:
+            self.failure = str(error)
+            raise
+        self.failure = ""
+
+    @abstractmethod
+    async def _open(self) -> None: ...
+
+    async def close(self) -> None:
+        """Finish what was accepted and end the threads; other processes may take over what is open."""
+        if self._indexed is not None:
+            await self._indexed.index.close()
+        await self._engine.close()
+        if self._instance is not None:
+            await asyncio.to_thread(self._instance.close)
+
+    async def _live_as(self, make: Callable[[], Instance]) -> None:
         """Write under this process's name from now on."""
-        self.sessions.instance = self.jobs.instance = instance
-        self.memories.forgetting.instance = instance
+        if self._instance is None:
+            instance = self._instance = await asyncio.to_thread(make)
+            self.sessions.instance = self.jobs.instance = instance
+            self.memories.forgetting.instance = instance
 
     @property
     def database(self) -> Database:
@@ -90,7 +131,9 @@ class SqlStores:
         return not self._engine.outages.of_reading
 
     def on_queued(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when another process has queued a job, where the database announces that."""
+        """Call `wake`, in this event loop, when another process has queued a job, if the database announces
+        that."""
+        self._wake = wake
 
     async def upkeep(self) -> None:
         """Do every few seconds what dead processes have left over, see whether trouble is over, and read
@@ -127,7 +170,3 @@ class SqlStores:
 
         if await self._engine.read(work):
             raise UnfitStore("the copy into this database is not finished: run `memory-proxy migrate` again")
-
-    async def _close_index(self) -> None:
-        if self._indexed is not None:
-            await self._indexed.index.close()
