@@ -364,74 +364,38 @@ class RawTargetProtocol(HttpToolsProtocol):
 
 
 # ---------------------------------------------------------------- WebSockets
-_BUFFER_BYTES = 128 * 1024  # from the client, before reading pauses
+_CHUNK_BYTES = 64 * 1024
 _CLOSE_WITHIN_S = 10.0  # for a client that does not read what is left
 _KEY_PROTOCOL = b"openai-insecure-api-key."  # how browsers send a key: they set no header on a WebSocket
 _SWITCHING_PROTOCOLS = 101
 
 
-class WebSocketProtocol(asyncio.Protocol):
-    """A connection on which a WebSocket was requested; also the tunnel: `read`, `write`."""
+class WebSocketProtocol(asyncio.StreamReaderProtocol):
+    """A connection on which a WebSocket was requested."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        super().__init__(asyncio.StreamReader(2 * MAX_HEAD_BYTES), self._serve)
         self._app, self._state, self._app_state = config.loaded_app, server_state, app_state
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._connections: Connections | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._parser = httptools.HttpRequestParser(self)
-        self._url, self._headers = b"", list[Header]()
-        self._buffer = bytearray()
-        self._paused, self._ended, self._body_sent = False, False, False
-        self._news = asyncio.Event()  # something to read, or the end
+        self._connections: Connections | None = app_state.get(CONNECTIONS)
         self._left = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._writable.set()
 
-    # ------------------------------------------------------------ the connection
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection from the HTTP protocol."""
-        self._transport = cast(asyncio.Transport, transport)
-        self._connections = self._app_state.get(CONNECTIONS)
-        if self._connections is not None:  # which has just let it go, and so has room
-            peer = get_remote_addr(self._transport)
+        """Take the connection from the HTTP protocol, which has just freed its place."""
+        if self._connections is not None:
+            peer = get_remote_addr(cast(asyncio.Transport, transport))
             self._connections.admit(self, peer[0] if peer else "")
             self._connections.busy(self)
         self._state.connections.add(self)  # type: ignore[arg-type] # uvicorn names its own classes
-
-    def data_received(self, data: bytes) -> None:
-        """Take the complete request head first, then the tunnel's bytes."""
-        if self._task is None:
-            self._begin(data)
-            return
-        self._buffer += data
-        self._news.set()
-        if len(self._buffer) > _BUFFER_BYTES and not self._paused and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
-
-    def eof_received(self) -> bool:
-        """The client sends no more; what it has sent is still passed on."""
-        self._ended = True
-        self._news.set()
-        return True
+        self._connection = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left."""
-        self._ended = True
+        super().connection_lost(exc)
         if self._connections is not None:
             self._connections.release(self)
         self._state.connections.discard(self)
-        for event in (self._news, self._left, self._writable):
-            event.set()
-
-    def pause_writing(self) -> None:
-        """The client's buffer is full."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """The client reads again."""
-        self._writable.set()
+        self._left.set()
 
     def shutdown(self) -> None:
         """Called by uvicorn as it stops: a tunnel has until `server.shutdown_seconds`, as a stream has."""
@@ -442,32 +406,67 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def end(self, reason: str) -> None:
         """See Waiting."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._connection.abort()
 
-    # ------------------------------------------------------------ the tunnel
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+        tunnel = ClientTunnel(reader, writer, self._left)
+        try:
+            head = await reader.readuntil(_END_OF_HEAD)  # uvicorn has passed on all of it
+            await self._app(self._scope(head, tunnel), tunnel.receive, tunnel.send)
+        finally:
+            writer.close()
+            asyncio.get_running_loop().call_later(_CLOSE_WITHIN_S, self._connection.abort)
+
+    def _scope(self, head: bytes, tunnel: "ClientTunnel") -> ASGIScope:
+        request = _RequestHead()
+        with suppress(httptools.HttpParserUpgrade):
+            httptools.HttpRequestParser(request).feed_data(head)
+        target, transport = httptools.parse_url(request.url), self._connection
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": get_local_addr(transport),
+            "client": get_remote_addr(transport),
+            "scheme": "https" if is_ssl(transport) else "http",
+            "method": "GET",
+            "root_path": "",
+            "path": unquote(target.path.decode("ascii")),
+            "raw_path": target.path,
+            "query_string": target.query or b"",
+            "headers": _with_credential(request.headers),
+            "state": self._app_state.copy(),
+            "raw_target": request.url,
+            "tunnel": tunnel,
+        }
+
+
+class ClientTunnel:
+    """The client's side of a tunnel: ASGI until the answer is 101, then plain reads and writes."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: asyncio.Event
+    ) -> None:
+        self._reader, self._writer, self._left = reader, writer, left
+        self._body_sent = False
+
     async def read(self) -> bytes:
         """Return what the client has sent since the last call, b"" at its end."""
-        while not self._buffer:
-            if self._ended:
-                return b""
-            self._news.clear()
-            await self._news.wait()
-        data = bytes(self._buffer)
-        self._buffer.clear()
-        if self._paused and self._transport is not None and not self._transport.is_closing():
-            self._paused = False
-            self._transport.resume_reading()
-        return data
+        try:
+            return await self._reader.read(_CHUNK_BYTES)
+        except ConnectionError:
+            return b""
 
     async def write(self, data: bytes) -> None:
         """Send to the client, as fast as it reads. After it has left, data are dropped."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._transport.write(data)
-        await self._writable.wait()
+        with suppress(ConnectionError):
+            self._writer.write(data)
+            await self._writer.drain()
 
-    # ------------------------------------------------------------ ASGI
     async def receive(self) -> Message:
         """Return an empty body, then the client's disconnect."""
         if not self._body_sent:
@@ -482,61 +481,24 @@ class WebSocketProtocol(asyncio.Protocol):
             if body := message.get("body", b""):
                 await self.write(body)
             return
-        status = message["status"]
-        lines = [b"HTTP/1.1 %d " % status]
+        upgrade = [b"connection: Upgrade", b"upgrade: websocket"]
+        lines = [b"HTTP/1.1 %d " % message["status"]]
         lines += [name + b": " + value for name, value in message.get("headers", ())]
-        lines += (
-            [b"connection: Upgrade", b"upgrade: websocket"]
-            if status == _SWITCHING_PROTOCOLS
-            else [b"connection: close"]
-        )
+        lines += upgrade if message["status"] == _SWITCHING_PROTOCOLS else [b"connection: close"]
         await self.write(b"\r\n".join((*lines, b"", b"")))
 
-    # ------------------------------------------------------------ inside
+
+class _RequestHead:
+    """What httptools parses of a request's head."""
+
+    def __init__(self) -> None:
+        self.url, self.headers = b"", list[Header]()
+
     def on_url(self, url: bytes) -> None:
-        self._url += url
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
-
-    def _begin(self, head: bytes) -> None:
-        with suppress(httptools.HttpParserUpgrade):  # it ends with the head
-            self._parser.feed_data(head)
-        self._task = self._loop.create_task(self._serve())
-        self._state.tasks.add(self._task)
-        self._task.add_done_callback(self._state.tasks.discard)
-
-    async def _serve(self) -> None:
-        try:
-            await self._app(self._scope(), self.receive, self.send)
-        finally:
-            self._close()
-
-    def _close(self) -> None:
-        if (transport := self._transport) is not None:
-            transport.close()
-            self._loop.call_later(_CLOSE_WITHIN_S, transport.abort)
-
-    def _scope(self) -> ASGIScope:
-        assert self._transport is not None
-        parsed = httptools.parse_url(self._url)
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "server": get_local_addr(self._transport),
-            "client": get_remote_addr(self._transport),
-            "scheme": "https" if is_ssl(self._transport) else "http",
-            "method": "GET",
-            "root_path": "",
-            "path": unquote(parsed.path.decode("ascii")),
-            "raw_path": parsed.path,
-            "query_string": parsed.query or b"",
-            "headers": _with_credential(self._headers),
-            "state": self._app_state.copy(),
-            "raw_target": self._url,
-            "tunnel": self,
-        }
+        self.headers.append((name.lower(), value))
 
 
 def _with_credential(headers: list[Header]) -> list[Header]:
