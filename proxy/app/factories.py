@@ -19,7 +19,7 @@ from proxy.http.auth.keys import KeyRing
 from proxy.upstream.network import Network
 
 if TYPE_CHECKING:
-    from proxy.http.auth.jwt import JwtAuth, TokenKeys
+    from proxy.http.auth.jwt import JwtAuth, PublicKeys, SharedSecret
     from proxy.storage.redis_cache import RedisCache
     from proxy.storage.sql.external_index import CandidateIndex, Indexed
 
@@ -201,7 +201,7 @@ def _by_token(identity: IdentitySettings, network: Network) -> "JwtAuth":
     )
 
 
-def _keys(identity: IdentitySettings, network: Network) -> "TokenKeys":
+def _keys(identity: IdentitySettings, network: Network) -> "PublicKeys | SharedSecret":
     url, secret = identity.jwt_jwks_url, identity.jwt_secret
     if (url is None) == (secret is None):
         raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")

@@ -164,18 +164,6 @@ async def test_with_extraction_off_no_request_is_stored_or_reported_as_stored(ho
                 assert answer.json()["data"] == [], listed_kind
 
 
-async def test_headers_alone_give_an_unmodified_client_a_memory(house: Houses) -> None:
-    model = ScriptedModel(facts=known(FIVE[1][:2]))
-    async with house(model) as h, h.client() as client:
-        named = client.with_options(default_headers={"X-Memory-User-Id": "zoe"})
-        await named.chat.completions.create(model="m", messages=[{"role": "user", "content": FIVE[1][2]}])
-        await until(lambda: stored(h, "zoe"), has(1))
-        await named.chat.completions.create(
-            model="m", messages=[{"role": "user", "content": QUESTIONS[1][0]}]
-        )
-        assert "allergic" in str(model.last_messages[0])
-
-
 async def test_the_block_goes_right_before_the_last_user_message_and_the_prefix_stays(house: Houses) -> None:
     model = ScriptedModel(facts=known(FIVE[0][:2]))
     async with house(model) as h, h.client() as client:

@@ -14,7 +14,6 @@ import pytest
 
 from proxy.cli import doctor
 from proxy.http import forwarding
-from proxy.http.responses import translated
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange, Received
@@ -283,17 +282,6 @@ async def test_a_field_that_the_server_names_is_left_out_from_then_on(
     assert {"prompt_cache_key", "reasoning_effort", "stream_options"} - {field} <= set(sent)
 
 
-async def test_fields_refused_one_by_one_or_without_a_name_are_found_in_one_request(house: Houses) -> None:
-    unknown = {"prompt_cache_key", "safety_identifier", "verbosity"}
-    for number, says in enumerate((groq, lambda field: {"detail": "Bad request"})):
-        model = Picky(set(unknown), says)
-        async with house(model, port=0) as h:
-            answers = [await respond(h, input="Hello", model=f"m{number}", **FIELDS) for _ in range(2)]
-        assert [a.status_code for a in answers] == [200, 200]
-        assert model.refused == (3, 1)[number]
-        assert not unknown & set(model.chats[-1].json)
-
-
 async def test_a_model_that_only_streams_is_asked_for_a_stream(house: Houses) -> None:
     def streams(body: dict[str, Any]) -> str:
         return "" if body.get("stream") else "This model only support stream mode, please enable it."
@@ -411,26 +399,6 @@ async def test_a_stream_waits_for_a_form_that_is_not_known_to_be_taken(house: Ho
     assert ": X-Memory" not in first.text + second.text
 
 
-@pytest.mark.parametrize("background", [False, True])
-async def test_a_stream_that_began_before_a_refusal_says_in_a_comment_how_it_was_asked_again(
-    house: Houses, background: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(translated, "UNPROVEN_START_S", 0.1)
-    model = Slow(no_system)
-    async with house(model, upstream_extra={"responses": "translate", "stream_start_seconds": 0.1}) as h:
-        await remember(h)
-        answer = await respond(h, input=QUESTION, stream=True, background=background, **ALICE)
-    assert (answer.status_code, model.refused) == (200, 1)
-    assert "x-memory-retried" not in answer.headers
-    created, comment = answer.text.index("response.created"), answer.text.index(": X-Memory-Status: injected")
-    assert created < comment < answer.text.index("response.output_item.added")
-    assert "\n: X-Memory-Retried: in_user\n" in answer.text[comment:]
-    kinds = kinds_of(answer.text)
-    assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
-    assert kinds.count("response.created") == 1
-    assert with_fact(model.chats[-1].json) == ["user"]
-
-
 async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -485,24 +453,3 @@ async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third
 def strict(body: dict[str, Any]) -> str:
     """Gemma's template: no system role, and the roles alternate."""
     return no_system(body) or alternating(body)
-
-
-TALK = [
-    {"role": "user", "content": "Hello there."},
-    {"role": "user", "content": [{"type": "input_text", "text": "I am planning my summer."}]},
-    {"role": "assistant", "content": "Nice."},
-]
-
-
-async def test_a_compaction_is_asked_for_as_a_strict_template_takes_it(house: Houses) -> None:
-    model = Strict(strict)
-    async with house(model) as h, httpx.AsyncClient(base_url=h.base_url, timeout=30) as client:
-        body = {"model": "strict-1", "instructions": "Be brief.", "input": TALK}
-        first, second = [await client.post("/responses/compact", json=body) for _ in range(2)]
-        history = [*first.json()["output"], {"role": "user", "content": "Go on."}]
-        continued = await respond(h, input=history, instructions="Be brief.")
-    assert [first.status_code, second.status_code, continued.status_code] == [200, 200, 200]
-    assert model.refused == 1  # the second knows, and so do other requests
-    asked = model.chats[-1].json["messages"]
-    assert [m["role"] for m in asked] == ["user"]
-    assert all(text in json.dumps(asked) for text in ("Be brief.", "earlier_conversation", "Go on."))

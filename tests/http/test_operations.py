@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -17,103 +18,73 @@ from tests.http.auth.asking import get
 NOW = 1_780_000_000.0
 
 
-def having(counts: QueueCounts) -> Callable[[], Awaitable[QueueCounts]]:
-    async def told() -> QueueCounts:
-        return counts
+def endpoints(counts: Any = QueueCounts(), **options: Any) -> Operations:  # noqa: B008 frozen
+    """Return the endpoints; `counts`: what the store answers, or how it fails."""
 
-    return told
+    async def ask() -> QueueCounts:
+        if isinstance(counts, Exception):
+            raise counts
+        found: QueueCounts = await counts() if callable(counts) else counts
+        return found
+
+    made = {"metrics": telemetry.Metrics(), "clock": lambda: NOW} | options
+    return Operations(lambda: Vitals(Level.FULL, ""), ask, **made)
 
 
-async def away() -> QueueCounts:
-    raise StoreUnavailable("no disk")
-
-
-async def scrape(counts: Callable[[], Awaitable[QueueCounts]], metrics: telemetry.Metrics) -> list[str]:
+async def scrape(app: Operations) -> list[str]:
     """Return the lines of /metrics."""
-    operations = Operations(lambda: Vitals(Level.FULL, ""), counts, metrics, clock=lambda: NOW)
-    answer = await get(operations, {"type": "http", "method": "GET", "path": "/metrics"})
+    answer = await get(app, {"type": "http", "method": "GET", "path": "/metrics"})
     return answer.body.decode().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("oldest_at", "age_s"),
-    [
-        (NOW - 90, 90.0),
-        (None, 0.0),
-        (NOW + 5, 0.0),  # another machine's clock
-    ],
-)
-async def test_metrics_tell_how_long_the_oldest_job_has_been_waiting(
-    oldest_at: float | None, age_s: float
-) -> None:
-    lines = await scrape(having(QueueCounts(queued=2, dead=1, oldest_at=oldest_at)), telemetry.Metrics())
+@pytest.mark.parametrize("oldest_at", [NOW - 90, None, NOW + 5])  # the last by another machine's clock
+async def test_metrics_show_the_queue_and_the_age_of_its_oldest_job(oldest_at: float | None) -> None:
+    metrics = telemetry.Metrics()
+    await scrape(endpoints(QueueCounts(queued=7, oldest_at=NOW - 900), metrics=metrics))
+    counts = QueueCounts(queued=2 if oldest_at else 0, dead=1, oldest_at=oldest_at)
+    lines = await scrape(endpoints(counts, metrics=metrics))
+    age_s = 90.0 if oldest_at == NOW - 90 else 0.0
     assert f"memory_proxy_oldest_queued_job_seconds {age_s}" in lines
-    assert 'memory_proxy_jobs{state="queued"} 2.0' in lines
+    assert f'memory_proxy_jobs{{state="queued"}} {2.0 if oldest_at else 0.0}' in lines
     assert 'memory_proxy_jobs{state="dead"} 1.0' in lines
 
 
-async def test_metrics_of_a_queue_that_was_emptied_go_back_to_nothing() -> None:
-    metrics = telemetry.Metrics()
-    await scrape(having(QueueCounts(queued=2, oldest_at=NOW - 90)), metrics)
-    lines = await scrape(having(QueueCounts()), metrics)
-    assert "memory_proxy_oldest_queued_job_seconds 0.0" in lines
-    assert 'memory_proxy_jobs{state="queued"} 0.0' in lines
-
-
-async def test_health_is_told_in_time_where_the_store_does_not_answer(
+async def test_metrics_and_health_are_answered_without_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def hangs() -> QueueCounts:
-        await asyncio.Event().wait()
-        raise AssertionError
-
+    assert "memory_proxy_degradation_level 4.0" in await scrape(endpoints(StoreUnavailable("no disk")))
     monkeypatch.setattr(operations, "LOOK_S", 0.01)
-    told = Operations(
-        lambda: Vitals(Level.FULL, ""), hangs, telemetry.Metrics(), clock=lambda: NOW, commit="5edc378"
-    )
-    answer = await get(told, {"type": "http", "method": "GET", "path": "/health"})
+    hangs = endpoints(asyncio.Event().wait, commit="5edc378")
+    answer = await get(hangs, {"type": "http", "method": "GET", "path": "/health"})
     assert answer.body == (
         b'{"status":"degraded","version":"%b","commit":"5edc378",'
         b'"memory":{"level":"none","reason":"deadline"},"jobs":null}' % __version__.encode()
     )
 
 
-async def test_metrics_tell_what_room_the_data_have() -> None:
-    async def of(free_bytes: Callable[[], int] | None) -> list[str]:
-        told = Operations(
-            lambda: Vitals(Level.FULL, ""), having(QueueCounts()), telemetry.Metrics(), free_bytes=free_bytes
-        )
-        answer = await get(told, {"type": "http", "method": "GET", "path": "/metrics"})
-        return [line for line in answer.body.decode().splitlines() if line.startswith("memory_proxy_disk")]
-
-    def gone() -> int:
+async def test_metrics_show_the_free_space_of_the_data_s_disk_if_it_is_known() -> None:
+    def missing() -> int:
         raise FileNotFoundError
 
-    assert await of(lambda: 5_000_000) == ['memory_proxy_disk_free_bytes{disk="data"} 5e+06']
-    assert await of(gone) == []
-    assert await of(None) == []  # a zero would say that the disk is full
+    async def shown(free_bytes: Callable[[], int] | None) -> list[str]:
+        lines = await scrape(endpoints(free_bytes=free_bytes))
+        return [line for line in lines if line.startswith("memory_proxy_disk")]
+
+    assert await shown(lambda: 5_000_000) == ['memory_proxy_disk_free_bytes{disk="data"} 5e+06']
+    assert await shown(missing) == await shown(None) == []  # a zero would mean that the disk is full
 
 
-async def test_a_disk_that_hangs_holds_up_one_thread_and_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, asked = threading.Event(), 0
+async def test_a_disk_that_hangs_blocks_one_thread_and_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked = threading.Event(), list[int]()
 
     def hangs() -> int:
-        nonlocal asked
-        asked += 1
+        asked.append(1)
         answers.wait(30)
         return 1
 
     monkeypatch.setattr(operations, "LOOK_S", 0.01)
-    told = Operations(
-        lambda: Vitals(Level.FULL, ""), having(QueueCounts()), telemetry.Metrics(), free_bytes=hangs
-    )
+    app = endpoints(free_bytes=hangs)
     for _ in range(3):
-        answer = await get(told, {"type": "http", "method": "GET", "path": "/metrics"})
-        assert b"memory_proxy_degradation_level 0.0" in answer.body
-    assert asked <= 1
+        assert "memory_proxy_degradation_level 0.0" in await scrape(app)
+    assert len(asked) <= 1
     answers.set()
-
-
-async def test_metrics_are_told_also_where_the_store_is_away() -> None:
-    lines = await scrape(away, telemetry.Metrics())
-    assert "memory_proxy_degradation_level 4.0" in lines

@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import jwt
 from jwt import PyJWK, exceptions
@@ -68,19 +68,6 @@ _CHECKS: tuple[tuple[type[Exception], str], ...] = (
 
 
 # ---------------------------------------------------------------- keys
-class TokenKeys(Protocol):
-    """The keys that sign tokens."""
-
-    @property
-    def algorithms(self) -> tuple[str, ...]:
-        """Those that the keys may be used with."""
-        ...
-
-    async def key_for(self, kid: str | None, algorithm: str) -> Any | None:
-        """Return the key, None if there is none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SharedSecret:
     """A secret that both sides have."""
@@ -213,7 +200,7 @@ class _CheckFailed(Exception):
 class JwtAuth:
     """Mode `jwt`."""
 
-    keys: TokenKeys
+    keys: SharedSecret | PublicKeys
     audience: str
     issuer: str | None = None
     user_claim: str = "sub"
