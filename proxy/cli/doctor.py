@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from proxy import telemetry
 from proxy.app.factories import auth_of, cache_of, index_of, network_of, place_of, stores_of
 from proxy.cli import database_of, is_present, was_lost
-from proxy.config import IdentitySettings, Settings
+from proxy.config import Settings
 from proxy.domain.endpoint import BaseUrl, parse_base_url
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.domain.ports import Stores
@@ -309,7 +309,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
             elif _older(settings) is None:
                 yield asyncio.run(_keys(stores))
         case "jwt":
-            yield asyncio.run(_jwt(identity))
+            yield asyncio.run(_jwt(settings))
         case "header":
             wide = any(peer.endswith("/0") for peer in identity.trusted_peers)
             text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
@@ -329,13 +329,14 @@ async def _keys(stores: Stores) -> Finding:
     return Finding(GOOD, "identity", f"keys: {len(valid)} valid") if valid else _NO_KEY
 
 
-async def _jwt(identity: IdentitySettings) -> Finding:
+async def _jwt(settings: Settings) -> Finding:
+    identity = settings.identity
     if identity.jwt_jwks_url is None:
         return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
     from proxy.upstream.httpx_transport import fetch  # httpx takes a tenth of a second to import
 
     try:
-        usable = len(parse_key_set(await fetch(identity.jwt_jwks_url)))
+        usable = len(parse_key_set(await fetch(identity.jwt_jwks_url, network=network_of(settings))))
     except (ProxyError, ValueError) as e:
         return Finding(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
     text = f"jwt: tokens for {identity.jwt_audience}, {usable} usable keys at {identity.jwt_jwks_url}"

@@ -7,9 +7,7 @@ import re
 import shlex
 import signal
 import sqlite3
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -20,11 +18,9 @@ from proxy.app.factories import refuse_open_network
 from proxy.cli.main import main
 from proxy.config import PREFIX, load
 from tests.e2e.conftest import until
+from tests.support.process import COMMAND, serving_process
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from proxy.cli.main import main; raise SystemExit(main())"]
-# A busy machine does not keep the real deadline, least of all in the first request of a process.
-PATIENT = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "5000"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,47 +31,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", os.environ.copy())
 
 
-class Served:
-    """A running `memory-proxy serve`."""
-
-    def __init__(self, process: asyncio.subprocess.Process, screen: str) -> None:
-        self.process, self.screen = process, screen
-        found = re.search(r"Listening\s+(http://\S+?)/v1", screen)
-        assert found, screen
-        self.origin = found[1]
-
-
-@asynccontextmanager
-async def serve(data_dir: Path, *flags: str, **environ: str) -> AsyncIterator[Served]:
-    """Run the command on a free port until the block ends; its screen has been read."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *("serve", "--port", "0", "--data-dir", str(data_dir), *flags),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, **PATIENT, **environ},
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(90):
-            screen = (await process.stdout.readuntil(b"Settings: ")).decode()
-        yield Served(process, screen)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            async with asyncio.timeout(90):
-                await process.wait()
-
-
 async def test_serve_without_configuration_answers_remembers_and_extracts_at_its_end(tmp_path: Path) -> None:
     def chat(text: str) -> dict[str, object]:
         message = {"role": "user", "content": text}
         of_alice = {"memory_context": {"user_id": "alice"}}
         return {"model": "scripted-demo", "messages": [message], **of_alice}
 
-    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
-        for word in ("Upstream", "scripted", "Data", str(tmp_path / "data"), "Off", "curl"):
-            assert word in served.screen
+    async with serving_process(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
         url = f"{served.origin}/v1/chat/completions"
         answer = await http.post(url, json=chat("Please remember that I like figs."))
         assert answer.headers["x-memory-store"] == "queued"
@@ -94,16 +56,18 @@ async def test_serve_without_configuration_answers_remembers_and_extracts_at_its
             assert "From memory:" in response.text
             assert ("event: response.completed" in response.text) == stream
         await http.post(url, json=chat("I'm allergic to peanuts."))
-        served.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
-            assert await served.process.wait() == 0
-    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
+        served.signal(signal.SIGTERM)
+        assert await served.ended() == 0
+    async with serving_process(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
         memories = (await http.get(f"{served.origin}/v1/memory?user_id=alice")).json()["data"]
         assert any("allergic to peanuts" in memory["content"] for memory in memories)
 
 
 async def test_several_workers_share_the_port_and_the_memory(tmp_path: Path) -> None:
-    async with serve(tmp_path / "data", "--workers", "2") as served, httpx2.AsyncClient(timeout=90) as http:
+    async with (
+        serving_process(tmp_path / "data", "--workers", "2") as served,
+        httpx2.AsyncClient(timeout=90) as http,
+    ):
         made = await http.post(
             f"{served.origin}/v1/memory", json={"user_id": "alice", "content": "User likes figs."}
         )
@@ -248,7 +212,7 @@ def test_doctor_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    async with serve(tmp_path) as served, httpx2.AsyncClient(timeout=90) as http:
+    async with serving_process(tmp_path) as served, httpx2.AsyncClient(timeout=90) as http:
         await http.post(f"{served.origin}/v1/memory", json={"user_id": "a", "content": "User likes figs."})
     with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
         file.execute("UPDATE embeddings SET name = 'another-model'")
