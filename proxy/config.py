@@ -161,8 +161,8 @@ def _header_key(key: SecretStr) -> SecretStr:
 
 Directory = Annotated[Path, BeforeValidator(_directory)]  # before: Path("") is "."
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
-BaseUrl = Annotated[str, AfterValidator(_base_url)]
-Key = Annotated[SecretStr, AfterValidator(_header_key)]
+BaseUrlText = Annotated[str, AfterValidator(_base_url)]
+HeaderKey = Annotated[SecretStr, AfterValidator(_header_key)]
 Days = Annotated[float, Field(gt=0, le=A_CENTURY)]
 
 
@@ -189,8 +189,8 @@ class ServerSettings(Section):
 
 
 class UpstreamSettings(Section):
-    base_url: BaseUrl | None = None
-    api_key: Key | None = None
+    base_url: BaseUrlText | None = None
+    api_key: HeaderKey | None = None
     responses: Literal["auto", "native", "translate"] = "auto"
     max_connections: int = Field(0, ge=0)
     connect_timeout_seconds: float = Field(5, gt=0)
@@ -359,9 +359,9 @@ class ExternalModel(Section):
     model_role: Literal[
         "memory_extraction", "memory_rewrite", "memory_plan", "memory_summary", "memory_state"
     ]
-    llm_endpoint: BaseUrl
+    llm_endpoint: BaseUrlText
     llm_model_name: str
-    llm_api_key: Key | None = None
+    llm_api_key: HeaderKey | None = None
     llm_timeout_seconds: float = Field(30, gt=0)
     max_tokens: int = Field(1024, ge=1)
     temperature: float = Field(0.0, ge=0, le=2)

@@ -47,7 +47,7 @@ CLOCK_S = 300.0  # that stored times may be ahead of the clock
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check, and what to do about it."""
 
     mark: str
@@ -55,13 +55,13 @@ class Finding:
     text: str
 
 
-_NO_KEY = Finding(BAD, "identity", "keys: there are none; run memory-proxy keys create --name NAME")
+_NO_KEY = CheckResult(BAD, "identity", "keys: there are none; run memory-proxy keys create --name NAME")
 
 
 def diagnose(settings: Settings) -> int:
     """Print the findings; return 0 if nothing has to be fixed, else 1."""
     telemetry.configure("error", settings.logging.format)
-    findings = [Finding(GOOD, "settings", "valid"), *_checks(settings)]
+    findings = [CheckResult(GOOD, "settings", "valid"), *_checks(settings)]
     for finding in findings:
         print(f"[{finding.mark}] {finding.subject:<11} {finding.text}")
     bad = sum(finding.mark == BAD for finding in findings)
@@ -69,7 +69,7 @@ def diagnose(settings: Settings) -> int:
     return 1 if bad else 0
 
 
-def _checks(settings: Settings) -> Iterator[Finding]:
+def _checks(settings: Settings) -> Iterator[CheckResult]:
     older, database = _older(settings), database_of(settings)
     yield older or _data_dir(settings)
     if older is None and os.path.isfile(database) and is_present(database):
@@ -83,7 +83,7 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     try:
         network = network_of(settings)
     except ConfigError as e:
-        yield Finding(BAD, "network", str(e))
+        yield CheckResult(BAD, "network", str(e))
         return
     yield asyncio.run(_configured_upstream(settings, network))
     for model in settings.external_models:
@@ -93,40 +93,40 @@ def _checks(settings: Settings) -> Iterator[Finding]:
 
 
 # ---------------------------------------------------------------- the data directory and its database
-def _data_dir(settings: Settings) -> Finding:
+def _data_dir(settings: Settings) -> CheckResult:
     path, database = settings.data_dir, database_of(settings)
     if not os.path.isdir(path):  # Path.is_dir raises if a parent is not readable
         return _missing_directory(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return Finding(BAD, "data", f"{path} cannot be read and written by this user")
+        return CheckResult(BAD, "data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite" or is_present(database):
         return asyncio.run(_store(settings))
     if not was_lost(database):
-        return Finding(GOOD, "data", f"{path}: nothing is stored yet")
+        return CheckResult(GOOD, "data", f"{path}: nothing is stored yet")
     remedy = "put it back, or restore a backup (docs/operations.md)"
-    return Finding(BAD, "data", f"{database} is missing: {remedy}; a start creates an empty one")
+    return CheckResult(BAD, "data", f"{database} is missing: {remedy}; a start creates an empty one")
 
 
-def _missing_directory(path: Path) -> Finding:
+def _missing_directory(path: Path) -> CheckResult:
     nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
     if not os.path.isdir(nearest):
-        return Finding(BAD, "data", f"cannot create {path}: {nearest} is not a directory; set --data-dir")
+        return CheckResult(BAD, "data", f"cannot create {path}: {nearest} is not a directory; set --data-dir")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return Finding(BAD, "data", f"cannot create {path}: {nearest} cannot be written by this user")
-    return Finding(NOTE, "data", f"{path} does not exist: the first start creates it, without memories")
+        return CheckResult(BAD, "data", f"cannot create {path}: {nearest} cannot be written by this user")
+    return CheckResult(NOTE, "data", f"{path} does not exist: the first start creates it, without memories")
 
 
-async def _store(settings: Settings) -> Finding:
+async def _store(settings: Settings) -> CheckResult:
     path, stores = place_of(settings), stores_of(settings)
     try:
         await stores.open()
         await stores.close()
     except StoreError as e:
-        return Finding(BAD, "data", f"the store in {path} cannot be opened: {e}")
-    return Finding(GOOD, "data", f"{path}")
+        return CheckResult(BAD, "data", f"the store in {path} cannot be opened: {e}")
+    return CheckResult(GOOD, "data", f"{path}")
 
 
-def _older(settings: Settings) -> Finding | None:
+def _older(settings: Settings) -> CheckResult | None:
     """Return a note if an older version has created the database. It is not opened: opening migrates it, and
     the older proxy that may be running could not continue."""
     database = database_of(settings)
@@ -139,19 +139,21 @@ def _older(settings: Settings) -> Finding | None:
     if schema is None:
         return None
     text = f"of an older version (schema {schema}): the first start migrates it to {SCHEMA_VERSION}, for good"
-    return Finding(NOTE, "data", f"{database.parent} is {text}; take a backup before. Not checked further")
+    return CheckResult(
+        NOTE, "data", f"{database.parent} is {text}; take a backup before. Not checked further"
+    )
 
 
-def database_findings(database: Path, model: str) -> Iterator[Finding]:
+def database_findings(database: Path, model: str) -> Iterator[CheckResult]:
     """Yield the findings about the database; `model` is the embedding model of the settings."""
     try:
         found = survey(database)
     except StoreError as error:
         if kind_of(error) == CORRUPT or not database.parent.is_dir():
-            yield Finding(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
+            yield CheckResult(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
             return
         # A full or read-only disk does not justify replacing a sound file with an old backup.
-        yield Finding(BAD, "database", f"{error}: its disk may be at fault (docs/operations.md)")
+        yield CheckResult(BAD, "database", f"{error}: its disk may be at fault (docs/operations.md)")
         yield _disk(shutil.disk_usage(database.parent).free, LEAST_FREE_BYTES)
         return
     yield _soundness(database, found)
@@ -160,40 +162,40 @@ def database_findings(database: Path, model: str) -> Iterator[Finding]:
     if found.log_bytes > LARGE_LOG_BYTES:
         size = _size(found.log_bytes)
         text = f"the write-ahead log has grown to {size}: another program reads the file for a long time"
-        yield Finding(NOTE, "log", text)
+        yield CheckResult(NOTE, "log", text)
     if found.exposed:
         names = " ".join(found.exposed)
         text = f"others on this machine may read {names}: chmod 600 in {database.parent}"
-        yield Finding(BAD, "privacy", text)
+        yield CheckResult(BAD, "privacy", text)
     if found.newest_at is not None and found.newest_at > time.time() + CLOCK_S:
         at = datetime.fromtimestamp(found.newest_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         text = f"this machine's clock is behind the newest stored row ({at}): set the clock"
-        yield Finding(BAD, "clock", text)
+        yield CheckResult(BAD, "clock", text)
     if found.model not in (None, model):
         text = f"the vectors were made with {found.model}, the settings name {model}: memory-proxy reembed"
-        yield Finding(BAD, "vectors", text)
+        yield CheckResult(BAD, "vectors", text)
 
 
-def learnt_forms(rows: Mapping[str, str]) -> Iterator[Finding]:
+def learnt_forms(rows: Mapping[str, str]) -> Iterator[CheckResult]:
     """Yield the request forms that models were found to accept: they explain how requests are written."""
     for line in described(rows, time.time()):
-        yield Finding(NOTE, "form", f"learnt: {line}")
+        yield CheckResult(NOTE, "form", f"learnt: {line}")
 
 
-def _soundness(database: Path, found: Survey) -> Finding:
+def _soundness(database: Path, found: Survey) -> CheckResult:
     text = f"{found.memories:,} memories, {_size(found.bytes)}, schema {found.schema}"
     if found.is_sound is None:
-        return Finding(NOTE, "database", f"{text}; too large to check here: a backup verifies it")
+        return CheckResult(NOTE, "database", f"{text}; too large to check here: a backup verifies it")
     if not found.is_sound:
-        return Finding(BAD, "database", f"{database} is corrupt: restore a backup (docs/operations.md)")
-    return Finding(GOOD, "database", f"{text}, sound")
+        return CheckResult(BAD, "database", f"{database} is corrupt: restore a backup (docs/operations.md)")
+    return CheckResult(GOOD, "database", f"{text}, sound")
 
 
-def _disk(free_bytes: int, wanted_bytes: int) -> Finding:
+def _disk(free_bytes: int, wanted_bytes: int) -> CheckResult:
     if free_bytes < wanted_bytes:
         text = f"{_size(free_bytes)} free: a backup or a large forget may need {_size(wanted_bytes)}"
-        return Finding(BAD, "disk", text)
-    return Finding(GOOD, "disk", f"{_size(free_bytes)} free")
+        return CheckResult(BAD, "disk", text)
+    return CheckResult(GOOD, "disk", f"{_size(free_bytes)} free")
 
 
 def _size(count: int) -> str:
@@ -201,7 +203,7 @@ def _size(count: int) -> str:
 
 
 # ---------------------------------------------------------------- Redis and Qdrant
-async def _cache(settings: Settings) -> list[Finding]:
+async def _cache(settings: Settings) -> list[CheckResult]:
     cache = cache_of(settings, lambda: None)
     if cache is None:
         return []
@@ -209,13 +211,13 @@ async def _cache(settings: Settings) -> list[Finding]:
         await cache.ping()
     except StoreError as e:
         text = f"{cache.place}: {e}: until it answers, each machine counts limits for itself"
-        return [Finding(BAD, "cache", text)]
+        return [CheckResult(BAD, "cache", text)]
     finally:
         await cache.close()
-    return [Finding(GOOD, "cache", f"{cache.place} answers")]
+    return [CheckResult(GOOD, "cache", f"{cache.place} answers")]
 
 
-async def _index(settings: Settings) -> list[Finding]:
+async def _index(settings: Settings) -> list[CheckResult]:
     if (index := index_of(settings)) is None:
         return []
     url = settings.qdrant.url
@@ -223,14 +225,14 @@ async def _index(settings: Settings) -> list[Finding]:
         generations = await index.generations()
     except IndexUnavailable as e:
         text = f"{url} does not answer ({e}): until it does, users with many memories are searched exactly"
-        return [Finding(BAD, "qdrant", text)]
+        return [CheckResult(BAD, "qdrant", text)]
     finally:
         await index.close()
-    return [Finding(GOOD, "qdrant", f"{url} answers, with {len(generations)} collection(s) of ours")]
+    return [CheckResult(GOOD, "qdrant", f"{url} answers, with {len(generations)} collection(s) of ours")]
 
 
 # ---------------------------------------------------------------- models
-def _embedder(settings: Settings) -> Iterator[Finding]:
+def _embedder(settings: Settings) -> Iterator[CheckResult]:
     wanted = settings.embedding
     with _models_dir(settings) as directory:
         loaded = load_embedder(
@@ -241,35 +243,35 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
         )
         judge = load_judge(directory, loaded.embedder)
     for note in loaded.notes:
-        yield Finding(NOTE, "embeddings", note)
+        yield CheckResult(NOTE, "embeddings", note)
     if judge.judge is not None:
         judge.judge.close()
-        yield Finding(GOOD, "judge", f"the heads of {ENCODER_NAME}")
+        yield CheckResult(GOOD, "judge", f"the heads of {ENCODER_NAME}")
     else:
-        yield Finding(BAD, "judge", f"{judge.note}; memories are chosen by vectors and words alone")
+        yield CheckResult(BAD, "judge", f"{judge.note}; memories are chosen by vectors and words alone")
     if loaded.embedder is None:
         remedy = "run scripts/install, name a directory (embedding.path) or set embedding.allow_download"
-        yield Finding(BAD, "embeddings", f"no model: search is lexical only; {remedy}")
+        yield CheckResult(BAD, "embeddings", f"no model: search is lexical only; {remedy}")
         return
     model = loaded.embedder.model
     loaded.embedder.close()
     if model.dimension != wanted.dimension:
         text = f"{model.name} has {model.dimension} dimensions: set embedding.dimension={model.dimension}"
-        yield Finding(BAD, "embeddings", text)
+        yield CheckResult(BAD, "embeddings", text)
         return
-    yield Finding(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
+    yield CheckResult(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
 
 
-def _reranker(settings: Settings) -> Iterator[Finding]:
+def _reranker(settings: Settings) -> Iterator[CheckResult]:
     """Yield whether the configured reranker can be loaded; nothing without one."""
     wanted, allow_download = settings.retrieval.rerank, settings.embedding.allow_download
     with _models_dir(settings) as directory:
         loaded = load_reranker(directory, wanted, allow_download=allow_download)
     if loaded.reranker is not None:
         loaded.reranker.close()
-        yield Finding(GOOD, "rerank", wanted)
+        yield CheckResult(GOOD, "rerank", wanted)
     elif loaded.note:
-        yield Finding(BAD, "rerank", f"{loaded.note}; memories are not reranked")
+        yield CheckResult(BAD, "rerank", f"{loaded.note}; memories are not reranked")
 
 
 @contextlib.contextmanager
@@ -283,26 +285,26 @@ def _models_dir(settings: Settings) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def _tokens() -> Finding:
+def _tokens() -> CheckResult:
     if Tokens().exact():
-        return Finding(GOOD, "tokens", "counted with OpenAI's tables")
-    return Finding(
+        return CheckResult(GOOD, "tokens", "counted with OpenAI's tables")
+    return CheckResult(
         NOTE, "tokens", "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
     )
 
 
 # ---------------------------------------------------------------- identity
-def _identity(settings: Settings) -> Iterator[Finding]:
+def _identity(settings: Settings) -> Iterator[CheckResult]:
     identity = settings.identity
     try:
         stores = stores_of(settings)
         auth_of(settings, stores.keys)
     except ConfigError as e:
-        yield Finding(BAD, "identity", str(e))
+        yield CheckResult(BAD, "identity", str(e))
         return
     match identity.mode:
         case "open":
-            yield Finding(NOTE, "identity", "open: every client that reaches the port may name any user")
+            yield CheckResult(NOTE, "identity", "open: every client that reaches the port may name any user")
         case "keys":
             if settings.storage.backend == "sqlite" and not is_present(database_of(settings)):
                 yield _NO_KEY
@@ -313,34 +315,34 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         case "header":
             wide = any(peer.endswith("/0") for peer in identity.trusted_peers)
             text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
-            yield Finding(
+            yield CheckResult(
                 BAD if wide else GOOD, "identity", text + (": that is every address" if wide else "")
             )
 
 
-async def _keys(stores: Stores) -> Finding:
+async def _keys(stores: Stores) -> CheckResult:
     try:
         await stores.open()
         valid = [key for key in await stores.keys.list() if key.revoked_at is None]
     except StoreError as e:
-        return Finding(BAD, "identity", f"keys: the store cannot be read: {e}")
+        return CheckResult(BAD, "identity", f"keys: the store cannot be read: {e}")
     finally:
         await stores.close()
-    return Finding(GOOD, "identity", f"keys: {len(valid)} valid") if valid else _NO_KEY
+    return CheckResult(GOOD, "identity", f"keys: {len(valid)} valid") if valid else _NO_KEY
 
 
-async def _jwt(settings: Settings) -> Finding:
+async def _jwt(settings: Settings) -> CheckResult:
     identity = settings.identity
     if identity.jwt_jwks_url is None:
-        return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
+        return CheckResult(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
     from proxy.upstream.httpx_transport import fetch  # httpx takes a tenth of a second to import
 
     try:
         usable = len(parse_key_set(await fetch(identity.jwt_jwks_url, network=network_of(settings))))
     except (ProxyError, ValueError) as e:
-        return Finding(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
+        return CheckResult(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
     text = f"jwt: tokens for {identity.jwt_audience}, {usable} usable keys at {identity.jwt_jwks_url}"
-    return Finding(GOOD if usable else BAD, "identity", text)
+    return CheckResult(GOOD if usable else BAD, "identity", text)
 
 
 # ---------------------------------------------------------------- upstreams
@@ -370,10 +372,10 @@ class Probe:
                 return response.status, found
 
 
-async def _configured_upstream(settings: Settings, network: Network) -> Finding:
+async def _configured_upstream(settings: Settings, network: Network) -> CheckResult:
     chosen = settings.upstream
     if chosen.base_url is None:
-        return Finding(NOTE, "upstream", "none: a scripted demo model answers; set --upstream URL")
+        return CheckResult(NOTE, "upstream", "none: a scripted demo model answers; set --upstream URL")
     if chosen.api_key:
         probe = Probe("upstream.api_key", chosen.base_url, chosen.api_key.get_secret_value(), network)
     else:  # a key in OPENAI_API_KEY is a client's: the proxy sends it nowhere
@@ -381,7 +383,7 @@ async def _configured_upstream(settings: Settings, network: Network) -> Finding:
     return await _upstream("upstream", probe)
 
 
-async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Finding:
+async def _upstream(subject: str, probe: Probe, model: str | None = None) -> CheckResult:
     """Request the list of models; `model` must be in it."""
     at = parse_base_url(probe.url)
     route = probe.network.described(at)
@@ -392,20 +394,20 @@ async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Fin
             with_v1, _ = await probe.request("GET", b"/v1/models", url=_with_v1(at, probe.url))
             if with_v1 not in (404, 405):
                 text = f"{shown} has no /models, but /v1/models answers: add /v1 to the URL"
-                return Finding(BAD, subject, text)
+                return CheckResult(BAD, subject, text)
         if status in (401, 403):
             return _unauthorised(subject, shown, status, probe)
         if status >= 400:
             return await _without_models(subject, shown, status, probe)
     except (UpstreamError, ProxyError) as e:
-        return Finding(BAD, subject, f"{shown}: {e}")
+        return CheckResult(BAD, subject, f"{shown}: {e}")
     try:
         names = [entry["id"] for entry in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
-        return Finding(NOTE, subject, f"{shown}/models answers, but not in OpenAI's form")
+        return CheckResult(NOTE, subject, f"{shown}/models answers, but not in OpenAI's form")
     if model is not None and model not in names:
-        return Finding(BAD, subject, f"{shown} does not list the model {model}")
-    return Finding(GOOD, subject, f"{shown} answers, {len(names)} models")
+        return CheckResult(BAD, subject, f"{shown} does not list the model {model}")
+    return CheckResult(GOOD, subject, f"{shown} answers, {len(names)} models")
 
 
 def _with_v1(at: BaseUrl, url: str) -> str:
@@ -414,24 +416,26 @@ def _with_v1(at: BaseUrl, url: str) -> str:
     return f"{base.rstrip('/')}{colon}/v1{mark}{query}"
 
 
-async def _without_models(subject: str, shown: str, status: int, probe: Probe) -> Finding:
+async def _without_models(subject: str, shown: str, status: int, probe: Probe) -> CheckResult:
     """Check whether an upstream without a list of models has chat completions. An empty request is free."""
     chat, body = await probe.request("POST", b"/v1/chat/completions", b"{}")
     if chat in (401, 403):
         return _unauthorised(subject, shown, chat, probe)
     both = f"{shown} answers {status} for /models and {chat} for"
     if chat in (404, 405) and b"model" not in body.lower():
-        return Finding(BAD, subject, f"{both} /chat/completions: the URL is wrong")
+        return CheckResult(BAD, subject, f"{both} /chat/completions: the URL is wrong")
     if chat < 500:
         text = f"{shown} has chat completions, but no list of models (status {status})"
-        return Finding(GOOD, subject, text)
-    return Finding(NOTE, subject, f"{both} an empty chat")
+        return CheckResult(GOOD, subject, text)
+    return CheckResult(NOTE, subject, f"{both} an empty chat")
 
 
-def _unauthorised(subject: str, shown: str, status: int, probe: Probe) -> Finding:
+def _unauthorised(subject: str, shown: str, status: int, probe: Probe) -> CheckResult:
     if probe.key_setting is None:
         text = f"{shown} answers and requires a key (status {status}): clients send theirs"
-        return Finding(NOTE, subject, text)
+        return CheckResult(NOTE, subject, text)
     if status == 403:  # a valid key may be limited to chat
-        return Finding(NOTE, subject, f"{shown} does not list its models to {probe.key_setting} (status 403)")
-    return Finding(BAD, subject, f"{shown} refuses {probe.key_setting} (status 401): set a valid key")
+        return CheckResult(
+            NOTE, subject, f"{shown} does not list its models to {probe.key_setting} (status 403)"
+        )
+    return CheckResult(BAD, subject, f"{shown} refuses {probe.key_setting} (status 401): set a valid key")

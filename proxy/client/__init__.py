@@ -14,7 +14,7 @@ TIMEOUT_S = 30  # without a byte received
 IMPORT_TIMEOUT_S = 600  # the proxy answers when everything is stored
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The proxy answered with an error; the message is the proxy's own."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -30,8 +30,8 @@ class NotAnswering(Exception):
 class MemoryClient:
     """The memory API at one address. Positional arguments are segments of the path below `/v1/memory`.
 
-    Parameters of the query and fields of a new object that are None are left out. Every method raises Refused
-    and NotAnswering.
+    Parameters of the query and fields of a new object that are None are left out. Every method raises
+    RequestRefused and NotAnswering.
     """
 
     url: str
@@ -99,13 +99,13 @@ class MemoryClient:
 
     @contextmanager
     def _answer(self, request: urllib.request.Request, timeout_s: float = TIMEOUT_S) -> Iterator[Any]:
-        """Open the answer. Errors until the end of the block become Refused or NotAnswering."""
+        """Open the answer. Errors until the end of the block become RequestRefused or NotAnswering."""
         try:
             with _open(request, timeout=timeout_s) as response:
                 yield response
         except urllib.error.HTTPError as e:
             with e:
-                raise Refused(e.code, _message(e.code, e.read())) from None
+                raise RequestRefused(e.code, _message(e.code, e.read())) from None
         except (OSError, ValueError, http.client.HTTPException) as e:  # unknown host, cut off, no JSON
             raise NotAnswering(self.url) from e
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from proxy.client import MemoryClient, NotAnswering, Refused, commands
-from proxy.client.commands import API_KEY, NEVER, REFUSED, WRONG_USE, Result, WrongUse
+from proxy.client import MemoryClient, NotAnswering, RequestRefused, commands
+from proxy.client.commands import API_KEY, NEVER, REFUSED, WRONG_USE, CommandResult, WrongUse
 from proxy.domain.core import KINDS
 from proxy.domain.session import JOB_STATES
 
@@ -28,7 +28,7 @@ TIMES = (
 _UNITS_S = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(rf"(\d{{1,6}})([{''.join(_UNITS_S)}])")
 
-Command = Callable[[argparse.Namespace, MemoryClient], Result]
+Command = Callable[[argparse.Namespace, MemoryClient], CommandResult]
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def _run(command: Command, args: argparse.Namespace) -> int:
     except WrongUse as e:
         commands.print_error(escape(str(e)))
         return WRONG_USE
-    except Refused as e:
+    except RequestRefused as e:
         commands.print_refusal(e)
         return REFUSED
     except NotAnswering:

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from proxy.client import MemoryClient, Refused
+from proxy.client import MemoryClient, RequestRefused
 
 REFUSED, WRONG_USE = 1, 2  # exit codes
 API_KEY = "MEMORY_PROXY_API_KEY"  # the environment variable that holds the credential
@@ -50,7 +50,7 @@ class WrongUse(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CommandResult:
     """The outcome of a command: the proxy's answer for --json, else what to show, and the exit code."""
 
     answer: dict[str, Any] | None
@@ -59,7 +59,7 @@ class Result:
 
 
 # ---------------------------------------------------------------- memories
-def list_(args: argparse.Namespace, api: MemoryClient) -> Result:
+def list_(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.get(
         user_id=args.user,
         project_id=args.project,
@@ -91,7 +91,7 @@ def _inactive(memory: dict[str, Any]) -> str:
     return "expired" if (end := memory.get("expires_at")) and end <= time.time() else ""
 
 
-def search(args: argparse.Namespace, api: MemoryClient) -> Result:
+def search(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.post(
         "search",
         query=args.query,
@@ -109,16 +109,18 @@ def search(args: argparse.Namespace, api: MemoryClient) -> Result:
     shown: list[RenderableType] = [rows if answer["data"] else "No memory matches."]
     if answer.get("would_inject") is False:
         shown.append(f"A new conversation would get no memories: {escape(str(answer['reason']))}.")
-    return Result(answer, shown)
+    return CommandResult(answer, shown)
 
 
-def add(args: argparse.Namespace, api: MemoryClient) -> Result:
+def add(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     memory = api.post(content=args.content, type=args.type, user_id=args.user, project_id=args.project)
     change = {"confirmed": "Known already", "superseded": "Stored in place of an older one"}
-    return Result(memory, [f"{change.get(memory.get('change', ''), 'Stored')}: {escape(memory['id'])}"])
+    return CommandResult(
+        memory, [f"{change.get(memory.get('change', ''), 'Stored')}: {escape(memory['id'])}"]
+    )
 
 
-def get(args: argparse.Namespace, api: MemoryClient) -> Result:
+def get(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     memory = api.get(args.id, user_id=args.user)
 
     def shown() -> Iterator[RenderableType]:
@@ -134,10 +136,10 @@ def get(args: argparse.Namespace, api: MemoryClient) -> Result:
             became = f" → {escape(event['became'])}" if event.get("became") else ""
             yield f"{line}: {escape(event['content'])}{became}"
 
-    return Result(memory, shown())
+    return CommandResult(memory, shown())
 
 
-def edit(args: argparse.Namespace, api: MemoryClient) -> Result:
+def edit(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     given = {name: getattr(args, name) for name in ("content", "type", "importance", "archived")}
     changes = {name: value for name, value in given.items() if value is not None}
     if args.tags is not None:
@@ -150,11 +152,11 @@ def edit(args: argparse.Namespace, api: MemoryClient) -> Result:
         raise WrongUse("Name a change: --content, --type, --tags, --importance, --expires, --archive, …")
     memory = api.patch(args.id, changes=changes, user_id=args.user)
     expires = f", expires {_when(changes['expires_at'])}" if changes.get("expires_at") else ""
-    return Result(memory, [f"Changed: {escape(memory['id'])}{expires}"])
+    return CommandResult(memory, [f"Changed: {escape(memory['id'])}{expires}"])
 
 
 # ---------------------------------------------------------------- forgetting
-def forget(args: argparse.Namespace, api: MemoryClient) -> Result:
+def forget(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     if args.id:
         if args.project or args.type:
             raise WrongUse("An id is enough: leave out --project and --type.")
@@ -169,7 +171,7 @@ def forget(args: argparse.Namespace, api: MemoryClient) -> Result:
         of = f" of project {args.project}" if args.project else ""
         kind = f", type {args.type}," if args.type else ""
         if not _is_confirmed(f"{total}{of} of user {args.user}{kind}"):
-            return Result(None, ["Nothing was forgotten."], REFUSED)
+            return CommandResult(None, ["Nothing was forgotten."], REFUSED)
     return _forgotten(api.delete(**filters))
 
 
@@ -182,7 +184,7 @@ def _is_confirmed(what: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def receipts(args: argparse.Namespace, api: MemoryClient) -> Result:
+def receipts(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.get("receipts", user_id=args.user, limit=args.limit, after=args.after)
     rows = _table("when", "what", "forgotten", "by")
     for one in answer["data"]:
@@ -193,14 +195,14 @@ def receipts(args: argparse.Namespace, api: MemoryClient) -> Result:
     return _page(answer, rows, "Nothing was forgotten yet.")
 
 
-def _forgotten(answer: dict[str, Any]) -> Result:
+def _forgotten(answer: dict[str, Any]) -> CommandResult:
     count = _deleted(answer)
     if answer.get("dry_run"):
-        return Result(answer, [f"This would forget {count}, with their sources. Nothing was changed."])
+        return CommandResult(answer, [f"This would forget {count}, with their sources. Nothing was changed."])
     lines = [f"Forgotten: {count}, with their sources."]
     if answer.get("receipt"):
         lines.append(f"[dim]Receipt: {escape(answer['receipt'])}[/]")
-    return Result(answer, lines)
+    return CommandResult(answer, lines)
 
 
 def _deleted(answer: dict[str, Any]) -> str:
@@ -214,7 +216,7 @@ def _amount(memories: int, documents: int) -> str:
 
 
 # ---------------------------------------------------------------- sessions, jobs, quarantine
-def sessions(args: argparse.Namespace, api: MemoryClient) -> Result:
+def sessions(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.get(
         "sessions", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
     )
@@ -224,15 +226,15 @@ def sessions(args: argparse.Namespace, api: MemoryClient) -> Result:
     return _page(answer, rows, "No sessions.")
 
 
-def end(args: argparse.Namespace, api: MemoryClient) -> Result:
+def end(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.run("sessions", args.id, "end", user_id=args.user, project_id=args.project)
-    return Result(answer, [f"Queued: {_counted(answer['queued_exchanges'], 'exchange')}."])
+    return CommandResult(answer, [f"Queued: {_counted(answer['queued_exchanges'], 'exchange')}."])
 
 
-def jobs(args: argparse.Namespace, api: MemoryClient) -> Result:
+def jobs(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     if args.retry:
         answer = api.run("jobs", "retry", user_id=args.user)
-        return Result(answer, [f"Queued again: {_counted(answer['revived'], 'job')}."])
+        return CommandResult(answer, [f"Queued again: {_counted(answer['revived'], 'job')}."])
     answer = api.get("jobs", user_id=args.user, state=args.state, limit=args.limit, after=args.after)
     rows = _table("job", "user", "state", "tries", "since")
     for one in answer["data"]:
@@ -244,13 +246,13 @@ def jobs(args: argparse.Namespace, api: MemoryClient) -> Result:
     return _page(answer, rows, "No jobs.")
 
 
-def quarantine(args: argparse.Namespace, api: MemoryClient) -> Result:
+def quarantine(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     if args.release:
         memory = api.run("quarantine", args.release, "release", user_id=args.user)
-        return Result(memory, [f"Remembered: {escape(memory['id'])}"])
+        return CommandResult(memory, [f"Remembered: {escape(memory['id'])}"])
     if args.discard:
         answer = api.delete("quarantine", args.discard, user_id=args.user)
-        return Result(answer, [f"Discarded: {escape(answer['id'])}"])
+        return CommandResult(answer, [f"Discarded: {escape(answer['id'])}"])
     answer = api.get(
         "quarantine", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
     )
@@ -262,7 +264,7 @@ def quarantine(args: argparse.Namespace, api: MemoryClient) -> Result:
 
 
 # ---------------------------------------------------------------- export and import
-def export(args: argparse.Namespace, api: MemoryClient) -> Result:
+def export(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     """Write one memory per line. The file appears under its name only when it is complete."""
     lines = api.export(user_id=args.user, project_id=args.project)
     first = next(lines, b"")  # before the file is touched: the proxy may refuse
@@ -275,10 +277,10 @@ def export(args: argparse.Namespace, api: MemoryClient) -> Result:
     if not args.json:
         said = f"Exported: {_counted(count, 'memory')} to {escape(args.file)}."
         _Terminal(stderr=True).print(said, soft_wrap=True)
-    return Result(None if args.file == STANDARD else {"file": args.file, "exported": count})
+    return CommandResult(None if args.file == STANDARD else {"file": args.file, "exported": count})
 
 
-def import_(args: argparse.Namespace, api: MemoryClient) -> Result:
+def import_(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     """Send the file. The proxy skips memories that it has, so a second run resumes a first one."""
     path = Path(args.file)
     is_piped = args.file == STANDARD
@@ -295,7 +297,7 @@ def import_(args: argparse.Namespace, api: MemoryClient) -> Result:
     lines += [f"  line {error['line']}: {escape(error['message'])}" for error in answer["errors"]]
     if (more := answer["refused"] - len(answer["errors"])) > 0:
         lines.append(f"  … and {more} more")
-    return Result(answer, lines, REFUSED if answer["refused"] else 0)
+    return CommandResult(answer, lines, REFUSED if answer["refused"] else 0)
 
 
 @contextmanager
@@ -333,7 +335,7 @@ def _progress(unit: str, total: float | None = None) -> Iterator[tuple[Progress,
 
 
 # ---------------------------------------------------------------- documents
-def add_documents(args: argparse.Namespace, api: MemoryClient) -> Result:
+def add_documents(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     """Send each file as a document. A file that fails does not stop the others."""
     if args.name and len(args.files) > 1:
         raise WrongUse("--name is for a single file: several files are stored under their own names.")
@@ -344,7 +346,7 @@ def add_documents(args: argparse.Namespace, api: MemoryClient) -> Result:
         raise WrongUse(
             f"Several files would be stored as {', '.join(repeated)}: add these one by one, with --name."
         )
-    return Result(None, status=max(_add_document(args, api, file) for file in args.files))
+    return CommandResult(None, status=max(_add_document(args, api, file) for file in args.files))
 
 
 def _add_document(args: argparse.Namespace, api: MemoryClient, file: str) -> int:
@@ -367,16 +369,16 @@ def _add_document(args: argparse.Namespace, api: MemoryClient, file: str) -> int
             user_id=args.user,
             project_id=args.project,
         )
-    except Refused as e:
+    except RequestRefused as e:
         print_refusal(e, name)
         return REFUSED
     lines = [f"{_CHANGES[document['change']]}: {escape(name)} {escape(document['id'])} ({_size(document)})"]
     for heading in document["redacted"]:
         lines.append(f"[yellow]Redacted under:[/] {escape(heading or '(no heading)')}")
-    return print_result(Result(document, lines), as_json=args.json)
+    return print_result(CommandResult(document, lines), as_json=args.json)
 
 
-def list_documents(args: argparse.Namespace, api: MemoryClient) -> Result:
+def list_documents(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.get(
         "documents", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
     )
@@ -388,26 +390,26 @@ def list_documents(args: argparse.Namespace, api: MemoryClient) -> Result:
     return _page(answer, rows, "No documents.")
 
 
-def show_document(args: argparse.Namespace, api: MemoryClient) -> Result:
+def show_document(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     include = "content" if args.content else None
     document = api.get("documents", args.id, user_id=args.user, include=include)
     if args.content and not args.json:
         sys.stdout.write(document["content"])
-        return Result(document)
+        return CommandResult(document)
     lines = [f"[bold]{escape(document['name'])}[/] [dim]{_size(document)}, {document['status']}[/]"]
     for section in document["outline"]:
         headings = " › ".join(section["headings"]) or "(no heading)"
         lines.append(escape(headings) + (" [yellow](redacted)[/]" if section["redacted"] else ""))
-    return Result(document, lines)
+    return CommandResult(document, lines)
 
 
-def delete_document(args: argparse.Namespace, api: MemoryClient) -> Result:
+def delete_document(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.delete("documents", args.id, user_id=args.user)
     lines = [
         f"Deleted: {escape(answer['id'])}, and the stored answers that were given with it in the prompt.",
         f"[dim]Receipt: {escape(str(answer['receipt']))}[/]",
     ]
-    return Result(answer, lines)
+    return CommandResult(answer, lines)
 
 
 def _size(document: dict[str, Any]) -> str:
@@ -426,7 +428,7 @@ class _Terminal(Console):
         return super().render_str(text.translate(_VISIBLE), **style)
 
 
-def print_result(result: Result, *, as_json: bool) -> int:
+def print_result(result: CommandResult, *, as_json: bool) -> int:
     """Print the result to standard output and return its exit code."""
     if not as_json:
         out = _Terminal()
@@ -442,7 +444,7 @@ def print_error(markup: str) -> None:
     _Terminal(stderr=True).print(markup)
 
 
-def print_refusal(error: Refused, about: str = "") -> None:
+def print_refusal(error: RequestRefused, about: str = "") -> None:
     """Print the proxy's error message and, for a refused credential, where the credential came from."""
     print_error(f"[red]Refused ({error.status}):[/] {escape(f'{about}: {error}' if about else str(error))}")
     if error.status == 401 and os.environ.get(API_KEY):
@@ -458,15 +460,15 @@ def _table(*columns: str) -> Table:
     return made
 
 
-def _page(answer: dict[str, Any], rows: Table, empty: str) -> Result:
+def _page(answer: dict[str, Any], rows: Table, empty: str) -> CommandResult:
     """Return a page as a table with how to see the next one, or `empty` without rows."""
     if not answer["data"]:
-        return Result(answer, [empty])
+        return CommandResult(answer, [empty])
     if not answer.get("has_more"):
-        return Result(answer, [rows])
+        return CommandResult(answer, [rows])
     of = f" of {answer['total']}" if answer.get("total") else ""
     last = escape(str(answer["data"][-1]["id"]))
-    return Result(answer, [rows, f"{len(answer['data'])}{of}; for more: --after {last}"])
+    return CommandResult(answer, [rows, f"{len(answer['data'])}{of}; for more: --after {last}"])
 
 
 def _two_lines(content: str, below: str, mark: str = "") -> str:

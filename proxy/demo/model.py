@@ -66,14 +66,14 @@ _MODEL_CARD = {"id": MODEL, "object": "model", "created": 1767225600, "owned_by"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ChatMessage:
     """One message of a conversation, as plain text."""
 
     role: str
     text: str
 
 
-def answer(messages: Sequence[Message]) -> str:
+def answer(messages: Sequence[ChatMessage]) -> str:
     """Return the answer to the last user message."""
     asked = next((strip_blocks(m.text).strip() for m in reversed(messages) if m.role == "user"), "")
     if not any(map(is_question, sentences(asked))):
@@ -113,7 +113,7 @@ ROLES: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def _first_memory(messages: Sequence[Message]) -> str:
+def _first_memory(messages: Sequence[ChatMessage]) -> str:
     """Return the first memory that was injected, which is the proxy's best match; "" for none."""
     lines = (line for m in messages for block in _BLOCK.findall(m.text) for line in _LINE.findall(block))
     return next(lines, "")
@@ -139,7 +139,7 @@ def scripted_model(*, chunk_delay_s: float = 0.02) -> Starlette:
 
     async def chat(request: Request) -> Response:
         body = parsed(await request.body())
-        messages = [Message(m["role"], text_of(m.get("content"))) for m in body["messages"]]
+        messages = [ChatMessage(m["role"], text_of(m.get("content"))) for m in body["messages"]]
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         completion = Completion(messages, _answer_in_role(request, messages), limit)
         if not body.get("stream"):
@@ -162,7 +162,7 @@ def scripted_model(*, chunk_delay_s: float = 0.02) -> Starlette:
 class Completion:
     """One answer, cut at `max_tokens`, as an object or as a stream."""
 
-    asked: Sequence[Message]
+    asked: Sequence[ChatMessage]
     text: str
     max_tokens: int | None = None
     id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
@@ -241,7 +241,7 @@ def text_of(content: Any) -> str:
     return "\n".join(p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str))
 
 
-def _answer_in_role(request: Request, messages: Sequence[Message]) -> str:
+def _answer_in_role(request: Request, messages: Sequence[ChatMessage]) -> str:
     """Return the chat answer, or what the role asks for that the proxy names in its User-Agent."""
     product, _, role = request.headers.get("user-agent", "").partition(" ")
     role = role.strip("()")

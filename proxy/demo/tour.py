@@ -23,7 +23,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from proxy.client import MemoryClient, NotAnswering, Refused
+from proxy.client import MemoryClient, NotAnswering, RequestRefused
 from proxy.demo.model import MODEL
 
 MAX_WIDTH = 100
@@ -227,7 +227,7 @@ def _run(screen: Screen, proxy_url: str, model: str | None, wait_s: float) -> in
         tour = Tour(screen, MemoryClient(origin), client, model, wait_s)
         try:
             tour.run()
-        except (OpenAIError, Refused, NotAnswering) as e:
+        except (OpenAIError, RequestRefused, NotAnswering) as e:
             tour.check(False, f"the demo cannot continue: {type(e).__name__}: {str(e)[:300]}")
         except Stopped:
             return 1
@@ -282,7 +282,7 @@ class Tour:
         for name in ("alice", "bob"):
             try:
                 self.memory.delete(user_id=self._user(name))
-            except (Refused, NotAnswering):
+            except (RequestRefused, NotAnswering):
                 return
 
     # ------------------------------------------------------------ the acts

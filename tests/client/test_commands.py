@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client import MemoryClient, Refused
+from proxy.client import MemoryClient, RequestRefused
 from proxy.client.command_line import NO_PROXY, add_memory
 from proxy.client.commands import REFUSED, WRONG_USE
 from tests.support.fake_proxy import FakeProxy, serving_in_thread
@@ -281,7 +281,7 @@ def test_a_refused_credential_names_its_environment_variable(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured, key: str, remedy: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise Refused(401, "There is no such API key.")
+        raise RequestRefused(401, "There is no such API key.")
 
     monkeypatch.setattr(MemoryClient, "get", refuse)
     monkeypatch.setenv("MEMORY_PROXY_API_KEY", key)

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from proxy.demo.model import Completion, Message, answer, statements, text_of
+from proxy.demo.model import ChatMessage, Completion, answer, statements, text_of
 from proxy.demo.tour import BUDGET, CHANGE, NEW_BUDGET, QUESTIONS
 from proxy.domain.errors import error_body
 from proxy.text.markup import fence
@@ -61,12 +61,12 @@ class FakeProxy:
     async def chat(self, request: Request) -> Response:
         body = await request.json()
         user = body["memory_context"]["user_id"]
-        asked = [Message(m["role"], text_of(m["content"])) for m in body["messages"]]
+        asked = [ChatMessage(m["role"], text_of(m["content"])) for m in body["messages"]]
         answering = [q for q in (*QUESTIONS, NEW_BUDGET) if q.text == asked[-1].text]
         mine = self.of(None if self.leaks_to_others else user)
         mine.sort(key=lambda m: not any(q.answered_by(m["content"]) for q in answering))
         block = fence(f"[{m['type']} 2026-01-14 #{m['id']}] {m['content']}" for m in mine)
-        reply = Completion(asked, answer([Message("system", block), *asked]))
+        reply = Completion(asked, answer([ChatMessage("system", block), *asked]))
         if self.extracts:
             self.remember(user, asked[-1].text)
         headers = {
