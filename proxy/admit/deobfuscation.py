@@ -46,7 +46,7 @@ class TextView:
     """A text as it is searched, and the places of its characters in the original."""
 
     text: str
-    places: Sequence[int] | None = None  # None: the same places
+    offsets: Sequence[int] | None = None  # None: the same
     ends: Sequence[int] | None = None  # after each character, if one replaces several
 
     def lowered(self) -> str:
@@ -58,9 +58,9 @@ class TextView:
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the original's span of a span of this view."""
-        if self.places is None or start == end:
+        if self.offsets is None or start == end:
             return start, end
-        return self.places[start], self.ends[end - 1] if self.ends else self.places[end - 1] + 1
+        return self.offsets[start], self.ends[end - 1] if self.ends else self.offsets[end - 1] + 1
 
 
 def views(text: str) -> Iterator[TextView]:
@@ -90,7 +90,7 @@ def _readable(text: str) -> TextView:
         plain = plain.replace(char, forms[char])
     if _LIKE_LATIN.search(plain) and _LATIN.search(plain):
         plain = re.sub(r"[^\W\d_]+", _in_one_alphabet, plain)
-    return TextView(plain, view.places)
+    return TextView(plain, view.offsets)
 
 
 def _in_one_alphabet(word: re.Match[str]) -> str:
@@ -99,21 +99,21 @@ def _in_one_alphabet(word: re.Match[str]) -> str:
 
 
 def _without(text: str, unwanted: re.Pattern[str]) -> TextView:
-    places = [place for place, char in enumerate(text) if not unwanted.match(char)]
-    return TextView("".join(text[place] for place in places), places)
+    offsets = [place for place, char in enumerate(text) if not unwanted.match(char)]
+    return TextView("".join(text[place] for place in offsets), offsets)
 
 
 def _unspaced(view: TextView) -> TextView:
     """Return the view with each run of single characters as one word."""
-    places: list[int] = []
+    offsets: list[int] = []
     at = 0
     for run in _SPACED.finditer(view.text):
-        places += range(at, run.start())
-        places += (place for place in range(*run.span()) if not view.text[place].isspace())
+        offsets += range(at, run.start())
+        offsets += (place for place in range(*run.span()) if not view.text[place].isspace())
         at = run.end()
-    places += range(at, len(view.text))
-    text = "".join(view.text[place] for place in places)
-    return TextView(text, places if view.places is None else [view.places[place] for place in places])
+    offsets += range(at, len(view.text))
+    text = "".join(view.text[place] for place in offsets)
+    return TextView(text, offsets if view.offsets is None else [view.offsets[place] for place in offsets])
 
 
 def _split_keys(text: str) -> list[tuple[int, int]]:
@@ -135,43 +135,43 @@ def _is_long_and_mixed(token: str) -> bool:
 
 def _joined(view: TextView, spans: Sequence[tuple[int, int]]) -> TextView:
     """Return the keys, each in a paragraph of its own, without what splits them."""
-    places: list[int] = []
+    offsets: list[int] = []
     text = ""
     for start, end in spans:
         at = start
         for part in (*_SPLITS_TOKENS.finditer(view.text, start, end), None):
             to = part.start() if part else end
             text += view.text[at:to]
-            places += range(at, to)
+            offsets += range(at, to)
             at = part.end() if part else end
         text += "\n\n"
-        places += (end - 1, end - 1)
-    return TextView(text, places if view.places is None else [view.places[place] for place in places])
+        offsets += (end - 1, end - 1)
+    return TextView(text, offsets if view.offsets is None else [view.offsets[place] for place in offsets])
 
 
 def _unescaped(text: str) -> TextView:
     """Return the lines that hold escapes, with what URLs, JSON and HTML escape as the characters meant."""
     chars: list[str] = []
-    places: list[int] = []
+    offsets: list[int] = []
     ends: list[int] = []
     at = line_end = 0
     for escape in _ESCAPE.finditer(text):
         if escape.start() >= line_end:
-            _copy(text, at, line_end, chars, places, ends)
+            _copy(text, at, line_end, chars, offsets, ends)
             at = text.rfind("\n", 0, escape.start()) + 1
             line_end = (text.find("\n", escape.end()) + 1) or len(text)
-        _copy(text, at, escape.start(), chars, places, ends)
+        _copy(text, at, escape.start(), chars, offsets, ends)
         chars.append(_meant(escape.group()))
-        places.append(escape.start())
+        offsets.append(escape.start())
         ends.append(escape.end())
         at = escape.end()
-    _copy(text, at, line_end, chars, places, ends)
-    return TextView("".join(chars), places, ends)
+    _copy(text, at, line_end, chars, offsets, ends)
+    return TextView("".join(chars), offsets, ends)
 
 
-def _copy(text: str, at: int, to: int, chars: list[str], places: list[int], ends: list[int]) -> None:
+def _copy(text: str, at: int, to: int, chars: list[str], offsets: list[int], ends: list[int]) -> None:
     chars += text[at:to]
-    places += range(at, to)
+    offsets += range(at, to)
     ends += range(at + 1, to + 1)
 
 

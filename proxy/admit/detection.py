@@ -121,16 +121,16 @@ def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Find
         detectors = detectors.near(lowered)
     marked = MARKER.search(text) is not None
     numbers = _numbers(text)
-    places: dict[tuple[str, ...], list[int]] = {}
+    offsets: dict[tuple[str, ...], list[int]] = {}
     for detector in detectors:
         if (words := detector.starts or detector.hints) and not _any_in(words, lowered):
             continue
-        if detector.starts and detector.starts not in places:
-            places[detector.starts] = places_of(detector.starts, lowered)
+        if detector.starts and detector.starts not in offsets:
+            offsets[detector.starts] = offsets_of(detector.starts, lowered)
         if detector.numeric:
             matches = _near(detector.pattern, text, numbers)
         else:
-            matches = _matches(detector, text, places.get(detector.starts, []))
+            matches = _matches(detector, text, offsets.get(detector.starts, []))
         for match in matches:
             start, end = match.span(match.lastindex or 0)
             if detector.pieces:
@@ -146,10 +146,10 @@ def _any_in(words: tuple[str, ...], lowered: str) -> bool:
     return False
 
 
-def _matches(detector: Detector, text: str, places: Iterable[int]) -> Iterator[re.Match[str]]:
+def _matches(detector: Detector, text: str, offsets: Iterable[int]) -> Iterator[re.Match[str]]:
     if detector.starts:
         free = 0
-        for place in places:
+        for place in offsets:
             if place >= free and (match := detector.pattern.match(text, place)):
                 free = match.end()
                 yield match
@@ -180,7 +180,7 @@ def _near(
         yield from pattern.finditer(text, start, end)
 
 
-def places_of(starts: tuple[str, ...], lowered: str) -> list[int]:
+def offsets_of(starts: tuple[str, ...], lowered: str) -> list[int]:
     """Return where the words occur, in order. Searching for a word is far quicker than for a pattern."""
     found: list[int] = []
     for word in starts:

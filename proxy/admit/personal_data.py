@@ -54,7 +54,7 @@ def is_iban(text: str) -> bool:
 
 
 def has_digits(text: str, least: int) -> bool:
-    """True for so many digits that are no date."""
+    """True for this many digits, unless they are a date."""
     is_date = re.match(r"(?:19|20)\d\d-\d\d-\d\d|\d\d[./]\d\d[./]\d{4}", text)
     return len(_digits(text)) >= least and not is_date
 

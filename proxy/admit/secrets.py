@@ -41,7 +41,7 @@ from proxy.admit.detection import (
     is_random,
     is_vendor_key,
     load_rules,
-    places_of,
+    offsets_of,
     run,
 )
 from proxy.text.sentences import is_inner_stop
@@ -54,12 +54,12 @@ def is_no_placeholder(value: str) -> bool:
 
 
 def is_mixed_and_no_path(value: str) -> bool:
-    """True for what is_mixed accepts and is no path."""
+    """True for what is_mixed accepts, unless it is a path."""
     return is_mixed(value) and not re.fullmatch(r"\w+(?:/[\w-]+)+", value)
 
 
 def is_session_id(value: str) -> bool:
-    """True for a value with at least two digits that is no placeholder."""
+    """True for a value with at least two digits, unless it is a placeholder."""
     return sum(map(str.isdecimal, value)) > 1 and not is_placeholder(value)
 
 
@@ -145,7 +145,7 @@ _VENDOR_TOKEN = re.compile(
 )
 _UUID_AT_END = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _SECRET_NAMES = ("sk", "key", "token", "secret", "pat", "pk")
-# Names of what has an id and is no secret: files, builds, objects of common APIs.
+# Names of things that have an id but are not secret: files, builds, objects of common APIs.
 _IDS = frozenset(
     "acct ami app asst batch branch build bundle call cart cfg ch chat chatcmpl chunk cluster cmpl commit"
     " conv cus dataset doc docker evt ex file fix font ft gen git hash head i id img image in index inv"
@@ -228,14 +228,14 @@ _TECHNICAL = re.compile(
 
 def _find_spoken(text: str, lowered: str) -> Iterator[Finding]:
     """Yield what a sentence or a table calls a password; `lowered` is the text in lower case."""
-    places = places_of(_STARTS, lowered)
-    yield from _in_sentences(text, places)
-    yield from _in_tables(text, sorted({*places, *places_of(_HEADS, lowered)}))
+    offsets = offsets_of(_STARTS, lowered)
+    yield from _in_sentences(text, offsets)
+    yield from _in_tables(text, sorted({*offsets, *offsets_of(_HEADS, lowered)}))
 
 
-def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Finding]:
+def _in_sentences(text: str, offsets: Iterable[int]) -> Iterator[Finding]:
     """Yield the tokens made like passwords in a sentence after a word for one."""
-    for place in places:
+    for place in offsets:
         word = _WORD.match(text, place)
         if word is None:
             continue
@@ -294,11 +294,11 @@ _MARKS = "|\t;,"  # between the cells of a table
 _MOST_ROWS = 200
 
 
-def _in_tables(text: str, places: Iterable[int]) -> Iterator[Finding]:
+def _in_tables(text: str, offsets: Iterable[int]) -> Iterator[Finding]:
     """Yield the cells below a head such as "password" in a table: Markdown, CSV or tabs."""
     done = 0
     read: dict[tuple[int, str], int] = {}  # how far, of a column: a row may look like a head
-    for place in places:
+    for place in offsets:
         start = text.rfind("\n", 0, place) + 1
         if start < done:
             continue
@@ -371,7 +371,7 @@ _INNOCENT = re.compile(
 _OPAQUE = re.compile(
     r"(?<![\w/@.+-])(?!sha\d{3}-)(?=[^\s\d]{0,128}\d)([A-Za-z0-9][A-Za-z0-9+/_=~-]{7,511})(?![\w@])"
 )
-_BEFORE, _AFTER = 48, 40  # characters in which a word speaks of a token
+_BEFORE, _AFTER = 48, 40  # characters within which a word refers to a token
 _IS_MINE = re.compile(r"^\W{0,4}(?:is|was|ist|es|est|è|是|=)\W", re.IGNORECASE)
 _NAMING = re.compile(
     r"\b(?:that'?s|is|was) (?:my|the|our) (?:[\w-]{1,20} ){0,2}(?:pin|pass(?:word|code))\b"
@@ -401,13 +401,13 @@ def find(text: str, lowered: str) -> Iterator[Finding]:
     yield from seed_phrases(text, lowered)
     yield from _encoded(text)
     if any(hint in lowered for hint in _HINTS):
-        yield from _beside_a_word(text)
+        yield from _next_to_a_word(text)
         yield from _named_afterwards(text, lowered)
         yield from _find_spoken(text, lowered)
 
 
-def _beside_a_word(text: str) -> Iterator[Finding]:
-    """Yield opaque tokens near a word such as "token", and those that go on with a list of them."""
+def _next_to_a_word(text: str) -> Iterator[Finding]:
+    """Yield opaque tokens near a word such as "token", and those that continue a list of them."""
     last = Finding("", -1, -1)
     for match in _OPAQUE.finditer(text):
         start, end = match.span(1)
@@ -446,7 +446,7 @@ def _spoken_of(text: str, start: int, end: int) -> bool:
 
 
 def _ends_in_a_heading(text: str, end: int) -> bool:
-    """True if the line above announces what is below it: it ends in a colon, and is no code."""
+    """True if the line above announces what is below it: it ends in a colon and is not code."""
     line = text[max(0, end - _LONGEST_HEADING) : end].rstrip().rpartition("\n")[2]
     return line.endswith((":", "\uff1a")) and not _CODE.match(line)
 
@@ -508,7 +508,7 @@ def seed_phrases(text: str, lowered: str) -> Iterator[Finding]:
 
 
 def _named(lowered: str) -> Iterator[Finding]:
-    """Yield what is called a seed phrase and is no sentence."""
+    """Yield what is called a seed phrase and is not a sentence."""
     if not any(word in lowered for word in ("seed", "mnemonic", "phrase", "wallet", "monero", "electrum")):
         return
     for found in _NAMED.finditer(lowered):

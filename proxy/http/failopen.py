@@ -63,7 +63,7 @@ class RecallLimiter:
 T = TypeVar("T")
 
 TRIP_AFTER = 3  # failures in a row
-TRIP_SILENCE_S = 1.0  # and no success for so long: a burst that is too much for a moment is no hang
+TRIP_SILENCE_S = 1.0  # and no success for so long: a short burst is not a hang
 OPEN_S = 2.0  # until the operation is tried again
 
 

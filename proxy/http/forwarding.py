@@ -168,7 +168,7 @@ class Forwarding(Protocol):
 
     @property
     def promised(self) -> bool:
-        """True if the client was told, before the upstream answered, that its words are stored."""
+        """True if the client got `queued` before the upstream answered."""
         ...
 
     async def adopt(self, request: ParsedRequest) -> ParsedRequest:
@@ -322,7 +322,7 @@ class Relayed:
         )
 
     def _is_read(self, draft: Draft) -> bool:
-        """True if the answer is stored, or if a chain may go on from it that was given memories."""
+        """True if the answer is stored, or if a chain may continue it that was given memories."""
         turn = draft.request.turn
         if turn is None:
             return False
@@ -330,7 +330,7 @@ class Relayed:
         return draft.recalled.commit is not None or (is_given and self.dialect is not CHAT)
 
     async def conclude(self, *, refused: bool) -> Answer:
-        """Read what was said out of the copy, as far as it came."""
+        """Read what was said from the copy, up to where it ends."""
         if self._opened is None or self._tap is None:
             return Answer()
         tap = self._tap

@@ -257,7 +257,7 @@ def _memory_headers(error: Exception, draft: Draft | None) -> list[Header]:
 
 
 def _outcome(turn: Turn, memory_ids: tuple[str, ...], ending: Ending, answer: Answer) -> Outcome:
-    """Return the answer as far as it came; nothing if the client left before there was one."""
+    """Return the part of the answer that arrived; nothing if the client left before."""
     whole = answer.whole and not answer.calls and ending is Ending.COMPLETE
     before = answers_so_far(turn.messages) if turn.resumes else []
     text = "\n".join(text for text in (*before, answer.text) if text)

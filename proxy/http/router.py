@@ -212,7 +212,7 @@ def _is_other_chat(scope: ASGIScope) -> bool:
 
 
 def _is_v1_respelt(scope: ASGIScope) -> bool:
-    """True for %76%31, which is no spelling of v1 that an upstream would know."""
+    """True for %76%31, a spelling of v1 that no upstream knows."""
     return scope["path"].startswith("/v1") and not scope["raw_path"].startswith(b"/v1")
 
 

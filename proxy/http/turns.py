@@ -1,4 +1,4 @@
-"""Parse a client's request into a Turn: what is asked of memory, by whom, in which session."""
+"""Parse a client's request into a Turn: what it asks of memory, for which user and session."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -287,7 +287,7 @@ class TurnPriority:
         """Return in a pause, or after `patience_s` without one."""
         self._waiting += 1
         try:
-            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 a pause is no event
+            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 a pause is not an event
                 await asyncio.sleep(left_s)
         finally:
             self._waiting -= 1

@@ -108,7 +108,7 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
         return Judged(literal, dropped=+Counter(no_judge=len(grounded) - len(literal)))
     if not grounded:
         return Judged()
-    # The dates that were resolved are no part of what the user said.
+    # Resolved dates are not part of what the user said.
     pairs = [(one.window, _RESOLVED.sub("", one.candidate.content)) for one in grounded]
     stored, held = list[Candidate](), list[tuple[Candidate, str]]()
     dropped: Counter[str] = Counter()

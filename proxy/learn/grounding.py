@@ -1,9 +1,9 @@
 """Grounding: find the user's own words that a candidate rests on.
 
-Evidence is searched in the user's own text: the quoted passage, else the candidate itself, else the sentence
-that shares most terms or is nearest in meaning. What only the assistant said is no evidence. A short reply is
-read together with the question that it answers, so that "yes, book that" can confirm something. The statement
-head then reads the window around the evidence (see extractor).
+Evidence is searched in the user's own text: the quoted passage, else the candidate itself, else the
+sentence that shares most terms or is nearest in meaning. What only the assistant said is not evidence. A
+short reply is read together with the question that it answers, so that "yes, book that" can confirm
+something. The statement head then reads the window around the evidence (see extractor).
 """
 
 import asyncio

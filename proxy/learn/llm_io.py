@@ -43,7 +43,7 @@ def user_text(exchange: Exchange, policy: SafetyPolicy) -> str:
 
 
 def assistant_text(exchange: Exchange, policy: SafetyPolicy) -> str:
-    """Return the assistant's text without fenced blocks (code is no fact about the user), cleaned and cut."""
+    """Return the assistant's text, cleaned and cut, without fenced blocks, which are not facts."""
     parts = exchange.answer.split("```")
     return _cut(_cleaned("[code]".join(parts[::2]), policy), _MAX_ASSISTANT)
 

@@ -344,7 +344,7 @@ class NoteWriter:
         return await self.notes.close(idle_since=idle_since, left_since=left_since, now=now)
 
     async def close_all(self, now: float) -> int:
-        """Queue summaries of all sessions, as the process ends. One that goes on is summarised again."""
+        """Queue summaries of all sessions, as the process ends. One that continues is summarised again."""
         return await self.notes.close(idle_since=now, left_since=now, now=now) if self.summaries else 0
 
     async def closing(self, job: Job, batch: Batch) -> Sequence[Candidate]:

@@ -234,7 +234,7 @@ def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch: p
     assert len(lines) == 2
 
 
-async def test_stored_contents_get_their_readings_and_a_failing_judge_is_no_failure() -> None:
+async def test_stored_contents_get_their_readings_even_if_the_judge_fails() -> None:
     class Broken(ScriptedJudge):
         async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
             raise EmbeddingFailed("closed")

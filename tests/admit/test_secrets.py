@@ -53,7 +53,7 @@ def test_innocent_text_is_returned_unchanged() -> None:
 
 def test_redacting_twice_is_redacting_once() -> None:
     assert [text for text, _ in SECRETS + PERSONAL if redact(redact(text)) != redact(text)] == []
-    # The card is no card while another number precedes it.
+    # After another number it is not recognised as a card.
     assert redact("СНИЛС 112-233-445 95 4111-1111-1111-1111") == "СНИЛС [redacted] [redacted]"
 
 
@@ -72,13 +72,13 @@ my booking reference is QX7PLM
 
 
 @pytest.mark.parametrize("line", ["I forgot my password again", "I changed my password to something longer"])
-def test_a_line_about_passwords_says_nothing_of_the_next_sentence_or_line(line: str) -> None:
+def test_a_line_about_passwords_does_not_affect_the_next_sentence_or_line(line: str) -> None:
     for following in NEXT:
         assert redact(f"{line}. {following}") == f"{line}. {following}"
         assert redact(f"{line}\n{following}") == f"{line}\n{following}"
 
 
-def test_a_line_about_passwords_says_nothing_of_the_next_paragraph() -> None:
+def test_a_line_about_passwords_does_not_affect_the_next_paragraph() -> None:
     for line in (line for line in INNOCENT if re.search("pass|pwd|密码|contra", line, re.I)):
         text = "\n\n".join(f"{line}\n\n{following}" for following in NEXT)
         assert redact(text) == text
@@ -226,7 +226,7 @@ def test_a_vendors_key_is_found_alone_and_in_a_sentence(key: str) -> None:
         assert REDACTED in redact(text)
 
 
-def test_ids_that_are_no_keys_stay() -> None:
+def test_ids_that_are_not_keys_stay() -> None:
     texts = [f"See {text} for that" for text in NO_KEYS]
     assert [text for text in texts if redact(text) != text] == []
 

@@ -87,7 +87,7 @@ async def test_a_new_document_is_ready_and_its_passages_are_embedded_with_their_
 
 
 async def test_the_same_text_changes_nothing_and_costs_no_embedding(library, embedder):
-    first, _ = await library.add(ANNA, "Guide", f"\ufeff{GUIDE}", "markdown")  # a byte order mark is no text
+    first, _ = await library.add(ANNA, "Guide", f"\ufeff{GUIDE}", "markdown")  # a byte order mark is not text
     assert [p.headings for p in await library.store.passages(first)] == [("Guide",), ("Guide", "Figs")]
     embedder.embedded.clear()
     assert await library.add(ANNA, "Guide", GUIDE, "markdown") == (first, "unchanged")
@@ -321,7 +321,7 @@ def test_a_short_rest_joins_the_passage_before_it():
     assert passage.text.endswith("End.")
 
 
-def test_code_is_stored_whole_as_far_as_it_can_be_shown():
+def test_code_is_stored_whole_if_it_can_be_shown():
     code = "```\n" + "\n\n".join(f"step({n})" for n in range(60)) + "\n```\n"
     passages = split("# A\n\n" + "word " * 100 + "\n\n" + code, "markdown")
     assert [p.text for p in passages][-1] == code.strip()

@@ -148,7 +148,7 @@ async def test_two_releases_of_one_candidate_make_one_memory(opened: Opened) -> 
     assert await stores.quarantine.held(ALICE, limit=5) == []
 
 
-async def test_a_correction_of_what_is_forgotten_meanwhile_brings_nothing_back(opened: Opened) -> None:
+async def test_a_correction_of_what_is_forgotten_during_it_brings_nothing_back(opened: Opened) -> None:
     editor, stores = await opened()
     made, _ = await editor.add(ALICE, fact("User likes figs."))
     await stores.memories.forget(WHERE, made.id, by="test")

@@ -142,7 +142,7 @@ async def test_a_copy_with_a_prefix_is_the_users_sentence_and_a_question_no_fact
     assert await contents(facts(f"{prefix}What can I cook?"), "What can I cook?") == []
 
 
-async def test_an_invented_code_is_no_fact_and_a_relative_date_is_resolved() -> None:
+async def test_an_invented_code_is_not_a_fact_and_a_relative_date_is_resolved() -> None:
     invented = facts("User's band uses the code Tq7x23FakeP2025", "User's bus has the number 8842 1190 7731")
     assert await contents(invented, "My band has a bus with a code and a number.") == []
     said = "I fly to Rome next Friday"
@@ -305,16 +305,16 @@ async def test_the_nearest_of_each_statement_come_first_up_to_a_bound(house: Hou
     assert {content.split()[2] for content in found[:6]} == set(things)
 
 
-@pytest.mark.parametrize("forgotten_meanwhile", [False, True])
+@pytest.mark.parametrize("forgotten_during", [False, True])
 async def test_the_store_is_read_once_for_all_statements_unless_something_is_forgotten(
-    house: House, monkeypatch: pytest.MonkeyPatch, forgotten_meanwhile: bool
+    house: House, monkeypatch: pytest.MonkeyPatch, forgotten_during: bool
 ) -> None:
-    class Gone:
+    class Vanished:
         def search(self, search: Search) -> None:
             return None
 
-    async def gone(scope: Scope) -> Gone:
-        return Gone()
+    async def vanished(scope: Scope) -> Vanished:
+        return Vanished()
 
     await store(house, "User's cat is called Miso", "User plays tennis with Ugo")
     for _ in range(2):  # a user who comes back is cached
@@ -326,8 +326,8 @@ async def test_the_store_is_read_once_for_all_statements_unless_something_is_for
         return await search(*args)
 
     monkeypatch.setattr(house.stores.memories, "search", counted)
-    if forgotten_meanwhile:
-        monkeypatch.setattr(house.stores.memories, "snapshot", gone)
+    if forgotten_during:
+        monkeypatch.setattr(house.stores.memories, "snapshot", vanished)
     found = await shown(house, "My cat is now called Momo. I play tennis with Vera these days.")
     assert set(found) == {"User's cat is called Miso", "User plays tennis with Ugo"}
-    assert bool(searches) is forgotten_meanwhile
+    assert bool(searches) is forgotten_during

@@ -399,7 +399,7 @@ async def test_an_idle_session_is_summarised_after_its_pending_exchanges(house: 
     assert await notes.close(house.now + 10_000) == 0
 
 
-async def test_a_session_that_goes_on_gets_a_summary_that_replaces_the_first(house: House) -> None:
+async def test_a_continued_session_gets_a_summary_that_replaces_the_first(house: House) -> None:
     later = SUMMARY.replace("planned a trip to Hawaii", "planned and booked a trip to Hawaii, Maui first,")
     house.completer.answers = [NO_FACTS, SUMMARY, NO_FACTS, later]
     notes = writer(house)

@@ -97,7 +97,7 @@ def test_thoughts_are_removed_and_the_answer_stays(answer):
     assert without_thoughts(answer).strip() == "Yes."
 
 
-def test_an_answer_that_speaks_of_thinking_stays_whole():
+def test_an_answer_about_thinking_stays_whole():
     said = "I think <b>so</b>: analysis of [THINKING] & <thinker>."
     assert without_thoughts(said) == said
 

@@ -11,7 +11,7 @@ def test_no_text_becomes_more_than_six_times_as_long() -> None:
     assert max(len(fold(char)) for char in every) == 6  # 18 of "ﷺ", which a text may hold alone
 
 
-def test_a_ligature_is_found_beside_itself_and_its_short_form() -> None:
+def test_a_ligature_is_found_as_itself_and_in_its_short_form() -> None:
     assert terms("محمد ﷺ") == terms("محمد ﷵ")
 
 

@@ -236,7 +236,7 @@ BEGUN = {
 
 @pytest.mark.parametrize("framing", BEGUN)
 @pytest.mark.parametrize("how", [Exchange.close, Exchange.reset])
-async def test_an_answer_cut_short_is_delivered_as_far_as_it_came(framing: str, how: object) -> None:
+async def test_what_arrived_of_an_answer_cut_short_is_delivered(framing: str, how: object) -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.send(BEGUN[framing])
         await read_first.wait()
@@ -276,7 +276,7 @@ async def test_a_body_that_turns_to_nonsense_is_cut_and_not_waited_for() -> None
                 await opened.read()
 
 
-async def test_an_early_answer_ends_an_upload_that_nobody_wants() -> None:
+async def test_an_early_answer_ends_an_upload_that_is_no_longer_wanted() -> None:
     ended = asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
@@ -358,7 +358,7 @@ async def test_a_restart_of_the_upstream_costs_no_request() -> None:
     assert len(after.requests) == 8
 
 
-async def test_an_answer_nobody_asked_for_is_not_given_to_the_next_request() -> None:
+async def test_an_unrequested_answer_is_not_given_to_the_next_request() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.reply(exchange.request.body)
         if exchange.request.body == b"one":

@@ -82,7 +82,7 @@ async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is(
     }
 
 
-async def test_the_user_s_own_credential_is_used_and_nobody_else_s() -> None:
+async def test_only_the_user_s_own_credential_is_used() -> None:
     credentials = Credentials()
     credentials.remember(ANN, KEY)
     async with asking(answering(completion("x")), credentials) as (scripted, completer):
@@ -153,7 +153,7 @@ async def test_each_refusal_has_its_meaning(status: int, error: type[Exception],
         b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n',
     ],
 )
-async def test_an_answer_that_is_no_completion_is_a_failure(answer: bytes) -> None:
+async def test_an_answer_that_is_not_a_completion_is_a_failure(answer: bytes) -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.reply(answer)
 
@@ -335,7 +335,7 @@ def test_only_the_most_recently_used_credentials_are_kept() -> None:
 
 
 def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
-    """Also where that was no credential: the older one may be of a key that was revoked since."""
+    """Also if there was none: the older one may be of a key that was revoked since."""
     credentials = Credentials()
     credentials.remember(ANN, KEY)
     assert credentials.get(Scope("t", "ann", "project")) == KEY[:2]
@@ -346,7 +346,7 @@ def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
     assert credentials.get(ANN) == []
 
 
-async def test_an_endpoint_that_nobody_listens_on_is_named_by_the_systems_own_word() -> None:
+async def test_an_endpoint_without_a_listener_is_named_with_the_systems_error() -> None:
     async with Upstream("http://127.0.0.1:9/v1") as upstream:
         with pytest.raises(CompletionFailed) as failed:
             await UpstreamCompleter(upstream, Credentials(), {}).complete(question())

@@ -29,7 +29,7 @@ async def test_no_redirect_is_followed() -> None:
         assert elsewhere.requests == []
 
 
-async def test_what_is_no_document_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_not_a_document_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 100)
 
     async def refusal(exchange: Exchange) -> None:

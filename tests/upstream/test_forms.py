@@ -28,7 +28,7 @@ M = ModelRoute("http://u/v1", "m")
 IN_USER = Form(placement="in_user")
 
 
-class Kept:
+class StoredForms:
     """A store in memory."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ async def test_what_is_learnt_holds_for_a_day_and_is_then_tried_again() -> None:
 
 
 async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound() -> None:
-    clock, store = Clock(), Kept()
+    clock, store = Clock(), StoredForms()
     forms = Forms(clock)
     for number in range(MAX_LEARNT + 100):
         forms.learn(ModelRoute(M.upstream, f"m{number}"), DEFAULT, IN_USER)
@@ -75,7 +75,7 @@ async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound() ->
 
 
 async def test_two_processes_know_what_either_has_learnt_and_save_it_once() -> None:
-    clock, store = Clock(), Kept()
+    clock, store = Clock(), StoredForms()
     ours, theirs = Forms(clock), Forms(clock)
     ours.learn(M, DEFAULT, IN_USER)
     ours.learn(M, IN_USER, Form(placement="in_user", omit=("verbosity",)))
@@ -89,7 +89,7 @@ async def test_two_processes_know_what_either_has_learnt_and_save_it_once() -> N
 
 
 async def test_rows_that_make_no_sense_are_left_alone() -> None:
-    clock, store = Clock(), Kept()
+    clock, store = Clock(), StoredForms()
     good = {"until": clock.now + 5, "form": {"placement": "in_user", "later": 1}}
     key = json.dumps(["u", "chat", "m"])
     store.rows = {"": "", "[]": "{}", key: json.dumps(good), '["u", "chat", "n"]': '{"until": "x"}'}
@@ -157,7 +157,7 @@ WITH_MEMORY = RequestTraits(
         (400, b'{"error": {"param": "temperature", "message": "must be at most 2"}}', None),
     ],
 )
-def test_what_a_refusal_says_decides_how_to_go_on(status: int, body: bytes, following: str | None) -> None:
+def test_what_a_refusal_says_decides_how_to_continue(status: int, body: bytes, following: str | None) -> None:
     found = next_attempt(FIRST, WITH_MEMORY, refusal_of(status, body))
     assert (
         found

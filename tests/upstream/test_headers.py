@@ -49,7 +49,7 @@ def test_the_client_sees_the_answers_headers_in_order_without_hop_by_hop(
     assert response_headers(headers, status) == expected
 
 
-def test_an_answer_says_of_memory_only_what_we_say() -> None:
+def test_memory_headers_of_an_answer_are_only_ours() -> None:
     headers = [(b"x-memory-status", b"off"), (b"x-memory-ids", b"mem_1"), (b"x-memoryless", b"w")]
     ours = (b"x-memory-status", b"injected")
     assert with_ours(headers, [ours]) == [(b"x-memoryless", b"w"), ours]

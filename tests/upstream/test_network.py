@@ -336,10 +336,10 @@ def test_a_file_that_holds_no_certificates_is_an_error(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- causes
 async def test_each_failure_names_its_cause(tmp_path: Path) -> None:
     async with ScriptedUpstream() as scripted:
-        gone = scripted.port
+        closed_port = scripted.port
     for url, cause, says in (
         ("http://no-such-host.invalid/v1", "dns", "cannot be resolved"),
-        (f"http://127.0.0.1:{gone}/v1", "refused", "nothing listens there"),
+        (f"http://127.0.0.1:{closed_port}/v1", "refused", "nothing listens there"),
         (f"unix:{tmp_path}/absent.sock", "no_socket", "no such socket"),
     ):
         with pytest.raises(UpstreamUnreachable, match=says) as refused:

@@ -337,7 +337,7 @@ async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(h
         (None, 502, "upstream_unreachable"),
     ],
 )
-async def test_an_upstream_that_gives_no_answer_is_told_in_openai_s_shape(
+async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(
     script: Any, status: int, code: str
 ) -> None:
     async def closing(exchange: Exchange) -> None:

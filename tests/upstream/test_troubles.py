@@ -39,7 +39,7 @@ async def silent(exchange: Exchange) -> None:
 
 
 class Upstream(ChatOnly):
-    """Has one more route than chat completions: what nobody intercepts."""
+    """Has one more route than chat completions, which is not intercepted."""
 
     async def __call__(self, exchange: Exchange) -> None:
         if exchange.request.target == b"/v1/embeddings":
@@ -62,7 +62,7 @@ CASES: list[tuple[str, Script, str, dict[str, Any]]] = [
 ]
 
 
-async def test_each_failure_is_one_line_that_names_the_request_and_quotes_nobody(
+async def test_each_failure_is_one_line_that_names_the_request_and_quotes_no_text(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Upstream()
@@ -71,7 +71,7 @@ async def test_each_failure_is_one_line_that_names_the_request_and_quotes_nobody
         await http.post(f"{h.base_url}/responses", json={"model": "m", "input": "Hi"})
         assert not [
             line for line in lines if line[0].startswith("upstream.")
-        ]  # a missing route is no failure
+        ]  # a missing route is not a failure
         for path, model._script, event, facts in CASES:
             lines.clear()
             body = {"model": "m", "input": "my diary", "stream": True} if path == "responses" else CHAT
@@ -83,7 +83,7 @@ async def test_each_failure_is_one_line_that_names_the_request_and_quotes_nobody
             assert "diary" not in str(lines)
 
 
-def test_what_is_mostly_the_clients_own_fault_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_of_clients_are_not_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     levels: list[str] = []
 
     class Log:

@@ -156,7 +156,7 @@ def presented(headers: Iterable[Header]) -> str:
         if name == b"authorization":
             scheme, _, token = value.strip(b" \t").partition(b" ")
             if scheme.lower() != b"bearer":
-                raise Unauthorized(f"The Authorization is no Bearer token. {_NEEDED}")
+                raise Unauthorized(f"The Authorization is not a Bearer token. {_NEEDED}")
             found.add(token.strip(b" \t"))
         elif name in CREDENTIALS:
             found.add(value.strip(b" \t"))
@@ -175,7 +175,7 @@ def keep_out_of_target(credential: str, scope: ASGIScope) -> None:
     reach the upstream and logs on the way."""
     target = scope["path"] + unquote(scope.get("query_string", b"").decode("latin-1"))
     if credential in target:
-        raise Unauthorized("The credential stands in the URL. Send it as a header only, and replace it.")
+        raise Unauthorized("The credential is in the URL. Send it as a header only, and replace it.")
 
 
 def replaced(headers: Sequence[Header], ours: str, upstream_key: str | None) -> list[Header]:
@@ -310,7 +310,7 @@ class HeaderAuth:
 def _header_name(name: str) -> bytes:
     lowered = name.lower()
     if not lowered.isascii() or not lowered.replace("-", "").replace("_", "").isalnum():
-        raise ConfigError(f"identity: {name!r} is no header's name")
+        raise ConfigError(f"identity: {name!r} is not a header name")
     return lowered.encode("ascii")
 
 

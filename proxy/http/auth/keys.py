@@ -152,7 +152,7 @@ class KeyRing:
         return found
 
     def _without_store(self, known: _Known | None, error: Exception) -> Found:
-        """Return the key if it was valid lately, and go on without asking for a while."""
+        """Return the key if it was valid recently, and do not ask again for a while."""
         now = self._clock()
         if known is None or known.found is None or now - known.valid_at > GRACE_S:
             raise error if isinstance(error, StoreError) else StoreError("the key store does not answer")
