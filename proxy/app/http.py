@@ -122,17 +122,14 @@ def _interceptor(services: Services) -> Interceptor:
 def _responses_apps(services: Services, intercept: Interceptor) -> tuple[ASGIApp, ASGIApp]:
     """Return what serves `POST /v1/responses`, and the routes of stored responses and conversations."""
     settings, clock = services.settings, services.clock
-    mode, keeping, lives = (
-        ResponsesMode(settings.upstream.responses),
-        _keeping(services),
-        BackgroundRegistry(),
-    )
+    mode, store = ResponsesMode(settings.upstream.responses), _store(services)
+    background = BackgroundRegistry()
     probe = EndpointProbe(mode)
-    makers = NativeOwnership(services.stores.chains, services.fail_open, clock, keeping.ttl_s)
-    translating = TranslationPorts(
+    ownership = NativeOwnership(services.stores.chains, services.fail_open, clock, store.ttl_s)
+    ports = TranslationPorts(
         services.upstream,
-        keeping,
-        lives,
+        store,
+        background,
         clock=clock,
         start_s=settings.upstream.stream_start_seconds,
         silence_s=settings.upstream.keep_alive_seconds,
@@ -142,20 +139,20 @@ def _responses_apps(services: Services, intercept: Interceptor) -> tuple[ASGIApp
     )
 
     def forwarding(relayed: Relayed) -> Forwarding:
-        translated = TranslatedForwarding(translating)
-        return AutoForwarding(relayed, translated, probe, clock, services.learning, makers)
+        translated = TranslatedForwarding(ports)
+        return AutoForwarding(relayed, translated, probe, clock, services.learning, ownership)
 
     max_body_bytes = settings.server.max_body_bytes
     stored = ResponsesRouter(
         mode,
         probe,
         services.upstream,
-        makers,
+        ownership,
         stored=stored_app(
-            ResponsesApi(keeping, lives, _caller_of, clock, translating.silence_s),
-            ConversationsApi(keeping, _caller_of, max_body_bytes),
+            ResponsesApi(store, background, _caller_of, clock, ports.silence_s),
+            ConversationsApi(store, _caller_of, max_body_bytes),
         ),
-        compact=CompactApi(translating, services.tools.budget.tokens, max_body_bytes, services.learning),
+        compact=CompactApi(ports, services.tools.budget.tokens, max_body_bytes),
         passthrough=Passthrough(services.upstream),
         max_body_bytes=max_body_bytes,
         clock=clock,
@@ -268,7 +265,7 @@ def _recaller(services: Services) -> Recaller:
     )
 
 
-def _keeping(services: Services) -> ResponseStore:
+def _store(services: Services) -> ResponseStore:
     return ResponseStore(
         responses=services.stores.chains,
         conversations=services.stores.conversations,

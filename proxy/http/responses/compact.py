@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.domain.errors import (
-    Forbidden,
     InvalidRequest,
     UpstreamBroken,
 )
 from proxy.domain.ports import TokenCounter
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, send_json
-from proxy.http.auth.identity import Caller, caller_of
+from proxy.http.auth.identity import caller_of
 from proxy.http.forwarding import refusal_in
 from proxy.http.responses.answer_output import AnswerParser, for_client, header_values, read_events
-from proxy.http.responses.owners import new_id, owner_of
+from proxy.http.responses.owners import new_id, owner_of, refuse_foreign_pages
 from proxy.http.responses.response_store import ChainHistory
 from proxy.http.responses.translated import TranslationPorts, changeable_in, dropped, in_form
 from proxy.upstream.connection import UpstreamResponse
-from proxy.upstream.forms import MAX_ATTEMPTS, Attempt, Learning, next_attempt
+from proxy.upstream.forms import MAX_ATTEMPTS, Attempt, next_attempt
 from proxy.upstream.relay import Downstream, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits, parse_bounded
@@ -48,7 +47,6 @@ class CompactApi:
     shared: TranslationPorts
     tokens: TokenCounter
     max_body_bytes: int
-    learning: Learning
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         async with Downstream(receive) as downstream:
@@ -63,7 +61,9 @@ class CompactApi:
         self, scope: ASGIScope, body: Body, size: int, *, compacts: bool
     ) -> tuple[ChatPlan, ChainHistory]:
         user = take_extensions(body).user_id
-        owner = owner_of(caller := _caller(scope), scope["headers"], caller.narrow(user))
+        caller = caller_of(scope)
+        refuse_foreign_pages(caller)
+        owner = owner_of(caller, scope["headers"], caller.narrow(user))
         earlier = await self.shared.store.earlier(owner, previous_of(body), conversation_of(body))
         if compacts:
             given = body.get("input")
@@ -103,14 +103,14 @@ class CompactApi:
 
     async def _ask(self, scope: ASGIScope, planned: ChatPlan, size: int) -> UpstreamResponse:
         """Ask for a compaction, again in another form where the model refuses this one."""
-        model = self.learning.model(str(planned.chat["model"]), "chat")
-        first = attempt = Attempt(self.learning.forms.of(model), memory=False)
+        model = self.shared.learning.model(str(planned.chat["model"]), "chat")
+        first = attempt = Attempt(self.shared.learning.forms.of(model), memory=False)
         request, left = changeable_in(planned), MAX_ATTEMPTS
         while True:
             payload = await OFF_LOOP.run(size, _written, planned, attempt)
             opened, left = await self.shared.ask(scope, payload), left - 1
             if opened.status < 400:
-                self.learning.forms.learn(model, first.form, attempt.form)
+                self.shared.learning.forms.learn(model, first.form, attempt.form)
             refusal = await refusal_in(opened) if opened.status >= 400 and left else None
             following = next_attempt(attempt, request, refusal) if refusal else None
             if following is None:
@@ -133,13 +133,6 @@ class CompactApi:
 
     def _sum(self, texts: Iterable[str], model: str) -> int:
         return sum(self.tokens.count(text, model) for text in texts)
-
-
-def _caller(scope: ASGIScope) -> Caller:
-    caller = caller_of(scope)
-    if caller.foreign:
-        raise Forbidden("Pages of this origin may not use what is stored here.", code="origin_not_allowed")
-    return caller
 
 
 def _written(planned: ChatPlan, attempt: Attempt) -> bytes:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.domain.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError
+from proxy.domain.errors import InvalidRequest, NotFound, ProxyError, StoreError
 from proxy.domain.ports import Clock
 from proxy.domain.responses import Conversation, StoredResponse
 from proxy.http import errors
@@ -20,7 +20,7 @@ from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, read_body
 from proxy.http.auth.identity import Caller
 from proxy.http.responses.answer_output import KeepAlive
 from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, shown
-from proxy.http.responses.owners import Owner, absent, owner_of
+from proxy.http.responses.owners import Owner, absent, owner_of, refuse_foreign_pages
 from proxy.http.responses.response_store import Item, ResponseStore
 from proxy.upstream.relay import Downstream
 from proxy.wire import body as json_body
@@ -76,13 +76,7 @@ def owner_in(request: Request, identify: Identify, named: str | None = None) -> 
     Raises Forbidden if one of them is not the credential's, and for a web page of another origin.
     """
     caller = identify(request.scope)
-    if caller.foreign:
-        raise Forbidden(
-            "Web pages of this origin, and requests under this host name, may not use what is stored here"
-            " (identity.allowed_origins, identity.allowed_hosts).",
-            param="origin",
-            code="origin_not_allowed",
-        )
+    refuse_foreign_pages(caller)
     given = request.query_params.getlist("user_id")
     if len(given) > 1:
         raise InvalidRequest("`user_id` is given twice.", param="user_id")

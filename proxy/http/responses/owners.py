@@ -24,7 +24,7 @@ from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING
 
 from proxy.domain.core import Scope
-from proxy.domain.errors import NotFound
+from proxy.domain.errors import Forbidden, NotFound
 from proxy.domain.ports import Clock
 from proxy.domain.responses import Conversation, ConversationStore
 from proxy.http.asgi import Header
@@ -89,6 +89,17 @@ def owner_of(
     name = credential_of(headers) if caller.label == OPEN.label else caller.label
     credential = Scope(caller.tenant, _UNNAMED + name)
     return Owner(credential if user is None else Scope(caller.tenant, user, project), credential)
+
+
+def refuse_foreign_pages(caller: Caller) -> None:
+    """Raise Forbidden for a web page of another origin: stored objects hold what users said."""
+    if caller.foreign:
+        raise Forbidden(
+            "Web pages of this origin, and requests under this host name, may not use what is stored here"
+            " (identity.allowed_origins, identity.allowed_hosts).",
+            param="origin",
+            code="origin_not_allowed",
+        )
 
 
 def credential_of(headers: Iterable[Header]) -> str:
