@@ -1,4 +1,4 @@
-"""Documents through the whole proxy: posted once, cited in a chat, gone when forgotten."""
+"""Documents through the whole proxy: posted once, cited in a chat, deleted when forgotten."""
 
 import functools
 from typing import Any

@@ -57,14 +57,14 @@ def described(operation: Operation) -> dict[str, Any]:
 
 def requests_of(operation: Operation) -> st.SearchStrategy[dict[str, Any]]:
     """Return requests as the document describes them; ids of users are few, so that some exist."""
-    told = described(operation)
+    description = described(operation)
     users = st.sampled_from(["alice", "bob"])
     parameters: dict[str, Any] = {
         parameter["name"]: users if parameter["name"] == "user_id" else values(resolved(parameter["schema"]))
-        for parameter in told["parameters"]
+        for parameter in description["parameters"]
     }
-    in_path = {p["name"] for p in told["parameters"] if p["in"] == "path"}
-    content = told.get("requestBody", {}).get("content", {})
+    in_path = {p["name"] for p in description["parameters"] if p["in"] == "path"}
+    content = description.get("requestBody", {}).get("content", {})
     body = st.none()
     if "application/json" in content:
         body = values(resolved(content["application/json"]["schema"]))

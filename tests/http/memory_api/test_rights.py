@@ -15,8 +15,8 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 
 def path_of(operation: Operation, memory_id: str = "mem_none") -> str:
-    places = {"memory_id": memory_id, "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
-    return operation.path.format(**places).removeprefix("/v1")
+    ids = {"memory_id": memory_id, "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
+    return operation.path.format(**ids).removeprefix("/v1")
 
 
 async def ask(bench: Bench, operation: Operation, path: str, params: dict[str, str] | None = None) -> Any:

@@ -56,7 +56,7 @@ async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end()
 
 
 def test_one_that_has_not_saved_itself_for_long_has_failed() -> None:
-    def kept(response: bytes) -> StoredResponse:
+    def stored(response: bytes) -> StoredResponse:
         return StoredResponse(
             id="resp_1",
             scope=Scope("t", "u"),
@@ -70,7 +70,7 @@ def test_one_that_has_not_saved_itself_for_long_has_failed() -> None:
         )
 
     working: dict[str, Any] = {"id": "resp_1", "status": "in_progress", "error": None}
-    beating = kept(with_beat(working, 100.0))
+    beating = stored(with_beat(working, 100.0))
     assert shown(beating, 100.0 + LEASE_S).response == working
     dead = shown(beating, 100.1 + LEASE_S)
     assert (dead.died, dead.response["status"], dead.response["error"]["code"]) == (
@@ -78,5 +78,5 @@ def test_one_that_has_not_saved_itself_for_long_has_failed() -> None:
         "failed",
         "server_error",
     )
-    done = kept(b'{"status": "completed"}')
+    done = stored(b'{"status": "completed"}')
     assert shown(done, 1e9).response == {"status": "completed"}

@@ -18,7 +18,7 @@ from proxy.http.responses.capability_probe import REPROBE_S, EndpointProbe, Resp
         b"[" * 100_000,
     ],
 )
-def test_a_404_that_speaks_of_the_route_means_that_there_is_none(body: bytes) -> None:
+def test_a_404_that_is_about_the_route_means_that_there_is_none(body: bytes) -> None:
     assert is_absence(404, body)
 
 
@@ -34,7 +34,7 @@ def test_a_404_that_speaks_of_the_route_means_that_there_is_none(body: bytes) ->
         b'{"error":"model not loaded"}',
     ],
 )
-def test_a_404_that_speaks_of_what_the_request_names_means_that_the_route_is_there(body: bytes) -> None:
+def test_a_404_that_is_about_what_the_request_names_means_that_the_route_is_there(body: bytes) -> None:
     assert not is_absence(404, body)
 
 

@@ -37,7 +37,7 @@ def test_the_key_itself_is_not_in_the_owners_name_and_no_user_can_have_that_name
         assert not is_usable_id(name)
 
 
-def test_ids_are_long_random_and_told_from_an_upstreams() -> None:
+def test_ids_are_long_random_and_differ_from_an_upstreams() -> None:
     ids = {new_id("resp") for _ in range(1_000)}
     assert len(ids) == 1_000
     assert all(is_ours(id_) and len(id_.removeprefix("resp_mp")) * 4 >= 128 for id_ in ids)

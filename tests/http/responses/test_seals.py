@@ -1,4 +1,4 @@
-"""What clients hold for us: readable for its owner, and for no other."""
+"""What clients hold for us: readable for its owner only."""
 
 import time
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ KEY = bytes(range(32))
 OPEN = Caller("default")
 ONE, OTHER = [(b"authorization", b"Bearer sk-1")], [(b"authorization", b"Bearer sk-2")]
 ALICE, BOB = owner_of(OPEN, ONE, "alice"), owner_of(OPEN, ONE, "bob")
-NOBODY, NOBODY_ELSE = owner_of(OPEN, ONE, None), owner_of(OPEN, OTHER, None)
+UNNAMED, UNNAMED_2 = owner_of(OPEN, ONE, None), owner_of(OPEN, OTHER, None)
 FIXED = owner_of(Caller("t", user="alice", label="jwt"), ONE, None)
 TEXT = "the plan \udc80 …"
 
@@ -31,15 +31,15 @@ def opened(sealed: str, reader: Owner, key: bytes = KEY) -> str | None:
 @pytest.mark.parametrize(
     ("maker", "readers"),
     [
-        (ALICE, [ALICE, NOBODY, owner_of(OPEN, OTHER, "alice")]),
-        (NOBODY, [NOBODY, ALICE, BOB]),
-        (NOBODY_ELSE, [NOBODY_ELSE, owner_of(OPEN, OTHER, "alice")]),
+        (ALICE, [ALICE, UNNAMED, owner_of(OPEN, OTHER, "alice")]),
+        (UNNAMED, [UNNAMED, ALICE, BOB]),
+        (UNNAMED_2, [UNNAMED_2, owner_of(OPEN, OTHER, "alice")]),
         (FIXED, [FIXED]),
     ],
 )
 def test_a_seal_opens_as_a_stored_response_is_found(maker: Owner, readers: list[Owner]) -> None:
     sealed = Sealed(KEY, maker).seal("thoughts", TEXT)
-    everyone = [ALICE, BOB, NOBODY, NOBODY_ELSE, owner_of(OPEN, OTHER, "alice"), FIXED]
+    everyone = [ALICE, BOB, UNNAMED, UNNAMED_2, owner_of(OPEN, OTHER, "alice"), FIXED]
     assert [opened(sealed, who) for who in everyone] == [TEXT if who in readers else None for who in everyone]
     assert "plan" not in sealed
     assert opened(sealed, maker, bytes(32)) is None

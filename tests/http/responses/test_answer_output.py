@@ -64,7 +64,7 @@ def ends_whole(stream: bytes) -> bool:
 def test_a_stream_that_is_cut_before_its_finish_reason_fails(cut: bool, kind: str) -> None:
     for end in range(0, STREAM.index(b'"stop"'), 7):
         events, _, response = heard(STREAM[:end], kind=kind, cut=cut)
-        # Without a word of its end, a stream that ends in order behind an event with text is believed.
+        # Without an event of its end, a stream that ends in order behind an event with text is believed.
         is_believed = not cut and b"Gr" in STREAM[:end] and ends_whole(STREAM[:end])
         assert response["status"] == ("completed" if is_believed else "failed")
         assert events[-1]["type"] == f"response.{response['status']}"
@@ -75,7 +75,7 @@ def test_an_error_in_the_middle_fails_the_response_with_its_words() -> None:
     assert heard(body)[2]["error"]["message"] == "overloaded"
 
 
-def test_nonsense_is_told_apart_from_an_answer() -> None:
+def test_nonsense_is_not_an_answer() -> None:
     for body in (b"", b"<html>", b"[]", b"{}", b'{"choices": []}', DOCUMENT[:-5]):
         _, listener, response = heard(body)
         assert response["status"] == "failed", body
