@@ -48,8 +48,8 @@ class HeadFile:
     def arrays(self) -> dict[str, Array]:
         """Return the weights as float32. Raises EmbeddingFailed."""
         try:
-            with np.load(self.path) as held:
-                found = {name: np.asarray(held[name], np.float32) for name in held.files}
+            with np.load(self.path) as file:
+                found = {name: np.asarray(file[name], np.float32) for name in file.files}
         except (OSError, ValueError) as e:
             raise EmbeddingFailed(f"{self.path.name} cannot be read") from e
         for name in [name for name in found if name.endswith(".q")]:
@@ -401,12 +401,14 @@ class _Weights:
         value = onnxruntime.OrtValue.ortvalue_from_numpy
         try:
             self.second = arrays["second"]
-            self.changes = {}
-            for i in range(LAYERS):
-                for name, trained in _MATRICES.items():
-                    for part in ("down", "up"):
-                        change = arrays[f"encoder.layers.{i}.{trained}.{part}"].T
-                        self.changes[f"{name}{i}_{part}"] = value(np.ascontiguousarray(change))
+            self.changes = {
+                f"{name}{i}_{part}": value(
+                    np.ascontiguousarray(arrays[f"encoder.layers.{i}.{trained}.{part}"].T)
+                )
+                for i in range(LAYERS)
+                for name, trained in _MATRICES.items()
+                for part in ("down", "up")
+            }
             self.outs = [(arrays[f"outs.{n}.weight"], arrays[f"outs.{n}.bias"]) for n in range(len(labels))]
             self.offsets = [file.offsets(names) for names in labels]
             given = file.card.get("temperature", 1.0)

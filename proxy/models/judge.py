@@ -119,9 +119,9 @@ class OnnxJudge:
         relevance = self._heads.relevance
         chances = relevance.by_cosine(cosines)
         if opened := relevance.open(chances):
-            held = await stored(opened) if stored else [None] * len(opened)
+            readings = await stored(opened) if stored else [None] * len(opened)
             contents = [memories[at].content for at in opened]
-            shown = await asyncio.gather(*map(self._memory, contents, held))
+            shown = await asyncio.gather(*map(self._memory, contents, readings))
             read = partial(relevance.read, _states(message.states), shown, cosines[opened])
             for at, chance in zip(opened, await self._embedder.run(read), strict=True):
                 chances[at] = chance
@@ -137,9 +137,9 @@ class OnnxJudge:
         given = memory.vector if self.shares_space else None
         return given or (await self._embedder.embed([memory.content]))[0]
 
-    async def _memory(self, content: str, held: bytes | None) -> Array:
+    async def _memory(self, content: str, reading: bytes | None) -> Array:
         """Return the memory as the relevance head reads it."""
-        found = self._heads.relevance.memory(held)
+        found = self._heads.relevance.memory(reading)
         if found is None:
             found = self._heads.relevance.memory(await self._shown(content))
         assert found is not None

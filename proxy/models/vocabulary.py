@@ -110,7 +110,8 @@ class Vocabulary:
             yield from self._found(sums, begin, min(begin + _AT_ONCE, len(codes)))
 
     def _found(self, sums: Array, begin: int, end: int) -> Iterator[tuple[int, int, int, float]]:
-        """Yield what begins at these places. `sums`: of the codes times their powers, up to each place."""
+        """Yield the pieces that begin in this range. `sums`: of the codes times their powers, up to each
+        index."""
         length = len(sums) - 1
         first = np.arange(begin, end)[:, None]
         last = np.minimum(first + _LENGTHS, length)
@@ -135,7 +136,7 @@ def _mixed(hashes: Array) -> Array:
 
 
 def _slots(keys: Array) -> tuple[Array, Array]:
-    """Return the two places at which a key may be: of its lower 32 bits."""
+    """Return the two slots that a key may have, from its lower 32 bits."""
     low, mask = keys & np.uint64(0xFFFFFFFF), np.uint64(_SLOTS - 1)
     other = (low * np.uint64(0x9E3779B1)) >> np.uint64(13)
     return (low & mask).astype(np.int64), (other & mask).astype(np.int64)
@@ -186,19 +187,19 @@ def write(directory: Path, pieces: Sequence[tuple[str, float]]) -> None:
 
 
 def _placed(keys: Array, tokens: Sequence[int]) -> tuple[Array, Array]:
-    """Return the table of the keys, each at one of its two places, and their tokens at the same places."""
+    """Return the table of the keys, each in one of its two slots, and their tokens in the same slots."""
     both = np.stack(_slots(keys), axis=1).tolist()
-    held: list[int] = [-1] * _SLOTS
+    filled: list[int] = [-1] * _SLOTS
     for at in range(len(keys)):
         moving, slot = at, both[at][0]
-        while held[slot] >= 0:  # the key there moves to its other slot
-            moving, held[slot] = held[slot], moving
+        while filled[slot] >= 0:  # the key there moves to its other slot
+            moving, filled[slot] = filled[slot], moving
             first, second = both[moving]
             slot = second if slot == first else first
-        held[slot] = moving
+        filled[slot] = moving
     table, ids = np.zeros(_SLOTS, np.uint32), np.full(_SLOTS, -1, np.int32)
-    taken = np.array([slot for slot, at in enumerate(held) if at >= 0])
-    order = np.array([held[slot] for slot in taken])
+    taken = np.array([slot for slot, at in enumerate(filled) if at >= 0])
+    order = np.array([filled[slot] for slot in taken])
     table[taken], ids[taken] = _marks(keys[order]), np.array(tokens)[order]
     return table, ids
 
@@ -290,7 +291,7 @@ def unpack(source: Path, target: Path) -> None:
 
 
 def _unpacked_blocks(raw: bytes) -> tuple[Array, Array]:
-    """Return the scale of each block, and its weights as 0 … 15, of which 8 stands for nought."""
+    """Return the scale of each block, and its weights as 0 … 15, where 8 means 0."""
     blocks = np.frombuffer(raw, np.uint8).reshape(-1, _BLOCK_BYTES)
     packed = blocks[:, 2:]
     return blocks[:, :2].copy().view(np.float16).astype(np.float32), np.hstack([packed & 15, packed >> 4])

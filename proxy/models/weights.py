@@ -146,8 +146,8 @@ def pack_layers(into: Path) -> Path:
 
 def layer_tensors() -> Iterator[tuple[str, Array]]:
     """Yield (name, array) of everything but the word embeddings, as packed."""
-    with np.load(TUNED) as held:
-        tuned = {name: np.asarray(held[name], np.float32) for name in held.files}
+    with np.load(TUNED) as file:
+        tuned = {name: np.asarray(file[name], np.float32) for name in file.files}
     # A text on its own is all of segment 0: that row is folded into the positions.
     yield "position", _matrix(tuned, "pos") + tuned["seg"]
     yield from _norm_layer(tuned, "n0", "norm_in")

@@ -224,10 +224,10 @@ def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> list[float]:
     idf = ln(1 + (n - df + ½) / (df + ½)) among the passages."""
     wanted = frozenset(terms)
     found = [wanted & set(terms_of(f"{path_of(h.passage.headings)} {h.passage.text}")) for h in hits]
-    holders = Counter(term for held in found for term in held)
+    holders = Counter(term for some in found for term in some)
     idf = {t: math.log(1 + (len(hits) - holders[t] + 0.5) / (holders[t] + 0.5)) for t in terms}
     whole = sum(idf.values()) or 1.0
-    return [sum(idf[t] for t in held) / whole for held in found]
+    return [sum(idf[t] for t in some) / whole for some in found]
 
 
 def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:

@@ -97,6 +97,12 @@ async def test_after_the_deadline_what_was_read_is_in_order_and_the_rest_stays()
 async def test_a_model_that_keeps_failing_is_not_asked_for_a_while():
     oracle, clock = Oracle("number7.", failing=True), Clock()
     reranking = Reranking(oracle, deadline_s=0.1, clock=clock)
+    for failing in (*[True] * (TRIP_AFTER - 1), False, *[True] * (TRIP_AFTER - 1)):
+        oracle.failing = failing
+        await reranking.reorder("which?", ranked(10), spent_s=0)
+    oracle.failing = False
+    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0))[0] == "m7", "not in a row"
+    oracle.failing = True
     for _ in range(TRIP_AFTER):
         await reranking.reorder("which?", ranked(10), spent_s=0)
     oracle.failing = False
