@@ -295,7 +295,7 @@ class ChatReader:
             yield self._noted(TextPiece(PieceKind.TEXT, transcript))
         if fragments := said.get("tool_calls"):
             yield from self._calls(fragments, whole=whole)
-        elif isinstance(old := said.get("function_call"), dict):  # the forerunner of tool calls
+        elif (old := said.get("function_call")) and isinstance(old, dict):  # the forerunner of tool calls
             yield from self._calls([{"index": 0, "function": old}], whole=whole)
 
     def _thoughts(self, said: Json, *, whole: bool) -> Iterator[Piece]:

@@ -76,7 +76,11 @@ class _Gzip:
                     return
                 self._member = zlib.decompressobj(_GZIP)
             self.whole = False
-            yield from _inflated(self._member, data, "gzip")
+            try:
+                yield from _inflated(self._member, data, "gzip")
+            except Undecodable:
+                self.whole = self.ended
+                raise
             self.whole = self._member.eof
             self.ended = self.ended or self.whole
             data = self._member.unused_data
@@ -147,6 +151,7 @@ class _Zstd:
                 try:
                     piece = self._frame.decompress(rest)
                 except zstandard.ZstdError:
+                    self.whole = self.ended
                     raise Undecodable("zstd") from None
                 self.whole = self._frame.eof
                 self.ended = self.ended or self.whole

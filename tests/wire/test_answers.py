@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import brotli
@@ -78,6 +78,14 @@ def test_a_compressed_stream_that_was_cut_gives_what_had_been_flushed() -> None:
     assert b"".join(unpacker.feed(first)) == PLAIN, "as it comes"
     list(unpacker.feed(second[:3]))
     assert not unpacker.whole
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_padded_stream_is_whole(pack: Callable[[bytes], bytes]) -> None:
+    for padding in (b"", b"\0\0\0\0", b"padding"):
+        unpacker = Unpacker("", 1 << 30)
+        assert b"".join(unpacker.feed(pack(PLAIN) + padding)) == PLAIN
+        assert unpacker.whole, padding
 
 
 @pytest.mark.parametrize(

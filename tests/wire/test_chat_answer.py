@@ -176,6 +176,12 @@ def test_fragments_go_to_their_call(chunks: list[list[Json]]) -> None:
     assert [each[1:] for each in read(*values)[1]] == [("f", '{"a":1}'), ("g", '{"b":2}')]
 
 
+def test_the_forerunner_of_tool_calls_is_one_unless_it_is_empty() -> None:
+    named = {"name": "f", "arguments": "{}"}
+    assert read(delta("stop", content="Hi", function_call=named))[1] == [(None, "f", "{}")]
+    assert read(delta("stop", content="Hi", function_call={}))[1] == []
+
+
 def test_a_thought_signature_stays_at_its_call_or_message() -> None:
     signed = {"google": {"thought_signature": "sig"}}
     given = {**fragment("{}", id="c", name="f"), "extra_content": signed}
