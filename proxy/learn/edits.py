@@ -130,7 +130,7 @@ class MemoryEditor:
                 return True
         raise _keep_changing()
 
-    async def bring_in(
+    async def import_memories(
         self,
         scope: Scope,
         memories: Sequence[Memory],

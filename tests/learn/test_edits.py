@@ -81,7 +81,7 @@ async def test_a_full_memory_refuses_a_longer_correction_and_an_import(opened: O
         await editor.edit(WHERE, made.id, lambda m: replace(m, content="User likes figs. " * 3))
     assert (await stores.memories.get(WHERE, made.id)) == made
     other = replace(made, id="mem_other", content="User owns a canoe and a boat.")
-    (taken,) = await editor.bring_in(ALICE, [other], began=await stores.memories.stamp(ALICE))
+    (taken,) = await editor.import_memories(ALICE, [other], began=await stores.memories.stamp(ALICE))
     assert not taken.imported
     assert "full" in taken.refusal
 
@@ -102,7 +102,7 @@ async def test_what_the_policy_redacts_is_redacted_in_corrections_and_imports(op
     assert edited is not None
     assert "jo@example.org" not in edited.content
     line = replace(made, id="mem_other", content="Write to al@example.org.", tags=("bo@example.org",))
-    await editor.bring_in(ALICE, [line], began=await stores.memories.stamp(ALICE))
+    await editor.import_memories(ALICE, [line], began=await stores.memories.stamp(ALICE))
     stored = await stores.memories.get(WHERE, "mem_other")
     assert stored is not None
     assert "example.org" not in f"{stored.content} {stored.tags}"
@@ -115,7 +115,7 @@ async def test_archiving_does_not_ask_again_whether_the_content_may_be_stored(op
         id="mem_old", scope=ALICE, type="semantic", content="User's mail is jo@example.org.", source="api",
         created_at=1.0, updated_at=1.0, valid_from=1.0,
     )  # fmt: skip
-    await editor.bring_in(ALICE, [old], began=await stores.memories.stamp(ALICE))
+    await editor.import_memories(ALICE, [old], began=await stores.memories.stamp(ALICE))
     strict, _ = await opened(policy=SafetyPolicy(pii={"email": "reject"}))
     archived = await strict.edit(WHERE, "mem_old", lambda m: replace(m, archived=True))
     assert archived is not None

@@ -253,7 +253,7 @@ class _Import:
             return
         batch, self.batch, self.batch_bytes = self.batch, [], 0
         scope = batch[0][1].scope
-        outcomes = await self.api.edits.bring_in(
+        outcomes = await self.api.edits.import_memories(
             scope,
             [memory for _, memory, _ in batch],
             began=self.began[scope.user],
