@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, ParamSpec, TypeVar
+from typing import Literal
 
 from proxy.admit.decision import Decision
 from proxy.admit.gate import Basis, Gate, admit
@@ -39,9 +39,6 @@ from proxy.learn.triggers import TopicDrift, TriggerPolicy, noting_undue, on_end
 from proxy.telemetry import ThrottledLog, log
 
 # ---------------------------------------------------------------- one job
-P = ParamSpec("P")
-T = TypeVar("T")
-
 Mode = Literal["llm", "verbatim", "off"]
 Closing = Callable[[Job, Batch], Awaitable[Sequence[Candidate]]]
 """Returns the summary of a session once its last exchanges are extracted; () if it has not ended."""
@@ -153,7 +150,8 @@ class JobRunner:
         if self.mode == "verbatim":
             return await extractor.from_sentences(gate.judge, batch.pending, gate.policy), "extracted"
         known = await related(gate.memories, gate.embedder, batch, self.clock())
-        request = await self._aside(extractor.request, batch, known, gate.policy)
+        async with self._computing:  # one thread at a time: each competes with the event loop for the GIL
+            request = await asyncio.to_thread(extractor.request, batch, known, gate.policy)
         for attempt in (1, 2):
             try:
                 answer = await self.tools.completer.complete(request)
@@ -195,11 +193,6 @@ class JobRunner:
         """Let turns go first, unless a user asked to remember something."""
         if job.lane > EXPLICIT:
             await self.tools.turns.pause()
-
-    async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run long computations in a thread, one at a time: each competes with the event loop for the GIL."""
-        async with self._computing:
-            return await asyncio.to_thread(work, *args, **kwargs)
 
     async def _admit(self, job: Job, batch: Batch, facts: Judged) -> Decision:
         gate = self.tools.gate
@@ -244,7 +237,7 @@ class JobRunner:
         return report
 
     async def _give_back(self, job: Job, error: Exception) -> JobReport:
-        """Park, postpone or bury a job that failed. Raises StoreError if not even that can be stored."""
+        """Postpone, park, retry or dead-letter a failed job. Raises StoreError if that cannot be stored."""
         name = type(error).__name__
         if isinstance(error, LeaseLost):
             log.info("memory.lease_lost", attempt=job.attempts)
