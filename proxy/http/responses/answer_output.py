@@ -90,19 +90,8 @@ class AnswerParser:
 
 # What describes the upstream's body, which the client does not get.
 _OF_THE_BODY = frozenset(
-    {
-        b"accept-ranges",
-        b"content-digest",
-        b"content-encoding",
-        b"content-length",
-        b"content-md5",
-        b"content-type",
-        b"digest",
-        b"etag",
-        b"last-modified",
-        b"location",
-        b"vary",
-    }
+    b"accept-ranges content-digest content-encoding content-length content-md5 content-type digest etag"
+    b" last-modified location vary".split()
 )
 Save = Callable[[], Awaitable[None]]
 IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
@@ -176,7 +165,7 @@ class Outlet(Protocol):
         """Pass events on, never empty."""
         ...
 
-    async def finish(self, listener: AnswerParser) -> None:
+    async def finish(self, parser: AnswerParser) -> None:
         """There are no more events. Raises UpstreamBroken if the client has no status yet."""
         ...
 
@@ -290,7 +279,7 @@ class StreamOutlet:
         for body in (b"".join(made),) if sum(map(len, made)) <= PORTION else portions(made):
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def finish(self, listener: AnswerParser) -> None:
+    async def finish(self, parser: AnswerParser) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -327,10 +316,10 @@ class JsonOutlet:
     async def emit(self, events: Sequence[Event]) -> None:
         """Nothing: all of it is in the object."""
 
-    async def finish(self, listener: AnswerParser) -> None:
+    async def finish(self, parser: AnswerParser) -> None:
         response = self._translation.response
         if response["status"] == "failed":
-            raise UpstreamBroken(listener.broken or response["error"]["message"])
+            raise UpstreamBroken(parser.broken or response["error"]["message"])
         await self._save()
         body = await OFF_LOOP.run(self._weigh(), dump_large, response)
         await send_bytes(self._send, 200, body, b"application/json", self._headers)
@@ -357,6 +346,6 @@ class BackgroundOutlet:
         if self._stream is not None:
             await self._stream.emit(events)
 
-    async def finish(self, listener: AnswerParser) -> None:
+    async def finish(self, parser: AnswerParser) -> None:
         if self._stream is not None:
-            await self._stream.finish(listener)
+            await self._stream.finish(parser)

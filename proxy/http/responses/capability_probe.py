@@ -12,7 +12,14 @@ from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock
 from proxy.http.asgi import Header, Send
 from proxy.http.forwarding import Draft, Forwarding, Relayed, first_draft
-from proxy.http.responses.native_ownership import RESPONSE, IdWatcher, NativeOwnership, tells_apart
+from proxy.http.responses.native_ownership import (
+    RESPONSE,
+    IdWatcher,
+    Maker,
+    NativeOwnership,
+    maker_of,
+    tells_apart,
+)
 from proxy.http.responses.owners import is_ours
 from proxy.http.responses.translated import TranslatedForwarding
 from proxy.http.turns import ParsedRequest
@@ -124,7 +131,7 @@ class AutoForwarding:
         self._relayed, self._translated = relayed, translated
         self._probe, self._clock, self._learning, self._ownership = probe, clock, learning, ownership
         self._way: Forwarding = relayed
-        self._request: ParsedRequest | None = None
+        self._maker: Maker | None = None
         self._watcher: IdWatcher | None = None
 
     @property
@@ -153,7 +160,6 @@ class AutoForwarding:
             self._way = self._translated
         else:
             request = await self._require_own(request)
-        self._request = request
         return await self._way.adopt(request)
 
     async def _require_own(self, request: ParsedRequest) -> ParsedRequest:
@@ -203,17 +209,15 @@ class AutoForwarding:
         """Answer as the chosen way does."""
         request = draft.request
         if self._way is self._relayed and tells_apart(request.caller):
-            send = self._watcher = self._ownership.watcher(
-                send, RESPONSE, request.caller, request.user, request.client.headers, request.body
-            )
+            self._maker = maker_of(request.caller, request.user, request.client.headers)
+            send = self._watcher = self._ownership.watcher(send, RESPONSE, self._maker, request.body)
         return await self._way.answer(draft, opened, send, headers)
 
     async def conclude(self, *, refused: bool) -> Answer:
         """Conclude as the chosen way does, and store the owner of the response."""
         answer = await self._way.conclude(refused=refused)
-        if self._watcher is not None and self._request is not None:
-            request, ids = self._request, self._watcher.ids
-            await self._ownership.note(request.caller, request.user, ids, request.client.headers)
+        if self._watcher is not None and self._maker is not None:
+            await self._ownership.note(self._maker, self._watcher.ids)
         return answer
 
     async def _absent(self, opened: UpstreamResponse) -> bool:

@@ -116,14 +116,14 @@ def _spellings(id_: str) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- owners
-class _Maker(NamedTuple):
+class Maker(NamedTuple):
     """Digests of an object's tenant and user, and of the upstream credential it was made with."""
 
     tenant: str
     user: str
     credential: str = ""
 
-    def is_further(self, first: "_Maker | None") -> bool:
+    def is_further(self, first: "Maker | None") -> bool:
         """True if the id's first owner is another, who used another upstream key."""
         if first is None or first[:2] == self[:2]:
             return False
@@ -134,11 +134,17 @@ class _Maker(NamedTuple):
         return f"{id_}{_FURTHER}{self.tenant}", f"{id_}{_FURTHER}{self.user}"
 
 
-def _maker(tenant: str, user: str | None, credential: str = "") -> _Maker:
+def maker_of(caller: Caller, user: str | None, headers: Iterable[Header]) -> Maker:
+    """Return the maker of what a request makes, for the user that it names, with the upstream credential in
+    its headers."""
+    return _maker(caller.tenant, caller.user or user, credential_of(headers))
+
+
+def _maker(tenant: str, user: str | None, credential: str = "") -> Maker:
     def digest(name: str) -> str:
         return blake2b(name.encode(), digest_size=16).hexdigest()
 
-    return _Maker(digest(tenant), digest(f"{tenant}\0{user or ''}"), credential)
+    return Maker(digest(tenant), digest(f"{tenant}\0{user or ''}"), credential)
 
 
 def tells_apart(caller: Caller) -> bool:
@@ -157,40 +163,25 @@ class NativeOwnership:
     def __init__(self, notes: ChainStore, fail_open: FailOpen, clock: Clock, ttl_s: float) -> None:
         """`ttl_s`: of a response's note; those of conversations are permanent, as conversations are."""
         self._notes, self._fail_open, self._clock, self._ttl_s = notes, fail_open, clock, ttl_s
-        self._recent = TTLCache[str, _Maker](RECENT)
+        self._recent = TTLCache[str, Maker](RECENT)
 
     # ------------------------------------------------------------ writing notes
     def watcher(
-        self,
-        send: Send,
-        kind: str,
-        caller: Caller,
-        user: str | None,
-        headers: Sequence[Header],
-        body: Body,
-        *,
-        makes: bool = True,
-        lists: bool = False,
+        self, send: Send, kind: str, maker: Maker, body: Body, *, makes: bool = True, lists: bool = False
     ) -> "IdWatcher":
-        """Return a `send` that claims for the caller, and the user that its request names, what the upstream
-        makes. `body`: the request's. `makes`: the answer holds a new object, else only items of one; `lists`:
-        it may be a list of new items."""
-        maker = _maker(caller.tenant, caller.user or user, credential_of(headers))
+        """Return a `send` that claims for the maker what the upstream makes. `body`: the request's. `makes`:
+        the answer holds a new object, else only items of one; `lists`: it may be a list of new items."""
         sent = (each.id for each in named_in(body))
         return IdWatcher(send, kind, partial(self._claim, maker), sent, makes=makes, lists=lists)
 
-    async def note(
-        self, caller: Caller, user: str | None, ids: Iterable[str], headers: Sequence[Header]
-    ) -> None:
-        """Store that the caller, with the upstream credential in the headers, made the objects for the user
-        that its request named. Never raises."""
-        maker = _maker(caller.tenant, caller.user or user, credential_of(headers))
+    async def note(self, maker: Maker, ids: Iterable[str]) -> None:
+        """Store that the maker made the objects. Never raises."""
         ids = tuple(dict.fromkeys(id_.lower() for id_ in ids if not is_ours(id_)))
         self._claim(maker, ids)
         for start in range(0, len(ids), AT_ONCE):
             await asyncio.gather(*(self._save(id_, maker) for id_ in ids[start : start + AT_ONCE]))
 
-    def _claim(self, maker: _Maker, ids: Iterable[str]) -> None:
+    def _claim(self, maker: Maker, ids: Iterable[str]) -> None:
         """Remember the maker in this process, before it is stored."""
         for id_ in (id_.lower() for id_ in ids if not is_ours(id_)):
             known = self._recent.get(id_)
@@ -198,7 +189,7 @@ class NativeOwnership:
             for name in further if known else (id_,):
                 self._recent.put(name, maker)
 
-    async def _save(self, id_: str, maker: _Maker) -> None:
+    async def _save(self, id_: str, maker: Maker) -> None:
         async def save() -> None:
             now = self._clock()
             found = await self._notes.get(shelf(_NOTES, id_), id_, now)
@@ -214,7 +205,7 @@ class NativeOwnership:
 
         await self._fail_open.attempt("note", save, SAVE_S)
 
-    def _note_of(self, id_: str, maker: _Maker, now: float) -> StoredResponse:
+    def _note_of(self, id_: str, maker: Maker, now: float) -> StoredResponse:
         return StoredResponse(
             id=id_,
             scope=shelf(_NOTES, id_),
@@ -289,7 +280,7 @@ class NativeOwnership:
             return await self._stored_maker(further) is not None
         return False
 
-    async def _stored_maker(self, id_: str) -> _Maker | None:
+    async def _stored_maker(self, id_: str) -> Maker | None:
         found = await self._fail_open.attempt(
             "maker", lambda: self._notes.get(shelf(_NOTES, id_), id_, self._clock()), ASK_S
         )
@@ -298,8 +289,8 @@ class NativeOwnership:
         return None if found is None else _maker_in(found)
 
 
-def _maker_in(note: StoredResponse) -> _Maker:
-    return _Maker(*loads(note.response)["by"])
+def _maker_in(note: StoredResponse) -> Maker:
+    return Maker(*loads(note.response)["by"])
 
 
 def unknown_previous(id_: str) -> InvalidRequest:

@@ -3,6 +3,7 @@ our own endpoints: an id says who made the object, and without one the upstream 
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from proxy.domain.errors import InvalidRequest
@@ -16,6 +17,7 @@ from proxy.http.responses.native_ownership import (
     NativeOwnership,
     in_plain,
     is_plain,
+    maker_of,
     tells_apart,
 )
 from proxy.http.responses.owners import absent, is_ours
@@ -31,42 +33,37 @@ _OPERATIONS = frozenset(("/v1/responses/compact", "/v1/responses/input_tokens"))
 _OUR_FIELDS = b"memory_c"  # the beginning of memory_config and memory_context
 
 
+@dataclass(slots=True)
 class ResponsesRouter:
-    """An ASGI app. Where several of our users share the upstream's key, it lets each of them reach only what
-    was made for them."""
+    """An ASGI app. If several of our users share the upstream's key, it lets each of them reach only what was
+    made for them."""
 
-    def __init__(
-        self,
-        mode: ResponsesMode,
-        responses_probe: EndpointProbe,
-        upstream: Upstream,
-        ownership: NativeOwnership,
-        *,
-        stored: ASGIApp,
-        compact: ASGIApp,
-        passthrough: ASGIApp,
-        max_body_bytes: int,
-        clock: Clock,
-    ) -> None:
-        """`stored` serves the objects that we store, `compact` the paths in _OPERATIONS."""
-        self._is_native = mode is ResponsesMode.NATIVE
-        self._responses = responses_probe
-        self._conversations, self._operations = EndpointProbe(mode), EndpointProbe(mode)
-        self._upstream, self._ownership = upstream, ownership
-        self._stored, self._compact, self._passthrough = stored, compact, passthrough
-        self._max_body_bytes, self._clock = max_body_bytes, clock
+    mode: ResponsesMode
+    responses_probe: EndpointProbe
+    upstream: Upstream
+    ownership: NativeOwnership
+    stored: ASGIApp  # serves the objects that we store
+    compact: ASGIApp  # serves the paths in _OPERATIONS
+    passthrough: ASGIApp
+    max_body_bytes: int
+    clock: Clock
+    conversations_probe: EndpointProbe = field(init=False)
+    operations_probe: EndpointProbe = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.conversations_probe, self.operations_probe = EndpointProbe(self.mode), EndpointProbe(self.mode)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         caller, operates = admitted(scope), _is_operation(scope)
         if not operates and self._is_stored_here(scope):
-            await self._stored(scope, receive, send)
+            await self.stored(scope, receive, send)
             return
         guards = tells_apart(caller)
         if guards and not operates:
             await self._require_path(caller, scope)
         named: Body = {}
         if operates or (guards and _has_body(scope)):
-            body = await read_body(receive, self._max_body_bytes)
+            body = await read_body(receive, self.max_body_bytes)
             if body is None:
                 return  # the client left
             found: Body | None = {}
@@ -75,12 +72,12 @@ class ResponsesRouter:
                 found = await OFF_LOOP.run(size, parsed, scope["headers"], body, BodyLimits(), "input")
             named = found or {}
             if operates and self._operates_here(named):
-                await self._compact(scope, body_first(body, receive), send)
+                await self.compact(scope, body_first(body, receive), send)
                 return
             if guards and body.strip():
                 if found is None:
                     raise InvalidRequest("Send plain JSON: what the request works on must be known here.")
-                await self._ownership.require_all(caller, named)
+                await self.ownership.require_all(caller, named)
                 # As parsed here: of a repeated key, the upstream might take the other value.
                 body = await OFF_LOOP.run(len(body), json_body.dump, named)
                 scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
@@ -89,53 +86,52 @@ class ResponsesRouter:
             await self._forward(scope, receive, send)
             return
         headers, creates, is_response = scope["headers"], scope["method"] == "POST", _is_response(scope)
-        watcher = self._ownership.watcher(
+        maker = maker_of(caller, None, headers)
+        watcher = self.ownership.watcher(
             send,
             RESPONSE if is_response else CONVERSATION,
-            caller,
-            None,
-            headers,
+            maker,
             named,
             makes=creates and (operates or not is_response),
             lists=creates,
         )
         await self._forward({**scope, "headers": in_plain(headers)}, receive, watcher)
-        await self._ownership.note(caller, None, watcher.ids, headers)
+        await self.ownership.note(maker, watcher.ids)
 
     def _is_stored_here(self, scope: ASGIScope) -> bool:
-        if self._responses.known_absent():
+        if self.responses_probe.known_absent():
             return True
         if (id_ := _id_in(scope)) is not None:
-            return not self._is_native and is_ours(id_)
-        return scope["method"] == "POST" and not self._conversations.speaks(self._clock())
+            return self.mode is not ResponsesMode.NATIVE and is_ours(id_)
+        return scope["method"] == "POST" and not self.conversations_probe.speaks(self.clock())
 
     def _operates_here(self, body: Body) -> bool:
-        if self._responses.known_absent() or self._operations.known_absent():
+        if self.responses_probe.known_absent() or self.operations_probe.known_absent():
             return True
-        return not self._is_native and continues_ours(body)
+        return self.mode is not ResponsesMode.NATIVE and continues_ours(body)
 
     async def _forward(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if _is_operation(scope):
-            await self._ask(scope, receive, send, self._operations, self._compact)
+            await self._ask(scope, receive, send, self.operations_probe, self.compact)
         elif _id_in(scope) is None:
-            await self._ask(scope, receive, send, self._conversations, self._stored)
+            await self._ask(scope, receive, send, self.conversations_probe, self.stored)
         else:
-            await self._passthrough(scope, receive, send)
+            await self.passthrough(scope, receive, send)
 
     async def _ask(
         self, scope: ASGIScope, receive: Receive, send: Send, probe: EndpointProbe, ours: ASGIApp
     ) -> None:
         """Let the upstream answer; if it has no such endpoint, `ours` does."""
         async with Downstream(receive) as downstream:
-            body = await downstream.read(self._max_body_bytes)
+            body = await downstream.read(self.max_body_bytes)
             payload = await OFF_LOOP.run(len(body), _for_upstream, scope, body)
             headers = request_headers(scope["headers"])
-            opened = await self._upstream.open(scope["method"], raw_target(scope), headers, payload)
+            opened = await self.upstream.open(scope["method"], raw_target(scope), headers, payload)
             with opened:
                 # A 404 on the list endpoint does not imply that creation is unsupported.
                 creates = scope["method"] == "POST"
                 refusal = await opened.peek(REFUSAL_BYTES) if creates and opened.status >= 400 else b""
-                if not creates or not probe.heard(opened.status, refusal, self._clock()):
+                if not creates or not probe.heard(opened.status, refusal, self.clock()):
                     await relay(opened, downstream, send)
                     return
             await ours(scope, body_first(body, receive), send)
@@ -150,12 +146,12 @@ class ResponsesRouter:
         if not all(map(is_plain, parts)):
             raise refusal
         if parts:
-            await self._ownership.require(caller, parts[0], refusal)
+            await self.ownership.require(caller, parts[0], refusal)
         items = [("item_id", parts[2])] if len(parts) > 2 else []  # /v1/conversations/{id}/items/{item_id}
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
         items += [(name, value) for name, value in query if name in ("after", "before")]
         for name, item_id in items:
-            await self._ownership.require(caller, item_id, absent("Item", item_id, name))
+            await self.ownership.require(caller, item_id, absent("Item", item_id, name))
 
 
 def _is_operation(scope: ASGIScope) -> bool:

@@ -14,6 +14,7 @@ from proxy.http.responses.native_ownership import (
     RESPONSE,
     IdWatcher,
     NativeOwnership,
+    maker_of,
     tells_apart,
 )
 from proxy.http.responses.owners import absent
@@ -103,7 +104,7 @@ async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
 ) -> None:
     makers = process()
     for caller, key in ((ALICE, "a"), (BOB, "b"), (ALICE, "a")):
-        await makers.note(caller, None, ("resp_1",), with_key(key))
+        await makers.note(maker_of(caller, None, with_key(key)), ("resp_1",))
         makers = process() if restarts else makers
     for _ in range(2):
         assert [await sees(makers, caller) for caller in (ALICE, BOB, MALLORY)] == [True, True, False]
@@ -116,9 +117,9 @@ async def test_of_two_with_one_key_the_first_stays(
 ) -> None:
     """Making the upstream repeat another user's id does not make its owner."""
     makers = process()
-    await makers.note(ALICE, None, ("resp_1",), with_key("k"))
+    await makers.note(maker_of(ALICE, None, with_key("k")), ("resp_1",))
     makers = process() if restarts else makers
-    await makers.note(BOB, None, ("resp_1",), with_key("k"))
+    await makers.note(maker_of(BOB, None, with_key("k")), ("resp_1",))
     for each in (makers, process()):
         assert [await sees(each, caller) for caller in (ALICE, BOB)] == [True, False]
 
@@ -127,8 +128,8 @@ async def test_a_tenants_key_with_an_upstream_key_of_its_own_sees_what_it_made(
     process: Callable[[], NativeOwnership],
 ) -> None:
     makers = process()
-    await makers.note(ALICE, None, ("resp_1",), with_key("a"))
-    await makers.note(OTHER_APP, "zoe", ("resp_1",), with_key("b"))
+    await makers.note(maker_of(ALICE, None, with_key("a")), ("resp_1",))
+    await makers.note(maker_of(OTHER_APP, "zoe", with_key("b")), ("resp_1",))
     for each in (makers, process()):
         assert [await sees(each, caller) for caller in (ALICE, OTHER_APP, BOB)] == [True, True, False]
         assert await sees(each, Caller("u", user="zoe", label="jwt"))
