@@ -28,8 +28,8 @@ from pydantic import (
 )
 
 from proxy.domain import timezones
+from proxy.domain.base_url import parse_base_url
 from proxy.domain.core import KINDS
-from proxy.domain.endpoint import parse_base_url
 from proxy.domain.errors import ConfigError
 
 PREFIX = "MEMORY_PROXY__"

@@ -28,7 +28,7 @@ from proxy.app.reloadable import (
     settings_of,
 )
 from proxy.config import IdentitySettings, Settings, load, misspelt_variables
-from proxy.domain.endpoint import parse_base_url
+from proxy.domain.base_url import parse_base_url
 from proxy.domain.errors import ConfigError
 from proxy.domain.operating_system import enable_keep_alive, limit_arenas
 from proxy.http.connections import RawTargetProtocol, WebSocketProtocol

@@ -20,7 +20,7 @@ from proxy import telemetry
 from proxy.app.factories import auth_of, cache_of, index_of, network_of, place_of, stores_of
 from proxy.cli import database_of, is_present, was_lost
 from proxy.config import Settings
-from proxy.domain.endpoint import BaseUrl, parse_base_url
+from proxy.domain.base_url import BaseUrl, parse_base_url
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.domain.ports import Stores
 from proxy.http.auth.jwt import parse_key_set

@@ -6,7 +6,7 @@ from collections import deque
 from urllib.parse import urljoin, urlsplit
 
 from proxy import telemetry
-from proxy.domain.endpoint import DEFAULT_PORTS, BaseUrl, parse_base_url
+from proxy.domain.base_url import DEFAULT_PORTS, BaseUrl, parse_base_url
 from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
 from proxy.upstream.connection import (
     WIRE_ERRORS,

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from aiohappyeyeballs import start_connection
 
-from proxy.domain.endpoint import BaseUrl
+from proxy.domain.base_url import BaseUrl
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
 from proxy.domain.operating_system import enable_keep_alive
 from proxy.upstream.connection import UpstreamConnection

@@ -19,15 +19,7 @@ from proxy.models.judge import OnnxJudge, load_judge
 from proxy.models.load import load_embedder
 from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
 
-STRANGE = [
-    "",
-    "   ",
-    "word " * 200_000,
-    "😀" * 5000,
-    "7" * 9999,
-    "</s><mask> \x00\ud800",
-    "語Wort слово كلمة" * 900,
-]
+STRANGE = ["", "word " * 200_000, "😀" * 5000, "</s><mask> \x00\ud800", "語Wort слово كلمة" * 900]
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.domain.endpoint import parse_base_url
+from proxy.domain.base_url import parse_base_url
 from proxy.upstream.client import Upstream
 from tests.support.upstream import ScriptedUpstream
 from tests.upstream.test_client import drain

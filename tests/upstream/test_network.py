@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from proxy.domain.endpoint import parse_base_url
+from proxy.domain.base_url import parse_base_url
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.domain.endpoint import parse_base_url
+from proxy.domain.base_url import parse_base_url
 from proxy.domain.errors import UpstreamBroken
 from proxy.upstream.client import MAX_REDIRECTS, Upstream, redirect_target
 from tests.support.upstream import Exchange, ScriptedUpstream
