@@ -67,9 +67,7 @@ SUSPECT = [
 
 
 @pytest.mark.parametrize("speech", ["native", "translate"])
-async def test_the_server_s_key_is_spent_for_no_foreign_page_and_no_foreign_host(
-    house: Houses, speech: str
-) -> None:
+async def test_the_server_s_key_is_not_used_for_foreign_pages_or_hosts(house: Houses, speech: str) -> None:
     extra = {"api_key": "sk-server", "responses": speech}
     async with house(ScriptedModel(), upstream_extra=extra) as h:
         for line, body in ROUTES:

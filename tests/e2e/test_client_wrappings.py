@@ -118,7 +118,7 @@ CONTEXT: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("case", CONTEXT)
-async def test_nothing_is_learnt_from_what_a_client_or_a_paste_brings(house: Houses, case: str) -> None:
+async def test_nothing_is_learnt_from_client_wrappings_or_pasted_text(house: Houses, case: str) -> None:
     messages, wrong = CONTEXT[case]
     model = ScriptedModel(facts=known(*wrong, ("Miso", "User's cat is called Miso.")))
     async with house(model) as h:

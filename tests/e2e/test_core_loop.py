@@ -121,7 +121,7 @@ async def test_the_headers_say_what_happened(house: Houses) -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "application/x+json"])
-async def test_json_by_another_name_has_a_memory_and_our_fields_go_no_further(
+async def test_json_of_another_content_type_has_memory_and_our_fields_are_removed(
     house: Houses, kind: str
 ) -> None:
     class Deaf(ScriptedModel):
@@ -164,7 +164,7 @@ async def test_with_extraction_off_no_request_is_stored_or_reported_as_stored(ho
                 assert answer.json()["data"] == [], listed_kind
 
 
-async def test_the_block_goes_right_before_the_last_user_message_and_the_prefix_stays(house: Houses) -> None:
+async def test_the_block_is_inserted_before_the_last_user_message_and_the_prefix_stays(house: Houses) -> None:
     model = ScriptedModel(facts=known(FIVE[0][:2]))
     async with house(model) as h, h.client() as client:
         await say(h, "alice", FIVE[0][2], stream=False)

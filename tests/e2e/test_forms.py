@@ -140,7 +140,7 @@ async def test_an_upstream_that_refuses_everything_has_the_last_word_and_nothing
     assert with_fact(model.chats[-1].json) == ["system"]
 
 
-async def test_a_model_that_takes_no_memory_is_asked_without_and_its_user_s_words_are_kept(
+async def test_a_model_that_refuses_memory_is_asked_without_it_and_the_user_s_words_are_stored(
     house: Houses,
 ) -> None:
     model = Strict(lambda body: "Bad request." if with_fact(body) else "")
@@ -167,7 +167,7 @@ async def test_a_refusal_that_is_not_about_form_is_passed_on_at_once(house: Hous
     assert "x-memory-retried" not in answer.headers
 
 
-async def test_a_request_that_memory_makes_too_long_goes_without_and_no_form_is_blamed(
+async def test_a_request_that_memory_makes_too_long_is_sent_without_and_no_form_is_learnt(
     house: Houses,
 ) -> None:
     def too_long(body: dict[str, Any]) -> str:

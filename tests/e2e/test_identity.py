@@ -164,7 +164,7 @@ async def test_every_way_to_name_another_user_is_forbidden(house: Houses, keys: 
         assert params == ["user_id", "X-Memory-User-Id", *["user_id"] * 4]
 
 
-async def test_what_one_key_made_is_absent_for_another_also_with_its_id(house: Houses, keys: Any) -> None:
+async def test_what_one_key_made_is_absent_for_another_even_by_id(house: Houses, keys: Any) -> None:
     """The same name in two tenants is two users."""
     zoe, _ = await mint(keys, tenant="acme", user="zoe")
     other, _ = await mint(keys, tenant="acme", user="bob")

@@ -14,7 +14,7 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "My boat is calle
 ALICE = {"X-Memory-User-Id": "alice"}
 
 
-async def test_all_that_is_sent_to_models_goes_through_the_proxy_of_the_environment(
+async def test_all_requests_to_models_use_the_proxy_of_the_environment(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ForwardProxy() as forward, ScriptedUpstream(ScriptedModel()) as upstream:

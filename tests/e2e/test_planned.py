@@ -57,7 +57,7 @@ async def test_a_plan_calls_off_what_holds_nothing_of_the_user(house: Houses) ->
         "",
     ],
 )
-async def test_a_planner_that_answers_anything_changes_nothing_and_nothing_of_it_is_kept(
+async def test_a_planner_that_answers_nonsense_changes_nothing_and_is_not_stored(
     house: Houses, answer: str
 ) -> None:
     async def script(exchange: Exchange) -> None:

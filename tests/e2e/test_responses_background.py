@@ -108,7 +108,7 @@ async def test_the_upstreams_refusal_fails_it(house: Houses) -> None:
 
 @pytest.mark.parametrize("status", [0, 400, 401, 503])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_words_whose_keeping_was_promised_are_read_whatever_the_upstream_says(
+async def test_words_that_were_promised_to_be_stored_are_read_even_if_the_upstream_refuses(
     house: Houses, status: int, stream: bool
 ) -> None:
     """The answer in the background says `queued` before the upstream was asked."""
@@ -138,7 +138,9 @@ async def test_words_whose_keeping_was_promised_are_read_whatever_the_upstream_s
         assert await until(remembered) == ["The user will travel to Zanzibar in October."]
 
 
-async def test_one_whose_process_died_has_failed(house: Houses, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_background_response_has_failed_if_its_process_died(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with slow(house) as (_, _, client):
         made = await client.responses.create(model="m", input="A story", background=True)
         async with house(ChatOnly()) as other, other.client() as elsewhere:  # shares the data directory
@@ -196,7 +198,7 @@ async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
         assert not (await client.conversations.items.list(talk.id)).data
 
 
-async def test_another_process_tells_its_end_to_who_comes_back_there(
+async def test_a_stream_can_be_resumed_at_another_process(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(responses_api, "POLL_S", 0.02)
@@ -215,7 +217,7 @@ async def test_another_process_tells_its_end_to_who_comes_back_there(
         assert refused.value.param == "stream"
 
 
-async def test_what_is_said_in_the_background_is_remembered(house: Houses) -> None:
+async def test_a_background_response_is_remembered(house: Houses) -> None:
     facts = known(("Madison", "User lives in Madison."))
     async with (
         house(ChatOnly(facts=facts)) as h,

@@ -137,7 +137,7 @@ async def test_what_is_malformed_is_refused_by_name(house: Houses, body: Any, pa
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
 
 
-async def test_what_was_copied_from_a_response_by_a_reference_is_forgotten_with_it(house: Houses) -> None:
+async def test_items_copied_by_reference_are_forgotten_with_their_response(house: Houses) -> None:
     model = ChatOnly("Zanzibar it is.", known(("Zanzibar", "User lives in Zanzibar")))
     async with (
         house(model, **TRANSLATE) as h,

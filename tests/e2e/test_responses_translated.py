@@ -93,7 +93,7 @@ async def test_what_is_not_stored_can_neither_be_retrieved_nor_continued(house: 
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_tool_loop_goes_round(house: Houses, stream: bool) -> None:
+async def test_a_tool_loop_is_translated_both_ways(house: Houses, stream: bool) -> None:
     async def answer(exchange: Exchange) -> None:
         asked = exchange.request.json
         if asked["messages"][-1]["role"] == "tool":
@@ -214,7 +214,7 @@ async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_c
         assert stored["output"][0]["content"][0]["text"] == "Once upon"
 
 
-async def test_memory_is_injected_and_extracted_as_for_chat_and_not_kept_with_the_response(
+async def test_memory_is_injected_and_extracted_as_for_chat_and_not_stored_with_the_response(
     house: Houses,
 ) -> None:
     model = ChatOnly(facts=known(("Hawaii", "User's budget for the Hawaii trip is $10,000.")))

@@ -74,7 +74,7 @@ def memory_headers(headers: Any) -> dict[str, str]:
     return {name: headers[f"x-memory-{name}"] for name in NO_PLACE}
 
 
-async def test_a_request_without_a_place_for_the_notes_is_not_said_to_have_them(house: Houses) -> None:
+async def test_headers_do_not_claim_notes_that_had_no_place(house: Houses) -> None:
     async with house() as h:
         await ask(h, "Please answer in Chinese from now on.")
         system = [{"role": "system", "content": "You are terse."}]
@@ -93,7 +93,7 @@ async def test_a_request_without_a_place_for_the_notes_is_not_said_to_have_them(
         assert h.model.chats[-1].json["input"] == [output]
 
 
-async def test_what_the_conversation_shows_is_not_repeated_and_what_it_lost_is(house: Houses) -> None:
+async def test_memories_visible_in_the_conversation_are_not_repeated(house: Houses) -> None:
     said = [
         {"role": "user", "content": "No more emojis, please."},
         {"role": "assistant", "content": "All right."},
@@ -221,7 +221,7 @@ async def test_a_conversation_of_80_turns_stays_small_and_knows_what_was_said(ho
 STATE = json.dumps({"topic": "day by day", "decisions": ["step by step", "plan my trip"]})
 
 
-async def test_what_is_forgotten_is_in_no_note_of_a_session(house: Houses) -> None:
+async def test_forgotten_memories_are_in_no_session_notes(house: Houses) -> None:
     model = ScriptedModel()
     model.roles["memory_state"] = STATE
     async with house(model, memory={"compress_step_turns": 1}) as h, httpx2.AsyncClient(timeout=30) as http:

@@ -64,7 +64,7 @@ async def _extractions(h: House) -> int:
     return len(h.model.extractions)
 
 
-async def test_what_is_answered_after_tools_belongs_to_what_was_asked(house: Houses) -> None:
+async def test_an_answer_after_tools_belongs_to_its_question(house: Houses) -> None:
     async with house(ChatOnly(script=by_tool), memory=LATE) as h, h.client() as client:
         messages: list[Any] = [{"role": "user", "content": ASKED}]
         named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
@@ -78,7 +78,7 @@ async def test_what_is_answered_after_tools_belongs_to_what_was_asked(house: Hou
         assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is not stored
 
 
-async def test_a_refused_step_takes_nothing_back(house: Houses) -> None:
+async def test_a_refused_step_removes_nothing(house: Houses) -> None:
     async def refusing(exchange: Exchange) -> None:
         if exchange.request.json["messages"][-1]["role"] == "tool":
             await exchange.json({"error": {"message": "later"}}, 429)

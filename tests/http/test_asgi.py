@@ -156,7 +156,7 @@ async def test_a_compressed_body_of_another_route_passes_untouched(house: Houses
         )
 
 
-async def test_what_cannot_be_decoded_never_reaches_the_upstream(house: Houses) -> None:
+async def test_an_undecodable_body_never_reaches_the_upstream(house: Houses) -> None:
     kind = b"content-type: application/json"
     async with house(server={"max_body_bytes": 1_000_000}) as h:
         for encoding, raw, status in (

@@ -207,7 +207,7 @@ async def test_a_client_that_expects_to_be_asked_for_its_body_is_asked(house: Ho
         assert h.upstream.requests[-1].header(b"expect") is None
 
 
-async def test_what_is_no_http_is_refused_in_openai_s_shape(house: Houses) -> None:
+async def test_malformed_http_is_refused_in_openai_s_shape(house: Houses) -> None:
     async with house() as h:
         head, body = await ask(h.origin, b"GET /v1/models\x00", ())
         assert (head.split()[1], json.loads(body)["error"]["code"]) == (b"400", "invalid_http")

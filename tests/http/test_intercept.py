@@ -40,7 +40,7 @@ async def test_a_request_refused_before_the_upstream_was_asked_is_not_counted(ho
         assert 0 < total < 60
 
 
-async def test_a_session_that_is_named_by_a_secret_goes_by_another_name(house: Houses) -> None:
+async def test_a_secret_as_session_id_is_replaced_by_a_digest(house: Houses) -> None:
     async with house() as h, h.client() as client:
         raw = await client.chat.completions.with_raw_response.create(
             model="m",
@@ -72,7 +72,7 @@ class Uncounted(ScriptedModel):
         await exchange.json({**completion(self.answer), "usage": usage})
 
 
-async def test_an_answer_whose_tokens_nobody_counted_is_written_down(house: Houses) -> None:
+async def test_an_answer_without_token_counts_is_stored(house: Houses) -> None:
     model = Uncounted(facts=known(("cello", "User plays the cello.")))
     async with house(model) as h, h.client() as client:
         await client.chat.completions.create(

@@ -90,7 +90,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("what", TOO_MUCH)
-async def test_what_no_client_sends_is_refused_and_nobody_waits_for_it(what: str, house: Houses) -> None:
+async def test_oversized_requests_are_refused_and_delay_no_other(what: str, house: Houses) -> None:
     path, body, param = TOO_MUCH[what]
     async with house(ChatOnly(), **TRANSLATE) as h:
         status, answer, stall_s = await posted(h, path, body)
@@ -109,9 +109,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("what", LARGE)
-async def test_a_large_request_is_served_with_memory_and_nobody_waits_for_it(
-    what: str, house: Houses
-) -> None:
+async def test_a_large_request_is_served_with_memory_and_delays_no_other(what: str, house: Houses) -> None:
     path, field, texts = LARGE[what]
     entries = [{"role": "user", "content": text} for text, count in texts for _ in range(count)]
     body = json.dumps({"model": "m", field: entries} | ANA).encode()

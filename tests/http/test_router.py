@@ -156,7 +156,7 @@ async def test_a_path_that_reads_like_chat_and_is_another_says_that_it_has_no_me
 
 # ---------------------------------------------------------------- request ids in the log
 @pytest.mark.parametrize("given", [b"", b"a b", b"x" * 129, b"\xff", b"a\x1b[31m", "café".encode()])
-def test_what_is_no_plain_id_is_not_taken_into_the_log(given: bytes) -> None:
+def test_an_unprintable_request_id_is_replaced(given: bytes) -> None:
     assert re.fullmatch("req_[0-9a-f]{32}", give_request_id({"headers": [(b"x-request-id", given)]}))
 
 
@@ -195,7 +195,7 @@ def test_every_error_has_a_status_and_a_code(error: ProxyError, status: int, cod
 @pytest.mark.parametrize(
     "error", [Conflict("generation 5"), EmbeddingFailed("onnx"), StoreUnavailable("/data")]
 )
-def test_what_is_inside_is_not_told_and_what_to_do_is(error: ProxyError) -> None:
+def test_an_error_says_what_to_do_and_nothing_internal(error: ProxyError) -> None:
     message = error_of(error)[1]["error"]["message"]
     assert str(error) not in message
     assert message.endswith(".")

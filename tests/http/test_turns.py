@@ -42,7 +42,7 @@ def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said
 @pytest.mark.parametrize(
     "said", [{"memory_config": {"auto_store": True}}, {"mode": "on"}, {"mode": "write"}, {}]
 )
-def test_where_nothing_is_stored_no_request_can_ask_for_it(said: dict[str, Any]) -> None:
+def test_a_request_cannot_ask_for_storage_that_is_off(said: dict[str, Any]) -> None:
     allowed = asked(memory_context=ANNA, **said).turn
     assert allowed is not None
     assert allowed.options.write
@@ -82,7 +82,7 @@ UNDER_OTHER_NAMES = [
 
 
 @pytest.mark.parametrize(("said", "param"), UNDER_OTHER_NAMES)
-def test_whoever_names_another_user_is_told_where(said: dict[str, Any], param: str) -> None:
+def test_naming_another_user_is_refused_with_the_field(said: dict[str, Any], param: str) -> None:
     with pytest.raises(Forbidden) as refused:
         asked(**{"caller": ZOE, **said})
     assert refused.value.param == param
@@ -132,7 +132,7 @@ CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "fu
     ],
     ids=["alone", "with-images", "and-tools", "shown-by-a-tool", "an-image-that-was-not-asked-about"],
 )
-def test_what_is_asked_may_stand_before_its_images(behind: list[Any], query: str) -> None:
+def test_a_question_may_precede_its_images(behind: list[Any], query: str) -> None:
     before = [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}]
     messages = [*before, {"role": "user", "content": "Q2"}, *behind]
     turn = asked(memory_context=ANNA, messages=messages).turn

@@ -37,7 +37,7 @@ from proxy.domain.errors import (
 from proxy.domain.ports import RIGHTS
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
 from proxy.http.auth.browsers import Browsers, Visit, Visitor, foreign_page, reason_of
-from proxy.http.auth.keys import Found, KeyRing, is_key
+from proxy.http.auth.keys import FoundKey, KeyRing, is_key
 from proxy.upstream.headers import CREDENTIALS
 from proxy.wire.extensions import checked_id, is_placeholder, is_usable_id, take_header_extensions
 
@@ -254,7 +254,7 @@ class KeyAuth:
         return Identified(_owner_of(found), replaced(headers, credential, found.upstream_key))
 
 
-def _owner_of(found: Found) -> Caller:
+def _owner_of(found: FoundKey) -> Caller:
     key = found.key
     rights = key.rights if key.user is None else key.rights & USER_RIGHTS
     return Caller(key.tenant, user=key.user, rights=rights, label=f"key:{key.id}")

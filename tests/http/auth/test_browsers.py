@@ -57,7 +57,7 @@ def test_a_page_of_another_origin_is_foreign(headers: list[tuple[str, str]]) -> 
     assert visitor(OPEN, ("Host", "localhost:8080"), *headers) is Visitor.FOREIGN
 
 
-def test_a_page_that_makes_its_own_name_point_to_us_is_foreign() -> None:
+def test_a_page_whose_name_resolves_to_the_proxy_is_foreign() -> None:
     rebound = (("Host", "evil.example:8080"), ("Origin", "http://evil.example:8080"))
     assert visitor(OPEN, *rebound) is Visitor.FOREIGN
     assert visitor(BEHIND, *rebound) is Visitor.OURS, "behind a proxy every name may be ours"
@@ -90,14 +90,14 @@ def test_an_allowed_origin_is_allowed_also_across_sites() -> None:
         "2130706433x",
     ],
 )
-def test_a_name_that_others_can_point_to_us_is_no_name_of_ours(host: str) -> None:
+def test_a_host_name_that_others_can_point_to_the_proxy_is_refused(host: str) -> None:
     with pytest.raises(Forbidden) as refused:
         OPEN.visit(scope_of(("Host", host))).require_host()
     assert refused.value.code == "host_not_allowed"
     BEHIND.visit(scope_of(("Host", host))).require_host()
 
 
-def test_two_hosts_are_no_name_of_ours() -> None:
+def test_two_host_headers_are_refused() -> None:
     for headers in (
         [("Host", "localhost"), ("Host", "localhost")],
         [("Host", "localhost"), ("Host", "evil")],
@@ -109,7 +109,7 @@ def test_two_hosts_are_no_name_of_ours() -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "LocalHost:1", "a.localhost", "127.0.0.1", "[::1]:80", "8.8.8.8", "Memory.LAN:9"]
 )
-def test_names_of_ours_are_loopback_addresses_and_those_allowed(host: str) -> None:
+def test_loopback_addresses_and_allowed_hosts_are_accepted(host: str) -> None:
     OPEN.visit(scope_of(("Host", host))).require_host()
 
 
