@@ -99,7 +99,7 @@ FIRST_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundKey:
     """A valid key, and the upstream key that it stands for. Held in memory only."""
 
     key: Key
@@ -108,7 +108,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Known:
-    found: Found | None  # None: no such key, revoked, or damaged
+    found: FoundKey | None  # None: no such key, revoked, or damaged
     asked_at: float  # when this was last believed to be so
     valid_at: float  # when the store last said that the key is valid
     asking: bool = False
@@ -125,7 +125,7 @@ class KeyRing:
         self._refused = TTLCache[bytes, _Known](limit)
         self._seldom = telemetry.ThrottledLog(clock)
 
-    async def find(self, presented: str) -> Found | None:
+    async def find(self, presented: str) -> FoundKey | None:
         """Return the valid key that this is, None for none. Raises StoreError if that cannot be found out."""
         digest, now = digest_of(presented), self._clock()
         known = self._valid.get(digest) or self._refused.get(digest)
@@ -135,7 +135,7 @@ class KeyRing:
                 return known.found
         return await self._ask(presented, digest, known)
 
-    async def _ask(self, presented: str, digest: bytes, known: _Known | None) -> Found | None:
+    async def _ask(self, presented: str, digest: bytes, known: _Known | None) -> FoundKey | None:
         if known is not None:
             known.asking = True
         asked_at = self._clock()
@@ -151,7 +151,7 @@ class KeyRing:
         self._note(digest, _Known(found, asked_at, asked_at))
         return found
 
-    def _without_store(self, known: _Known | None, error: Exception) -> Found:
+    def _without_store(self, known: _Known | None, error: Exception) -> FoundKey:
         """Return the key if it was valid recently, and do not ask again for a while."""
         now = self._clock()
         if known is None or known.found is None or now - known.valid_at > GRACE_S:
@@ -167,14 +167,14 @@ class KeyRing:
         (self._valid if valid else self._refused).put(digest, known)
 
 
-def _opened(presented: str, key: Key | None) -> Found | None:
+def _opened(presented: str, key: Key | None) -> FoundKey | None:
     """Return the key with its upstream key opened, None if it is not valid."""
     if key is None or key.revoked_at is not None:
         return None
     if key.upstream_key is None:
-        return Found(key, None)
+        return FoundKey(key, None)
     try:
-        return Found(key, unseal(presented, key.upstream_key))
+        return FoundKey(key, unseal(presented, key.upstream_key))
     except BrokenSeal:
         # The server's own upstream key must not step in for it: the key is as good as revoked.
         telemetry.log.error("identity.seal_broken", key=key.id)
