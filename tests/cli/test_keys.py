@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.cli import keys as keys_cli
-from proxy.http.auth.keys import Found, KeyRing
+from proxy.http.auth.keys import FoundKey, KeyRing
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.cli.conftest import Run
 
@@ -21,7 +21,7 @@ def run(command: Run) -> Run:
     return partial(command, "keys")
 
 
-async def find(tmp_path: Path, key: str) -> Found | None:
+async def find(tmp_path: Path, key: str) -> FoundKey | None:
     """Return what a proxy on the data directory finds for the key."""
     stores = SqliteStores(tmp_path / "data")
     await stores.open()
