@@ -47,21 +47,21 @@ FEWEST = 20  # texts, before their languages say something
 REMIND_S = 3_600.0
 
 
-class Languages:
+class LanguageCounter:
     """Counts the texts that this process stores, and those that the model does not read: they are found by
     words only. The log says so once an hour if that is most of them."""
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self.texts, self.unread = 0, 0
-        self._steady, self._told_at = steady, float("-inf")
+        self._steady, self._logged_at = steady, float("-inf")
 
     def note(self, understood: Sequence[bool]) -> None:
         """Count the texts."""
         self.texts += len(understood)
         self.unread += len(understood) - sum(understood)
-        is_due = self._steady() - self._told_at >= REMIND_S
+        is_due = self._steady() - self._logged_at >= REMIND_S
         if is_due and self.texts >= FEWEST and self.unread > self.texts / 2:
-            self._told_at = self._steady()
+            self._logged_at = self._steady()
             telemetry.log.warning(
                 "embedding.language_not_read",
                 texts=self.texts,
@@ -70,7 +70,7 @@ class Languages:
             )
 
 
-LANGUAGES = Languages()
+LANGUAGES = LanguageCounter()
 
 
 async def vector_of(embedder: Embedder | None, content: str) -> bytes | None:
@@ -79,8 +79,8 @@ async def vector_of(embedder: Embedder | None, content: str) -> bytes | None:
 
 
 async def vectors_of(embedder: Embedder | None, contents: Sequence[str]) -> list[bytes | None]:
-    """Return the vector of each content, None for those that the embedder does not understand, and for all if
-    there is no embedder. The event loop is not held up by their number."""
+    """Return the vector of each content, None for those that the embedder does not understand, and for all
+    without an embedder. Does not block the event loop."""
     if embedder is None or not contents:
         return [None] * len(contents)
     understood = await asyncio.to_thread(lambda: [embedder.understands(c) for c in contents])
@@ -91,8 +91,8 @@ async def vectors_of(embedder: Embedder | None, contents: Sequence[str]) -> list
 
 
 async def with_readings(judge: Judge | None, changes: Sequence[Change]) -> list[Change]:
-    """Return the changes with the readings of the contents that they store. A judge that fails is done
-    without: the first message that finds the memory reads it."""
+    """Return the changes with the readings of their contents; without them if the judge fails: the first
+    message that finds the memory reads it."""
     contents = [content for change in changes if (content := _stored(change)) is not None]
     if judge is None or not contents:
         return list(changes)
@@ -121,7 +121,7 @@ def _with(change: Change, reading: bytes | None) -> Change:
 # ---------------------------------------------------------------- admission
 _SIMILAR = 12  # existing memories, per list, that a candidate is compared with
 _ATTEMPTS = 16  # decisions until the stamp holds: a conflict means that another write went through
-_SELDOM = ThrottledLog()
+_LOG = ThrottledLog()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +244,12 @@ async def relate(
     asked = [pair for pair in pairs_to_judge(weighed, now, near=_near(gate)) if pair not in known]
     if gate.judge is None:
         if asked:
-            _SELDOM.warning("memory.gate_without_judge", reason="not_loaded")
+            _LOG.warning("memory.gate_without_judge", reason="not_loaded")
         return Relations()
     try:
         found = await gate.judge.relations(asked) if asked else []
     except EmbeddingFailed:
-        _SELDOM.warning("memory.gate_without_judge", reason="EmbeddingFailed")
+        _LOG.warning("memory.gate_without_judge", reason="EmbeddingFailed")
         return Relations()
     known.update(zip(asked, found, strict=True))
     return Relations(known)

@@ -247,7 +247,7 @@ class DocumentIngester:
     policy: SafetyPolicy = DEFAULT
     limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 frozen
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
-    seldom: ThrottledLog = field(default_factory=ThrottledLog)
+    throttled_log: ThrottledLog = field(default_factory=ThrottledLog)
 
     async def add(
         self, scope: Scope, name: str, content: str, format: DocumentFormat
@@ -279,7 +279,7 @@ class DocumentIngester:
             try:
                 vectors = await self._vectors(pending)
             except EmbeddingFailed:
-                self.seldom.warning("documents.embedding_failed")
+                self.throttled_log.warning("documents.embedding_failed")
                 break
             made += await self.index.fill(list(zip(pending, vectors, strict=True)))
         return made

@@ -28,7 +28,7 @@ from proxy.text.terms import terms
 
 YES = 0.5
 NOTHING = Asks(remember=0.0, forget=0.0, off_record=0.0, rule=0.0)
-_SELDOM = ThrottledLog()
+_LOG = ThrottledLog()
 
 
 # ---------------------------------------------------------------- what a message asks for
@@ -65,7 +65,7 @@ async def intent_of(judge: Judge | None, text: str) -> MessageIntent:
     try:
         reading = await judge.read(text, closely=True)
     except EmbeddingFailed:
-        _SELDOM.warning("asks.unread")
+        _LOG.warning("asks.unread")
         return MessageIntent(NOTHING, states)
     return MessageIntent(reading.asks, states and reading.needs.memory >= YES)
 

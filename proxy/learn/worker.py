@@ -303,7 +303,7 @@ class Worker:
         self._tools, self._mode, self._policy, self._pace = tools, config.mode, config.policy, config.pace
         self._load, self._clock, self._report = tools.load, clock, report
         self._runner = JobRunner(tools, config.mode, config.pace, clock, jitter)
-        self._seldom = ThrottledLog(clock)
+        self._throttled_log = ThrottledLog(clock)
         self._stranded = deque[Job]()  # to be given back once the store is available
         self.wake = asyncio.Event()
 
@@ -370,7 +370,7 @@ class Worker:
             return bool(await work())
         except Exception as e:  # noqa: BLE001
             if type(e) is not StoreUnavailable:  # which the store logs itself
-                self._seldom.error("worker.round_failed", error=type(e).__name__)
+                self._throttled_log.error("worker.round_failed", error=type(e).__name__)
             return False
 
     # ------------------------------------------------------------ jobs

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.admit import gate as module
 from proxy.admit.decision import Decision
-from proxy.admit.gate import REMIND_S, Basis, Gate, Languages, admit, sort, vectors_of, with_readings
+from proxy.admit.gate import REMIND_S, Basis, Gate, LanguageCounter, admit, sort, vectors_of, with_readings
 from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.core import Candidate, Confirm, Create, Edit, Evidence, Hold, Supersede
 from proxy.domain.errors import Conflict, EmbeddingFailed, LeaseLost
@@ -221,7 +221,7 @@ async def test_the_model_is_asked_once_per_text_and_not_on_the_event_loop(
 
 def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     lines, now = recorded(monkeypatch, lambda facts: facts), [0.0]
-    languages = Languages(lambda: now[0])
+    languages = LanguageCounter(lambda: now[0])
     languages.note([True] * 9 + [False] * 10)
     assert lines == []
     languages.note([False])
@@ -338,7 +338,7 @@ async def test_without_relations_facts_are_stored_and_the_log_says_so_once(
     house: House, judge: Recording, missing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = recorded(monkeypatch, lambda facts: facts["reason"])
-    monkeypatch.setattr(module, "_SELDOM", ThrottledLog())
+    monkeypatch.setattr(module, "_LOG", ThrottledLog())
     judge.relation, judge.broken = (lambda old, new: CHANGED), True
     for at, content in enumerate((GHENT, LEEDS, TEA, "User lives in Leeds.")):
         await store(house, judged_by(house, None if missing else judge), content, at=NOON + at)

@@ -167,7 +167,7 @@ async def test_a_broken_embedder_is_logged_once_a_minute(stores, monkeypatch):
         stores.passages,
         Embedder(failing=True),
         lambda: 1.0,
-        seldom=ThrottledLog(lambda: clock[0]),
+        throttled_log=ThrottledLog(lambda: clock[0]),
     )
     await library.add(ANNA, "Guide", GUIDE, "markdown")
     for clock[0] in range(0, round(REMIND_S) + 1, 10):
