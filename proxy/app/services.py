@@ -125,6 +125,10 @@ class Services:
         Raises ConfigError, also for a missing embedding model if they `must_embed`, before anything is
         changed.
         """
+        tokens = Tokens()
+        # First and alone: the memory that loading frees again is then used by the models (10 MB).
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(tokens.start()), WARM_UP_S)
         models = await _load_models(settings, stack, must_embed=must_embed)
         metrics = telemetry.Metrics()
         fail_open = FailOpen(time.monotonic, metrics)
@@ -147,10 +151,10 @@ class Services:
         calls = stores.calls if cache is None else cache.calls(stores.calls)
         base = _Foundation(settings, clock, metrics, stores, models)
         learner = _learner(base, completer, calls)
-        tokens = Tokens()
         tools = _recall_tools(base, tokens)
         # Before the query models are added: the warm-up must not ask one.
-        await _warm_up(tokens, tools, learner.recorder, fail_open)
+        await _warm_up(tools, learner.recorder, fail_open)
+        trim_heap()
         return cls(
             settings=settings,
             clock=clock,
@@ -361,19 +365,13 @@ async def with_query_models(
     return replace(tools, searcher=searcher, rewriter=rewriter, planner=planner)
 
 
-async def _warm_up(
-    tokens: Tokens, tools: RecallTools, recorder: ExchangeRecorder, fail_open: FailOpen
-) -> None:
+async def _warm_up(tools: RecallTools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:
     """Go once through everything that is loaded on first use (libraries, models, tables, patterns): some 0.2
     s that no request's deadline has."""
-    table = asyncio.wrap_future(tokens.start())
     for look in (safe_id, recorder.redact):
         await asyncio.to_thread(look, WARM_UP_TURN.said)
     unhurried = replace(tools, shelf=replace(tools.shelf, deadline_s=WARM_UP_S))
     await fail_open.attempt("warm_up", lambda: prepare(WARM_UP_TURN, unhurried), WARM_UP_S)
-    with suppress(TimeoutError):
-        await asyncio.wait_for(table, WARM_UP_S)
-    trim_heap()
 
 
 # ---------------------------------------------------------------- the write path
