@@ -1,0 +1,182 @@
+"""The cache, the circuit breaker and the rate limits keep their bounds."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.domain.limits import CircuitBreaker, Rate, TTLCache, check_rate
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# ---------------------------------------------------------------- cache
+def test_a_value_expires_after_its_time_to_live() -> None:
+    clock = Clock()
+    cache = TTLCache[str, int](3, ttl_s=10, clock=clock)
+    cache.put("a", 1)
+    clock.now = 9.9
+    assert "a" in cache
+    assert cache.get("a") == 1
+    clock.now = 10
+    assert "a" not in cache
+    assert cache.get("a") is None
+    assert len(cache) == 0
+
+
+def test_the_least_recently_used_value_is_evicted_first() -> None:
+    cache = TTLCache[str, int](2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    cache.get("a")
+    cache.put("c", 3)
+    assert list(cache) == ["a", "c"]
+    cache.pop("a")
+    cache.pop("nothing")
+    assert list(cache) == ["c"]
+    cache.clear()
+    assert list(cache) == []
+
+
+def test_sizes_are_bounded_together() -> None:
+    cache = TTLCache[str, bytes](10, size_of=len)
+    cache.put("a", b"1234")
+    cache.put("b", b"1234")
+    cache.put("a", b"123456")  # replaced: its old size no longer counts
+    assert list(cache) == ["b", "a"]
+    cache.put("b", b"x" * 11)  # too large, and the old value is not valid any more
+    assert list(cache) == ["a"]
+    cache.put("c", b"12345")
+    assert list(cache) == ["c"]
+
+
+# ---------------------------------------------------------------- circuit breaker
+def breaker(**options: Any) -> tuple[CircuitBreaker, Clock]:
+    clock = Clock()
+    return CircuitBreaker(**{"open_s": 2, "clock": clock, **options}), clock
+
+
+def test_it_opens_after_failures_in_a_row_and_a_success_starts_the_count_again() -> None:
+    circuit, clock = breaker(trip_after=3)
+    assert [circuit.failed(), circuit.failed()] == [0, 0]
+    circuit.succeeded()
+    assert [circuit.failed(), circuit.failed(), circuit.failed()] == [0, 0, 2]
+    assert circuit.is_open
+    assert circuit.acquire() == 2
+    clock.now = 2
+    assert not circuit.is_open
+    assert circuit.failed() == 2  # not three more: it has not closed
+
+
+def test_it_opens_for_longer_each_time_up_to_a_bound_until_a_success() -> None:
+    circuit, clock = breaker(max_open_s=300)
+    lengths = []
+    for _ in range(10):
+        lengths.append(circuit.failed(began_at=clock.now))
+        clock.now += 1000
+    assert lengths == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    circuit.succeeded()
+    assert not circuit.is_open
+    assert circuit.failed() == 2
+
+
+def test_calls_under_way_together_are_one_failure() -> None:
+    circuit, clock = breaker(max_open_s=300)
+    clock.now = 1
+    assert circuit.failed(began_at=0) == 2
+    clock.now = 2
+    assert circuit.failed(began_at=0.5) == 1
+    assert circuit.failed(began_at=0.5, wanted_s=60) == 60
+
+
+def test_one_call_at_a_time_finds_out_whether_the_other_side_is_back() -> None:
+    circuit, clock = breaker(probe_s=5)
+    assert circuit.acquire() == circuit.acquire() == 0  # closed
+    circuit.failed()
+    clock.now = 2
+    assert [circuit.acquire(), circuit.acquire()] == [0, 5]
+    clock.now = 7
+    assert circuit.acquire() == 0
+    circuit.succeeded()
+    assert circuit.acquire() == circuit.acquire() == 0
+
+
+def test_a_recent_success_keeps_it_closed() -> None:
+    circuit, clock = breaker(quiet_s=1)
+    circuit.succeeded()
+    clock.now = 0.9
+    assert circuit.failed() == 0
+    clock.now = 1
+    assert circuit.failed() == 2
+
+
+def test_the_time_that_the_other_side_asks_for_is_kept_with_some_jitter() -> None:
+    circuit, _ = breaker(jitter=lambda: 0.5)
+    assert circuit.failed(wanted_s=30) == 30.5
+
+
+# ---------------------------------------------------------------- rate limits
+def test_a_burst_passes_at_once_and_then_one_an_interval() -> None:
+    rate, at, passed = Rate(per_minute=60, burst=3), 0.0, []
+    for now in (100.0, 100.0, 100.0, 100.0, 100.5, 101.0, 101.0, 103.0, 103.0, 103.0):
+        at, verdict = check_rate(rate, now, at)
+        passed.append(verdict.passes)
+    assert passed == [True, True, True, False, False, True, False, True, True, False]
+
+
+def test_the_verdict_says_what_is_left_when_it_is_whole_again_and_when_to_come_back() -> None:
+    rate = Rate(per_minute=30, burst=2)  # one in two seconds
+    at, first = check_rate(rate, 100.0, 0.0)
+    at, second = check_rate(rate, 100.5, at)
+    at, third = check_rate(rate, 101.0, at)
+    assert (first.passes, first.remaining, first.reset_s) == (True, 1, pytest.approx(2.0))
+    assert (second.passes, second.remaining, second.reset_s) == (True, 0, pytest.approx(3.5))
+    assert (third.passes, third.remaining, third.retry_after_s) == (False, 0, pytest.approx(1.0))
+    assert check_rate(rate, 102.0, at)[1].passes
+
+
+def test_being_refused_costs_nothing() -> None:
+    rate = Rate(per_minute=60, burst=1)
+    at, _ = check_rate(rate, 100.0, 0.0)
+    for _ in range(50):
+        at, verdict = check_rate(rate, 100.5, at)
+        assert not verdict.passes
+    assert check_rate(rate, 101.0, at)[1].passes
+
+
+def test_a_time_from_before_the_clock_was_set_back_delays_by_no_more_than_a_burst() -> None:
+    rate = Rate(per_minute=60, burst=5)
+    _, verdict = check_rate(rate, 100.0, 1e9)
+    assert not verdict.passes
+    assert verdict.retry_after_s == pytest.approx(1.0)
+
+
+def test_zero_means_unlimited_and_the_default_burst_is_a_minute_s_worth() -> None:
+    assert Rate.of(0, 5) is None
+    assert Rate.of(60, 0) == Rate(60, 60)
+    assert Rate.of(60, 7) == Rate(60, 7)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 500), st.lists(st.floats(0, 90), min_size=1, max_size=200))
+def test_no_window_ever_holds_more_than_its_rate_and_a_burst(
+    per_minute: int, burst: int, gaps: list[float]
+) -> None:
+    rate, now, at, passed = Rate(per_minute, burst), 1_000.0, 0.0, []
+    for gap in gaps:
+        now += gap / 60
+        at, verdict = check_rate(rate, now, at)
+        assert 0 <= verdict.remaining < burst
+        if verdict.passes:
+            passed.append(now)
+        else:
+            assert check_rate(rate, now + verdict.retry_after_s + 1e-6, at)[1].passes
+    for first in range(len(passed)):
+        for last in range(first, len(passed)):
+            most = burst + (passed[last] - passed[first]) / rate.interval_s
+            assert last - first + 1 <= most + 1e-3
