@@ -10,7 +10,7 @@ import asyncio
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -26,12 +26,12 @@ from proxy.learn.llm_io import assistant_text, user_text
 from proxy.text.sentences import WIDE, is_question, sentences
 from proxy.text.terms import normalise, terms
 
-MOST_REPLY_CHARS = 80  # a longer reply says for itself what it means
+MOST_REPLY_CHARS = 80  # a longer reply is understood without its question
 _WINDOW_TOKENS, _LEAST_WINDOW_TOKENS, _PAIR_TOKENS = 100, 40, 124
 _MIN_SPAN = 4  # letters: fewer occur everywhere
-_MIN_COPY = 12  # letters of a sentence that a model put something before
-_MOST_BEFORE = 40  # letters that it may have put before it: "The user said that"
-_MOST_COMPARED = 40  # sentences of a batch that are compared in meaning: the last ones
+_MIN_COPY = 12  # letters of a copied sentence
+_MOST_BEFORE = 40  # letters of what the model put before it: "The user said that"
+_MOST_COMPARED = 40  # last sentences of a batch that are compared in meaning
 _IDENTIFIER = re.compile(
     r"(?=[!-/:-~]*+\d)(?=[!-@\[-`{-~]*+[A-Za-z])[A-Za-z0-9_%#@!+./=-]{8,}|\d(?:[ -]?\d){7,}"
 )
@@ -55,13 +55,9 @@ class Source:
 
     exchange: Exchange
     sentences: tuple[str, ...]
-    replies: bool = False
-    flat: tuple[str, ...] = field(init=False)
-    terms: tuple[frozenset[str], ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "flat", tuple(map(flat, self.sentences)))
-        object.__setattr__(self, "terms", tuple(frozenset(terms(s)) for s in self.sentences))
+    replies: bool
+    flat: tuple[str, ...]
+    terms: tuple[frozenset[str], ...]
 
 
 def flat(text: str) -> str:
@@ -78,7 +74,8 @@ def sources(
         said = user_text(exchange, policy)
         question = _question(before, policy) if len(said) <= MOST_REPLY_CHARS else ""
         parts = (f"{question}\n{said}",) if question and said.strip() else tuple(sentences(said))
-        found.append(Source(exchange, parts, bool(question)))
+        words = tuple(frozenset(terms(part)) for part in parts)
+        found.append(Source(exchange, parts, bool(question), tuple(map(flat, parts)), words))
         before = exchange
     return found
 
