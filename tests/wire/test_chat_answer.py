@@ -160,6 +160,7 @@ MORE_A, MORE_B = fragment(":1}", id="a"), fragment(":2}", id="b")
     "chunks",
     [
         [[A], [B], [MORE_A], [MORE_B]],  # null indices, by id
+        [[A, MORE_A, B, MORE_B]],  # several of one call in a chunk
         [[{**f, "index": i}] for f, i in ((A, "0"), (B, "1"), (MORE_A, "0"), (MORE_B, "1"))],
         [[{**A, "index": 0.0}, {**B, "index": 1.0}], [fragment(":2}", index=1.0)], [{**MORE_A, "index": 0}]],
         [[{**f, "index": 0}] for f in (A, B, MORE_A, MORE_B)],  # all at one index
@@ -173,7 +174,10 @@ MORE_A, MORE_B = fragment(":1}", id="a"), fragment(":2}", id="b")
 )  # fmt: skip
 def test_fragments_go_to_their_call(chunks: list[list[Json]]) -> None:
     values = [delta(tool_calls=each) for each in chunks]
-    assert [each[1:] for each in read(*values)[1]] == [("f", '{"a":1}'), ("g", '{"b":2}')]
+    expected = [("f", '{"a":1}'), ("g", '{"b":2}')]
+    assert [each[1:] for each in read(*values)[1]] == expected
+    items = final(streamed([*values, delta("tool_calls")]))["output"]
+    assert [(item["name"], item["arguments"]) for item in items] == expected
 
 
 def test_the_forerunner_of_tool_calls_is_one_unless_it_is_empty() -> None:

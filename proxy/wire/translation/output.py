@@ -183,6 +183,7 @@ class CallItem(OutputItem):
     call_id: str
     tool: ToolName
     pieces: list[str] = field(default_factory=list)
+    _taken: int = 0  # of the fragments
     _joiner: _SurrogateJoiner = field(default_factory=_SurrogateJoiner)
     _fields: Item = field(default_factory=dict)  # of another tool's call; known when its JSON is complete
 
@@ -193,6 +194,11 @@ class CallItem(OutputItem):
         elif self.tool.kind == "custom":
             self._fields = {"input": ""}
         return [self._item_event("added")]
+
+    def grow_with(self, fragments: list[str]) -> list[Event]:
+        """Append what is new of the call's fragments: one chunk may hold several."""
+        fresh, self._taken = fragments[self._taken :], len(fragments)
+        return self.grow("".join(fresh))
 
     def grow(self, delta: str) -> list[Event]:
         """Append to the arguments."""

@@ -195,8 +195,8 @@ class Translation:
                     events += self._detail(piece)
                 case Cited(annotations):
                     events += self._speaking.annotate(citations(annotations)) if self._speaking else []
-                case CallPiece(call, arguments):
-                    events += self._call(call, arguments)
+                case CallPiece(call):
+                    events += self._call(call)
                 case _:
                     assert_never(piece)
         return self._number(events)
@@ -227,7 +227,7 @@ class Translation:
         self._latest = self._speaking
         return events
 
-    def _call(self, call: ToolCall, arguments: str) -> list[Event]:
+    def _call(self, call: ToolCall) -> list[Event]:
         item, events = self._calls.get(call), list[Event]()
         if item is None:
             if call.name is None:  # cannot be announced yet
@@ -238,9 +238,8 @@ class Translation:
             events += self._stop_speaking("completed")
             item = self._new_call(call, call_id, call.name)
             events += item.announce()
-            arguments = "".join(call.arguments)
         self._latest, item.extra_content = item, call.extra_content
-        return events + item.grow(arguments)
+        return events + item.grow_with(call.arguments)
 
     def _sign(self, call_id: str, extra: Item) -> list[Event]:
         """Put a call's signature into a reasoning item before it, sealed, for a client that keeps the items
