@@ -11,14 +11,14 @@ from proxy.domain.limits import HOUR_S
 class CallsContract:
     async def test_of_two_that_share_a_count_each_has_what_the_other_leaves(self, calls, now) -> None:
         ours, theirs = calls
-        told = [await each.spend(3, now()) for each in (ours, theirs, ours, theirs)]
-        assert [each.granted for each in told] == [True, True, True, False]
-        assert [each.left for each in told] == [2, 1, 0, 0]
-        assert [each.retry_after_s for each in told] == pytest.approx([0, 0, HOUR_S, HOUR_S], abs=5)
+        stated = [await each.spend(3, now()) for each in (ours, theirs, ours, theirs)]
+        assert [each.granted for each in stated] == [True, True, True, False]
+        assert [each.left for each in stated] == [2, 1, 0, 0]
+        assert [each.retry_after_s for each in stated] == pytest.approx([0, 0, HOUR_S, HOUR_S], abs=5)
 
     async def test_at_once_they_get_no_more_than_there_are(self, calls, now) -> None:
-        told = await asyncio.gather(*(each.spend(25, now()) for each in calls for _ in range(20)))
-        assert sum(each.granted for each in told) == 25
+        stated = await asyncio.gather(*(each.spend(25, now()) for each in calls for _ in range(20)))
+        assert sum(each.granted for each in stated) == 25
 
     async def test_an_hour_is_any_sixty_minutes(self, calls, now, pass_s) -> None:
         ours, theirs = calls

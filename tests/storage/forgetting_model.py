@@ -33,7 +33,7 @@ class Said:
 
 
 @dataclass
-class Kept:
+class StoredText:
     """A stored response, or an item of a conversation."""
 
     scope: Scope
@@ -49,7 +49,7 @@ class Model:
     facts: dict[str, Fact] = field(default_factory=dict)
     held: dict[str, Fact] = field(default_factory=dict)
     said: dict[str, Said] = field(default_factory=dict)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    stored: dict[str, StoredText] = field(default_factory=dict)
 
     def current(self) -> list[str]:
         return [f.id for f in self.facts.values() if f.current]
@@ -67,9 +67,9 @@ class Model:
             i for i, h in self.held.items() if (matches(h, where) and id_ is None) or (h.said & said)
         }  # fmt: skip
         sessions = {(self.said[i].scope.project, self.said[i].session) for i in said | shown}
-        kept = {
+        stored = {
             i
-            for i, k in self.kept.items()
+            for i, k in self.stored.items()
             if (k.scope.user == where.user and (k.scope.project, k.session) in sessions)
             or (id_ is None and where.type is None and within(k.scope, where))
         }
@@ -77,15 +77,15 @@ class Model:
             *(self.facts.pop(i).words for i in facts),
             *(self.said.pop(i).words for i in said),
             *(self.held.pop(i).words for i in held),
-            *(self.kept.pop(i).words for i in kept),
+            *(self.stored.pop(i).words for i in stored),
         )
         return words | self.take_out_continuations()
 
     def take_out_continuations(self) -> set[str]:
         """Take out what continues a response that is gone; return its words."""
         words = set()
-        while lost := {i for i, k in self.kept.items() if k.previous and k.previous not in self.kept}:
-            words |= set().union(*(self.kept.pop(i).words for i in lost))
+        while lost := {i for i, k in self.stored.items() if k.previous and k.previous not in self.stored}:
+            words |= set().union(*(self.stored.pop(i).words for i in lost))
         return words
 
     def _facts(self, where: MemoryFilter, id_: str | None) -> set[str]:

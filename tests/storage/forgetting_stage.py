@@ -12,7 +12,7 @@ from proxy.domain.errors import Conflict
 from proxy.domain.responses import Conversation
 from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.forgetting_model import Fact, Kept, Model, Said
+from tests.storage.forgetting_model import Fact, StoredText, Model, Said
 from tests.storage.making import NOW, always, create, exchange, find, of, store, supersede, vector
 from tests.storage.test_responses import response
 
@@ -33,11 +33,11 @@ class Stage(RuleBasedStateMachine):
         self.model = Model()
         self.readings = []  # (of whom, a response, the generation, what its chain says)
         self.under_way = []  # (exchange id, begun, its words)
-        self.everything_kept: dict[str, Kept] = {}
+        self.everything_kept: dict[str, StoredText] = {}
         self.meddled = False
         self.extracting = []  # (job, batch, number of the user's forgets until then)
         self.forgets = dict.fromkeys(USERS, 0)
-        self.gone: set[str] = set()
+        self.deleted: set[str] = set()
         self.going: set[str] = set()  # of a forget that was broken off: shown no more, but in the file
 
     def opened(self):
@@ -70,7 +70,7 @@ class Stage(RuleBasedStateMachine):
 
     def hidden(self, text):
         """The forgotten words in the text."""
-        return {word for word in self.gone | self.going if word in text}
+        return {word for word in self.deleted | self.going if word in text}
 
     def teardown(self):
         for stores in self.stores:
@@ -84,8 +84,8 @@ class Stage(RuleBasedStateMachine):
     def tell(self, at, scope, kinds):
         """An exchange is read, what it said is superseded, quoted by others, held, shown, and repeated."""
         stores, (said, then, other) = self.stores[at], kinds
-        told = self.talk(at, scope, "s1", ())
-        old = self.extracted(at, told, scope, said)
+        stated = self.talk(at, scope, "s1", ())
+        old = self.extracted(at, stated, scope, said)
         word, new = self.word(), f"id{self.count}"
         self.run(
             store(stores.memories, supersede(old, f"likes {word}", scope, id=new, type=then), scope=scope)
@@ -93,8 +93,8 @@ class Stage(RuleBasedStateMachine):
         self.model.facts[old].current, self.model.facts[old].next = False, new
         self.know(new, scope, then, word, None)
         word = self.word()
-        self.add_fact(at, scope, other, word, f"id{self.count}", told)
-        self.hold_one(at, scope, other, told)
+        self.add_fact(at, scope, other, word, f"id{self.count}", stated)
+        self.hold_one(at, scope, other, stated)
         self.extracted(at, self.talk(at, scope, "s2", (new,)), scope, other)
         first = self.save(at, scope, "s2", None, self.model.facts[new].words)
         self.save(at, scope, "s1", first, self.model.facts[new].words)
@@ -151,18 +151,18 @@ class Stage(RuleBasedStateMachine):
         stores, word = self.stores[at], self.word()
         generation = self.run(stores.memories.stamp(scope)).generation
         conversation_id, id_, item_id = f"c{self.count}", f"r{self.count}", f"i{self.count}"
-        kept = response(
+        stored = response(
             id_, scope, text=" ".join([word, *repeated]), session_id=session, previous_id=previous,
             conversation_id=conversation_id,
         )  # fmt: skip
-        assert self.run(stores.chains.save(kept, generation=generation))
+        assert self.run(stores.chains.save(stored, generation=generation))
         made = Conversation(id=conversation_id, scope=scope, metadata=b"{}", created_at=NOW)
         self.run(stores.conversations.create(made, []))
         items = [(item_id, f'"item {word}"'.encode())]
         add = stores.conversations.add(scope, made.id, items, generation=generation, session_id=session)
         assert self.run(add)
-        self.model.kept[id_] = Kept(scope, session, {word}, previous)
-        self.model.kept[item_id] = Kept(scope, session, {word}, id_)
+        self.model.stored[id_] = StoredText(scope, session, {word}, previous)
+        self.model.stored[item_id] = StoredText(scope, session, {word}, id_)
         return id_
 
     # ------------------------------------------------------------ beside a forget
@@ -181,23 +181,23 @@ class Stage(RuleBasedStateMachine):
         """Read what somebody is about to continue."""
         stores = self.stores[at]
         ours = [(i, k) for i, k in self.everything_kept.items() if k.scope.user == user and i[0] == "r"]
-        for id_, kept in ours[-3:]:
-            generation = (await stores.memories.stamp(kept.scope)).generation
-            chain = await stores.chains.chain(kept.scope, id_, NOW, limit=9, most_bytes=10**9)
+        for id_, stored in ours[-3:]:
+            generation = (await stores.memories.stamp(stored.scope)).generation
+            chain = await stores.chains.chain(stored.scope, id_, NOW, limit=9, most_bytes=10**9)
             if chain.responses:
                 said = b" ".join(r.response for r in chain.responses).decode().replace('"', "")
-                self.readings.append((kept, id_, generation, said))
+                self.readings.append((stored, id_, generation, said))
 
     async def save_readings(self, at):
-        for kept, id_, generation, said in self.readings:
+        for stored, id_, generation, said in self.readings:
             word = self.word()
             later = response(
-                f"r{self.count}", kept.scope, text=f"{word} after {said}", session_id=kept.session,
+                f"r{self.count}", stored.scope, text=f"{word} after {said}", session_id=stored.session,
                 previous_id=id_,
             )  # fmt: skip
             if await self.stores[at].chains.save(later, generation=generation):
                 self.meddled = True
-                self.model.kept[later.id] = Kept(kept.scope, kept.session, {word}, id_)
+                self.model.stored[later.id] = StoredText(stored.scope, stored.session, {word}, id_)
         self.readings = []
 
     def continue_what_was_read(self, at):
@@ -206,7 +206,7 @@ class Stage(RuleBasedStateMachine):
     def begin_what_will_be_late(self, at, where):
         """Begin one of everything that writes, for the user of whom something is about to be forgotten."""
         stores, scope = self.stores[at], Scope("t", where.user, where.project)
-        self.everything_kept = dict(self.model.kept)
+        self.everything_kept = dict(self.model.stored)
         word = self.word()
         new = exchange(f"say {word}", scope, session="late", id=f"e{self.count}", key=f"k{self.count}")
         begun = self.run(stores.sessions.begin(new))
@@ -225,8 +225,8 @@ class Stage(RuleBasedStateMachine):
             pass
         else:
             raise AssertionError("a late memory was taken")
-        kept = response(f"r{self.count}", new.scope, text=word, session_id="late")
-        assert not self.run(stores.chains.save(kept, generation=stamp.generation))
+        stored = response(f"r{self.count}", new.scope, text=word, session_id="late")
+        assert not self.run(stores.chains.save(stored, generation=stamp.generation))
         item = [("late", f'"item {word}"'.encode())]
         assert not self.run(
             stores.conversations.add(new.scope, conversation.id, item, generation=stamp.generation)

@@ -77,15 +77,15 @@ def standing(stores):
 
 async def everything(stores):
     """One of each kind of thing that can hold the word."""
-    told = await talk(stores.sessions, f"I am a {WORD}", f"A {WORD}!", session=f"session of a {WORD}")
+    stated = await talk(stores.sessions, f"I am a {WORD}", f"A {WORD}!", session=f"session of a {WORD}")
     await store(
         stores.memories,
-        create(f"is a {WORD}", id="a", evidence=quote(told, WORD, f"session of a {WORD}"), vec=vector(1)),
-        create("is a drummer", id="b", evidence=quote(told, f"a {WORD}"), type="episodic"),
+        create(f"is a {WORD}", id="a", evidence=quote(stated, WORD, f"session of a {WORD}"), vec=vector(1)),
+        create("is a drummer", id="b", evidence=quote(stated, f"a {WORD}"), type="episodic"),
     )
     await store(stores.memories, supersede("a", f"was a {WORD}", id="c"))
     held = create(f"obey the {WORD}").memory
-    await store(stores.memories, Hold("q", candidate(held, told.id), "planted", NOW))
+    await store(stores.memories, Hold("q", candidate(held, stated.id), "planted", NOW))
     await keep(stores, response("r", text=WORD, session_id=f"session of a {WORD}"))
     await converse(stores.conversations, WORD)
     await stores.sessions.begin(exchange(f"still a {WORD}"))

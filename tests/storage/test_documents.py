@@ -169,9 +169,9 @@ class TestDocuments:
         await asyncio.gather(*(put(both[n % 2], f"figs {n}", f"dates {n}") for n in range(8)))
         (document,) = await stores.documents.list(ANNA, limit=9)
         assert (document.version, document.passages) == (8, 2)
-        kept = [passage.text for passage in await second.documents.passages(document)]
-        assert kept[0].removeprefix("figs") == kept[1].removeprefix("dates")
-        assert await found(second, "figs dates") == sorted(kept)
+        stored = [passage.text for passage in await second.documents.passages(document)]
+        assert stored[0].removeprefix("figs") == stored[1].removeprefix("dates")
+        assert await found(second, "figs dates") == sorted(stored)
         same = await asyncio.gather(*(each.documents.put(new("plums"), DocumentLimits()) for each in both))
         assert sorted(change for _, change in same) == ["unchanged", "updated"]
 
@@ -215,11 +215,11 @@ class TestDocuments:
         document = await put(stores, f"a {WORD} plays")
         await put(stores, "figs", name="stays")
         await found(stores, WORD)
-        gone = await stores.documents.delete(document, by="test", now=NOW)
-        assert gone == ForgetCounts(documents=1, receipt=gone.receipt)
+        deleted = await stores.documents.delete(document, by="test", now=NOW)
+        assert deleted == ForgetCounts(documents=1, receipt=deleted.receipt)
         assert WORD.encode() not in await written()
         (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
-        assert (receipt.memory_id, receipt.counts) == (document.id, gone)
+        assert (receipt.memory_id, receipt.counts) == (document.id, deleted)
         assert [d.name for d in await stores.documents.list(ANNA, limit=9)] == ["stays"]
         assert await stores.documents.delete(document, by="test", now=NOW) == ForgetCounts()
 
@@ -229,8 +229,8 @@ class TestDocuments:
         await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
         await keep(stores, response("r", text=WORD), recalled=(document.id,))
         await talk(stores.sessions, "hello", "hi there", session="s2")
-        gone = await stores.documents.delete(document, by="test", now=NOW)
-        assert (gone.documents, gone.responses, gone.exchanges) == (1, 1, 0)
+        deleted = await stores.documents.delete(document, by="test", now=NOW)
+        assert (deleted.documents, deleted.responses, deleted.exchanges) == (1, 1, 0)
         assert WORD.encode() not in await written()
         assert [e.said for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["what do they play?"]
         assert [e.answer for e in await stores.sessions.recent(ANNA, "s2", 9)] == ["hi there"]
@@ -273,8 +273,8 @@ class TestDocuments:
         await talk(stores.sessions, "hello", "hi")
         begun = await stores.sessions.begin(exchange("what are they?"))
         await stores.sessions.complete(begun, Outcome("sweet", whole=True, recalled=(document.id,)), always)
-        _, kept = await stores.sessions.recent(ANNA, "s1", 9)
-        assert kept.answer == "sweet"
+        _, stored = await stores.sessions.recent(ANNA, "s1", 9)
+        assert stored.answer == "sweet"
         job = await stores.jobs.claim(NOW, 60)
         batch = await stores.jobs.batch(job, limit=9, context=9)
         assert [(e.said, e.answer) for e in batch.pending] == [("hello", "hi"), ("what are they?", "")]
@@ -308,8 +308,8 @@ class TestDocuments:
         await store(stores.memories, create("a fact"))
         left = {"all", "apollo"} if left is None else left
         counted = await stores.memories.forget(where, by="test", dry_run=True)
-        gone = await forgotten(stores.memories, where)
-        assert counted.documents == gone.documents == 2 - len(left)
+        deleted = await forgotten(stores.memories, where)
+        assert counted.documents == deleted.documents == 2 - len(left)
         assert {d.name for d in await stores.documents.list(ANNA, limit=9)} == left
         assert len(await found(stores, f"figs {WORD}")) == (6 if "apollo" in left else len(left))
         assert (WORD.encode() in await written()) is ("apollo" in left)

@@ -43,11 +43,11 @@ class TestForgetting:
         assert await forgotten(stores.memories, where) == ForgetCounts()
 
     async def test_the_summary_of_a_session_goes_with_a_memory_that_was_told_in_it(self, stores):
-        told = await talk(stores.sessions, "I play the zither", trigger=always)
+        stated = await talk(stores.sessions, "I play the zither", trigger=always)
         last = await talk(stores.sessions, "My dog is Rex", trigger=always)
         await store(
             stores.memories,
-            create("Plays the zither", evidence=quote(told, "the zither"), id="fact"),
+            create("Plays the zither", evidence=quote(stated, "the zither"), id="fact"),
             create("Has a dog called Rex", evidence=quote(last, "Rex"), id="other"),
             create("Said: plays the zither, dog Rex", evidence=quote(last), id="sum", source="summary"),
         )
@@ -60,14 +60,14 @@ class TestForgetting:
     async def test_the_summary_goes_of_a_projects_session_in_which_a_general_memory_was_told(
         self, stores, how
     ):
-        told = exchange("to Zanzibar")
+        stated = exchange("to Zanzibar")
         if how != "after an import":
-            told = await talk(stores.sessions, "to Zanzibar", scope=APOLLO, trigger=always)
+            stated = await talk(stores.sessions, "to Zanzibar", scope=APOLLO, trigger=always)
         await store(
             stores.memories,
-            create("Will go to Zanzibar", evidence=quote(told, "Zanzibar"), id="fact"),
-            create("tea", APOLLO, id="beside", source="summary", evidence=quote(told, session="s2")),
-            create("rum", APOLLO, id="sum", source="summary", evidence=quote(told)),
+            create("Will go to Zanzibar", evidence=quote(stated, "Zanzibar"), id="fact"),
+            create("tea", APOLLO, id="beside", source="summary", evidence=quote(stated, session="s2")),
+            create("rum", APOLLO, id="sum", source="summary", evidence=quote(stated)),
         )
         if how == "after retention":
             job = await stores.jobs.claim(NOW, 60)
@@ -81,11 +81,11 @@ class TestForgetting:
         assert await contents(stores.memories, "Zanzibar tea rum", APOLLO) == {"tea"}
 
     async def test_the_memory_of_a_project_takes_no_summary_of_anothers_session_of_that_name(self, stores):
-        told = exchange("to Zanzibar")
+        stated = exchange("to Zanzibar")
         await store(
             stores.memories,
-            create("Will go to Zanzibar", APOLLO, evidence=quote(told), id="fact"),
-            create("rum", source="summary", evidence=quote(told)),
+            create("Will go to Zanzibar", APOLLO, evidence=quote(stated), id="fact"),
+            create("rum", source="summary", evidence=quote(stated)),
         )
         assert (await forgotten(stores.memories, of(ANNA), "fact")).memories == 1
 
@@ -94,24 +94,24 @@ class TestForgetting:
         await everything(stores)
         assert WORD.encode() in await written()
         counted = await stores.memories.forget(of(ANNA), by="test", dry_run=True)
-        gone = await forgotten(stores.memories, of(ANNA))
-        assert counted == gone
-        assert gone == ForgetCounts(
+        deleted = await forgotten(stores.memories, of(ANNA))
+        assert counted == deleted
+        assert deleted == ForgetCounts(
             memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2,
             conversations=1,
         )  # fmt: skip
         assert WORD.encode() not in await written()
 
     async def test_what_is_held_goes_with_its_scope_type_or_source(self, stores):
-        told = await talk(stores.sessions)
+        stated = await talk(stores.sessions)
         for number, (scope, type_) in enumerate(
             [(ANNA, "semantic"), (APOLLO, "episodic"), (ANNA, "procedural")]
         ):
             held = candidate(memory("x", type=type_), "elsewhere")
             await store(stores.memories, Hold(f"q{number}", held, "planted", NOW), scope=scope)
-        sourced = candidate(memory("x", type="procedural"), told.id)
+        sourced = candidate(memory("x", type="procedural"), stated.id)
         await store(
-            stores.memories, Hold("q3", sourced, "planted", NOW), create("a", id="a", evidence=quote(told))
+            stores.memories, Hold("q3", sourced, "planted", NOW), create("a", id="a", evidence=quote(stated))
         )
 
         async def left():
@@ -135,10 +135,10 @@ class TestForgetting:
         assert WORD.encode() not in await written()
 
     async def test_a_memory_that_stays_does_not_quote_what_was_erased_unread(self, stores, written):
-        told = await talk(stores.sessions, f"I am a {WORD}")
-        await store(stores.memories, create("plays", id="a", evidence=quote(told, f"a {WORD}")))
+        stated = await talk(stores.sessions, f"I am a {WORD}")
+        await store(stores.memories, create("plays", id="a", evidence=quote(stated, f"a {WORD}")))
         assert (await forgotten(stores.memories, of(ANNA, type="episodic"))).exchanges == 1
-        assert (await stores.memories.get(of(ANNA), "a")).evidence == quote(told)
+        assert (await stores.memories.get(of(ANNA), "a")).evidence == quote(stated)
         assert WORD.encode() not in await written()
 
     @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ class TestForgetting:
             begun = await stores.sessions.begin(exchange(f"and a {WORD}", scope=APOLLO, session=f"s{number}"))
             await keep(stores, response(f"r{number}", APOLLO, text=WORD, session_id=f"s{number}"))
         await keep(stores, response("elsewhere", BEN, session_id="s0"))
-        gone = await forgotten(stores.memories, where)
-        assert (gone.exchanges, gone.responses) == (3, 3)
+        deleted = await forgotten(stores.memories, where)
+        assert (deleted.exchanges, deleted.responses) == (3, 3)
         assert [await stores.chains.get(ANNA, f"r{n}", NOW) for n in range(3)] == [None] * 3
         assert await stores.chains.get(BEN, "elsewhere", NOW) is not None
         assert not await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True), always)
@@ -163,10 +163,10 @@ class TestForgetting:
     async def test_a_memory_takes_the_responses_of_its_session_after_retention_removed_what_was_said(
         self, stores
     ):
-        told = await talk(stores.sessions, f"I am a {WORD}", trigger=always)
+        stated = await talk(stores.sessions, f"I am a {WORD}", trigger=always)
         job = await stores.jobs.claim(NOW, 60)
         stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
-        change = create(f"is a {WORD}", id="a", evidence=quote(told))
+        change = create(f"is a {WORD}", id="a", evidence=quote(stated))
         await stores.memories.apply(ANNA, [change], expect=stamp, done=job)
         await keep(stores, response("r"), response("elsewhere", session_id="s2"))
         assert await stores.sessions.prune(NOW + 1) == 1
@@ -224,9 +224,9 @@ class TestForgetting:
         assert await stores.memories.stamp(ANNA) == stamp  # nobody forgot: writers go on
 
     async def test_expiry_leaves_what_was_said_and_answered(self, stores, sessions):
-        told = await talk(sessions)
+        stated = await talk(sessions)
         await keep(stores, response("r"))
-        await store(stores.memories, create("a", expires_at=NOW, evidence=quote(told)))
+        await store(stores.memories, create("a", expires_at=NOW, evidence=quote(stated)))
         assert await stores.memories.expire(NOW + DAY) == 1
         assert len(await sessions.recent(ANNA, "s1", 9)) == 1
         assert await stores.chains.get(ANNA, "r", NOW) is not None

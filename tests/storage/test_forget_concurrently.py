@@ -133,9 +133,9 @@ class TestForgetBeside:
     async def test_who_read_what_is_being_forgotten_does_not_save_its_continuation(
         self, stores, gate, written, where
     ):
-        told = await talk(stores.sessions, f"I am a {WORD}", scope=APOLLO)
+        stated = await talk(stores.sessions, f"I am a {WORD}", scope=APOLLO)
         await keep(stores, response("r1", APOLLO, text=WORD))
-        facts = [create(f"fact {n}", APOLLO, type="episodic", evidence=quote(told)) for n in range(9)]
+        facts = [create(f"fact {n}", APOLLO, type="episodic", evidence=quote(stated)) for n in range(9)]
         await store(stores.memories, *facts)
         forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
         await gate.reached.wait()
@@ -157,8 +157,8 @@ class TestForgetBeside:
         self, stores, gate, engine, where
     ):
         scope = Scope("acme", "anna", where.project)
-        told = await talk(stores.sessions, f"I am a {WORD}", scope=scope)
-        facts = [create(f"{WORD} {n}", scope, id=f"f{n}", evidence=quote(told)) for n in range(9)]
+        stated = await talk(stores.sessions, f"I am a {WORD}", scope=scope)
+        facts = [create(f"{WORD} {n}", scope, id=f"f{n}", evidence=quote(stated)) for n in range(9)]
         await store(stores.memories, create("first", scope, id="old"), *facts)
         await store(stores.memories, supersede("old", "second", scope, id="new"))
         forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
@@ -174,12 +174,12 @@ class TestForgetBeside:
         await store(stores.memories, create("new", scope, id="e"))
         await store(stores.memories, Edit(memory(f"{WORD} 6", scope, id="e"), None))
         gate.go_on.set()
-        gone = await forgetting
+        deleted = await forgetting
         page = await stores.memories.list(of(ANNA, include_inactive=True), limit=99)
         assert {m.id for m in page.items} == {"old", "new", "f7", "elsewhere", "e"}
-        assert gone.memories == 11
+        assert deleted.memories == 11
         (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
-        assert receipt.counts == gone
+        assert receipt.counts == deleted
         assert engine.rows('SELECT "user" FROM scopes') == [("anna",)]
 
     @pytest.mark.usefixtures("in_portions")
@@ -200,12 +200,12 @@ class TestForgetBeside:
     async def test_forgets_at_once_take_everything_once(self, stores, second, written, engine, mode):
         facts = (create(f"{WORD} {n}", type=("semantic", "episodic")[n % 2]) for n in range(20))
         await store(stores.memories, *facts)
-        gone = await asyncio.gather(
+        deleted = await asyncio.gather(
             stores.memories.forget(of(ANNA, type="semantic"), by="test"),
             second.memories.forget(of(ANNA), by="test"),
             stores.memories.forget(of(ANNA), by="test"),
         )
-        assert sum(each.memories for each in gone) == 20
+        assert sum(each.memories for each in deleted) == 20
         assert len(await stores.receipts.list("acme", "anna", limit=9)) == 3
         assert WORD.encode() not in await written()
         assert engine.rows("SELECT count(*) FROM forgets") == [(0,)]

@@ -39,13 +39,13 @@ class TestForgetLater:
         self, stores, written, mode, where
     ):
         await talk(stores.sessions, "hello", "hi, the first")
-        told = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
+        stated = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
         await talk(stores.sessions, "what do I play?", f"the {WORD}")
         await talk(stores.sessions, "and how long?", f"the {WORD} for years")
         await talk(stores.sessions, "elsewhere", "and it stays", session="s2")
         await talk(stores.sessions, "another's", "stays, too", scope=BEN)
         await read(stores)
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told, WORD)))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(stated, WORD)))
         await stores.memories.forget(of(ANNA, type=None if where == "by id" else "semantic"),
                                      "a" if where == "by id" else None, by="test")  # fmt: skip
         assert await session(stores) == [
@@ -68,10 +68,10 @@ class TestForgetLater:
         assert WORD.encode() not in await written()
 
     async def test_a_later_answer_that_is_on_its_way_is_not_kept(self, stores, written, mode):
-        told = await talk(stores.sessions, f"I play the {WORD}")
+        stated = await talk(stores.sessions, f"I play the {WORD}")
         broken = await talk(stores.sessions, "since when?", f"the {WORD} si", whole=False)
         begun = await stores.sessions.begin(exchange("what do I play?"))
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(stated)))
         await forgotten(stores.memories, of(ANNA), "a")
         for late in (broken, begun):
             await stores.sessions.complete(late, Outcome(f"the {WORD}", whole=True), never)
@@ -81,8 +81,8 @@ class TestForgetLater:
         assert (await session(stores))[-1] == ("and now?", "something else")
 
     async def test_all_answers_of_a_session_go_whose_beginning_retention_has_removed(self, stores, written):
-        told = await talk(stores.sessions, f"I play the {WORD}")
-        await read(stores, create(f"the {WORD}", id="a", evidence=quote(told)))
+        stated = await talk(stores.sessions, f"I play the {WORD}")
+        await read(stores, create(f"the {WORD}", id="a", evidence=quote(stated)))
         assert await stores.sessions.prune(NOW + 1) == 1
         await talk(stores.sessions, "what do I play?", f"the {WORD}")
         await talk(stores.sessions, "in the project", "of the same name", scope=APOLLO)
@@ -112,9 +112,9 @@ class TestForgetLater:
     async def test_no_memory_is_made_of_what_a_client_that_sends_its_history_is_answered_afterwards(
         self, stores
     ):
-        told = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
+        stated = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
         await talk(stores.sessions, "since when?", f"the {WORD}?")
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(stated)))
         await forgotten(stores.memories, of(ANNA), "a")
         await talk(stores.sessions, "what do I play?", f"the {WORD}, as I see above")
         await talk(stores.sessions, "hello", "hi", session="s2")
@@ -145,8 +145,8 @@ FACT = f"The user will play the {WORD} in October."
 
 class TestForgetBesides:
     async def test_what_tells_a_forgotten_memory_and_is_not_read_yet_goes(self, stores, written, mode):
-        told = await talk(stores.sessions, f"I will play the {WORD} in October")
-        await read(stores, create(FACT, id="a", evidence=quote(told)))
+        stated = await talk(stores.sessions, f"I will play the {WORD} in October")
+        await read(stores, create(FACT, id="a", evidence=quote(stated)))
         await talk(stores.sessions, f"What to wear? I play the {WORD}, from October on.", session="s2")
         await talk(stores.sessions, "and to eat?", "what you like", session="s2")
         await talk(stores.sessions, "my dog is Rex", f"Nice! You play the {WORD} in October.", session="s3")
@@ -170,15 +170,15 @@ class TestForgetBesides:
         assert await session(stores, scope=BEN) == [(FACT, "hi")]
 
     async def test_what_was_said_again_where_it_was_told_goes_though_it_is_read(self, stores, written):
-        told = await talk(stores.sessions, f"I will play the {WORD} in October")
+        stated = await talk(stores.sessions, f"I will play the {WORD} in October")
         await talk(stores.sessions, f"will I really play the {WORD} in October?", "yes")
         await talk(stores.sessions, "my dog is Rex", "nice")
-        await read(stores, create(FACT, id="a", evidence=quote(told)))
+        await read(stores, create(FACT, id="a", evidence=quote(stated)))
         await store(
-            stores.memories, create(f"They play the {WORD}", id="s", source="summary", evidence=quote(told))
+            stores.memories, create(f"They play the {WORD}", id="s", source="summary", evidence=quote(stated))
         )
-        gone = await forgotten(stores.memories, of(ANNA), "a")
-        assert (gone.memories, gone.exchanges) == (2, 2)
+        deleted = await forgotten(stores.memories, of(ANNA), "a")
+        assert (deleted.memories, deleted.exchanges) == (2, 2)
         assert await session(stores) == [("my dog is Rex", "")]
         assert WORD.encode() not in await written()
 
@@ -201,8 +201,8 @@ class TestForgetBesides:
         await store(stores.memories, create(FACT, id="a"))
         for n in range(3):
             await talk(stores.sessions, f"I will play the {WORD} in October, {n} times", session=f"s{n}")
-        gone = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=dry_run)
-        assert (gone.memories, gone.exchanges) == (1, 3)
+        deleted = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=dry_run)
+        assert (deleted.memories, deleted.exchanges) == (1, 3)
         assert len(judged) == 3
         for thread in judged:  # neither the event loop, nor who reads or writes the store for everybody
             assert thread != threading.main_thread().name
@@ -211,7 +211,7 @@ class TestForgetBesides:
 
 class TestForgetInConversations:
     async def test_a_conversation_goes_whichever_sessions_it_was_used_in(self, stores, written, mode):
-        told = await talk(stores.sessions, f"I play the {WORD}")
+        stated = await talk(stores.sessions, f"I play the {WORD}")
         await talk(stores.sessions, "what do I play?", f"the {WORD}", scope=APOLLO, session="s2")
         await converse(stores.conversations, "made by the client")
         await said(stores, "told", session_id="s1")
@@ -225,31 +225,31 @@ class TestForgetInConversations:
             response("elsewhere", session_id="s2", conversation_id="c3"),
             response("alone", APOLLO, session_id="s2"),
         )
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(stated)))
         counted = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=True)
         assert counted.responses == 4
         assert await forgotten(stores.memories, of(ANNA), "a") == counted
         assert await names(stores.conversations) == ""
         assert await session(stores, "s2", APOLLO) == [("what do I play?", "")]
-        for kept in ("elsewhere", "alone"):
-            assert await stores.chains.get(ANNA, kept, NOW) is not None
+        for stored in ("elsewhere", "alone"):
+            assert await stores.chains.get(ANNA, stored, NOW) is not None
         assert WORD.encode() not in await written()
 
     async def test_a_response_goes_that_holds_an_item_of_one_that_goes(self, stores, written):
-        told = await talk(stores.sessions, f"I play the {WORD}")
+        stated = await talk(stores.sessions, f"I play the {WORD}")
         await talk(stores.sessions, "shorter, please", f"the {WORD}", session="s2")
         await keep(stores, response("first", text=WORD, session_id="s1"))
         await keep(stores, response("copy", text=WORD, session_id="s2"), recalled=("first",))
         await keep(stores, response("of it", text=WORD, session_id="s3"), recalled=("gone", "copy"))
         await keep(stores, response("beside", session_id="s4"), recalled=("another",))
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(stated)))
         assert (await forgotten(stores.memories, of(ANNA), "a")).responses == 3
         assert await stores.chains.get(ANNA, "beside", NOW) is not None
         assert await session(stores, "s2") == [("shorter, please", "")]
         assert WORD.encode() not in await written()
 
     async def test_what_came_to_a_conversation_before_it_was_told_there_stays(self, stores):
-        told = await talk(stores.sessions, f"I play the {WORD}")
+        stated = await talk(stores.sessions, f"I play the {WORD}")
         await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2")
         await talk(stores.sessions, "and you?", "nothing", session="s3")
         await converse(stores.conversations, "before")
@@ -257,7 +257,7 @@ class TestForgetInConversations:
         await said(stores, "told", session_id="s1")
         await said(stores, "asked", session_id="s2")
         await said(stores, "elsewhere", "c2", session_id="s3")
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(stated)))
         await forgotten(stores.memories, of(ANNA), "a")
         assert await names(stores.conversations) == "before"
         assert await session(stores, "s2") == [("what do I play?", "")]

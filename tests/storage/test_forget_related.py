@@ -47,9 +47,9 @@ def test_other_values_other_things_and_words_far_apart_do_not(fact, text):
 
 
 def test_the_words_that_a_fact_was_learnt_from_tell_it_too():
-    told = MentionMatcher(["Has a nut allergy."], ["peanuts make me swell up", "yes"])
-    assert told.is_in("as I said, peanuts make me swell up", personal=False)
-    assert not told.is_in("yes, I do", personal=True)
+    stated = MentionMatcher(["Has a nut allergy."], ["peanuts make me swell up", "yes"])
+    assert stated.is_in("as I said, peanuts make me swell up", personal=False)
+    assert not stated.is_in("yes, I do", personal=True)
 
 
 def test_a_fact_of_few_words_is_told_by_what_says_something_about_the_user():
@@ -64,8 +64,8 @@ def test_a_fact_of_few_words_is_told_by_what_says_something_about_the_user():
 
 
 def test_long_texts_are_looked_at_in_time_linear_in_them():
-    told = MentionMatcher([ISLAND], [])
+    stated = MentionMatcher([ISLAND], [])
     apart = "I travel. To Zanzibar! Why not? In May. " * 5_000 + "Oh. Oh. Oh. October."
     begun = time.process_time()
-    assert not told.is_in(apart, personal=True)
+    assert not stated.is_in(apart, personal=True)
     assert time.process_time() - begun < 4

@@ -272,8 +272,8 @@ class TestChange:
                 assert await contents(memories, words, vec=vec, now=NOW + now) == lives, (words, now)
         page = await memories.list(replace(of(ANNA), now=NOW + 50), limit=9)
         assert len(page.items) == page.total == (then in (90, None))
-        gone = await memories.expire(NOW + 1_000_000)
-        assert gone == (then is not None)
+        deleted = await memories.expire(NOW + 1_000_000)
+        assert deleted == (then is not None)
 
     async def test_touching_counts_only_what_exists(self, memories):
         await store(memories, create("tea", id="a"))

@@ -13,7 +13,7 @@ SHORT = Anchor("length", "Keep it short.")
 STATE = {"topic": "Hawaii", "facts": ["budget 10k"]}
 
 
-async def told(notes, scope=ANNA, session="s1", **asked):
+async def stated(notes, scope=ANNA, session="s1", **asked):
     """The anchors in force, as text."""
     return [a.text for a in (await notes.notes(scope, session, **asked)).anchors]
 
@@ -40,31 +40,31 @@ class TestAnchor:
     async def test_the_last_of_a_slot_holds_and_others_stay(self, sessions, notes):
         await talk(sessions, anchors=(CHINESE, SHORT))
         await talk(sessions, anchors=(Anchor("language", "Now German."),))
-        assert await told(notes) == ["Keep it short.", "Now German."]
+        assert await stated(notes) == ["Keep it short.", "Now German."]
 
     async def test_forget_that_ends_what_was_set_just_before_and_nothing_older(self, sessions, notes):
         await talk(sessions, anchors=(CHINESE,))
         await talk(sessions, anchors=(SHORT, Anchor(OTHER, "Ask first.")))
         await talk(sessions, anchors=(Anchor(LATEST, ""),))
-        assert await told(notes) == ["Answer in Chinese."]
+        assert await stated(notes) == ["Answer in Chinese."]
         await talk(sessions, anchors=(Anchor(LATEST, ""),))
-        assert await told(notes) == ["Answer in Chinese."]
+        assert await stated(notes) == ["Answer in Chinese."]
 
     async def test_an_exchange_that_is_taken_back_takes_its_anchor_with_it(self, sessions, notes):
         await talk(sessions, anchors=(CHINESE,))
         refused = await sessions.begin(exchange(anchors=(Anchor("language", "Now German."),)))
-        assert await told(notes) == ["Now German."]
+        assert await stated(notes) == ["Now German."]
         await sessions.abort(refused)
-        assert await told(notes) == ["Answer in Chinese."]
+        assert await stated(notes) == ["Answer in Chinese."]
 
     async def test_anchors_are_those_that_were_said_by_the_time_of_an_answer(self, sessions, notes):
         await talk(sessions, answer="one")
         await talk(sessions, answer="two", anchors=(CHINESE,))
         await talk(sessions, answer=" three\n")
-        assert await told(notes, after="one") == []
-        assert await told(notes, after="two") == ["Answer in Chinese."]
-        assert await told(notes, after="three") == ["Answer in Chinese."]
-        assert await told(notes, after="never said") == []
+        assert await stated(notes, after="one") == []
+        assert await stated(notes, after="two") == ["Answer in Chinese."]
+        assert await stated(notes, after="three") == ["Answer in Chinese."]
+        assert await stated(notes, after="never said") == []
 
     @pytest.mark.parametrize("project", [None, "apollo"])
     async def test_a_forgotten_scope_has_no_notes(self, sessions, notes, memories, project):
@@ -80,7 +80,7 @@ class TestAnchor:
         begun = await talk(sessions, anchors=(CHINESE,))
         await store(memories, create("wants Chinese", id="m", evidence=(Evidence("s1", begun.id),)))
         await forget(memories, of(ANNA), "m")
-        assert await told(notes) == ["Keep it short."]
+        assert await stated(notes) == ["Keep it short."]
 
     async def test_retention_leaves_the_anchors_and_a_forget_still_finds_them(
         self, stores, sessions, notes, memories
@@ -93,10 +93,10 @@ class TestAnchor:
         await memories.apply(ANNA, [fact], expect=batch.stamp, done=job)
         await talk(sessions, at=NOW + 100)
         assert await sessions.prune(NOW + 50) == 1
-        assert await told(notes) == ["Answer in Chinese."]
+        assert await stated(notes) == ["Answer in Chinese."]
         assert await notes.standing(ANNA, "s1") is not None
         await forget(memories, of(ANNA), "m")
-        assert await told(notes) == []
+        assert await stated(notes) == []
 
 
 class TestLine:
@@ -165,10 +165,10 @@ class TestState:
         await talk(sessions, stateful=True)
         unread = await notes.unread(ANNA, "s1", limit=9)
         await forget(memories, of(ANNA, type="episodic"))
-        kept = await notes.keep_state(
+        stored = await notes.keep_state(
             ANNA, "s1", STATE, unread.exchanges[-1], [], expect=Stamp(unread.stamp.generation, 99)
         )
-        assert not kept
+        assert not stored
 
     async def test_a_forgotten_exchange_or_answer_takes_the_state_with_it(self, sessions, notes, memories):
         begun = await talk(sessions, stateful=True)

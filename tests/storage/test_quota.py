@@ -53,9 +53,9 @@ class TestQuota:
                         await store(stores.memories, change, scope=scope)
             await counters_equal_a_recount(stores)
             for each in (ANNA, BEN):
-                kept = (await stores.memories.list(of(each, include_inactive=True), limit=99)).items
-                assert len(kept) <= 8
-                assert sum(len(m.content.encode()) for m in kept) <= 120
+                stored = (await stores.memories.list(of(each, include_inactive=True), limit=99)).items
+                assert len(stored) <= 8
+                assert sum(len(m.content.encode()) for m in stored) <= 120
 
     @pytest.mark.parametrize("evict", [True, False])
     async def test_two_processes_together_never_pass_the_quota(self, opened, evict):

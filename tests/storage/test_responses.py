@@ -178,8 +178,8 @@ class TestChain:
         self, stores, chains, memories, sessions
     ):
         await store(memories, create("tea", id="a"), create("rum", id="b"), create("gin", id="c"))
-        told = await talk(sessions, "I drink rum", session="told")
-        await store(memories, create("drinks rum", id="d", evidence=quote(told)))
+        stated = await talk(sessions, "I drink rum", session="told")
+        await store(memories, create("drinks rum", id="d", evidence=quote(stated)))
         await keep(stores, response("there", session_id="s0"), response("gone", session_id="told"))
         before = (await memories.stamp(ANNA)).generation
         begun = [await sessions.begin(exchange("hello", session=s)) for s in ("s1", "told", "s3")]
@@ -365,8 +365,8 @@ class TestForgetChains:
         await converse(conversations, "x")
         await converse(conversations, "y", scope=BEN)
         assert await forgotten(memories, of(ANNA)) == ForgetCounts(responses=2, conversations=1)
-        for gone in ("a", "b", "p"):
-            assert await chains.get(ANNA, gone, NOW) is None
+        for deleted in ("a", "b", "p"):
+            assert await chains.get(ANNA, deleted, NOW) is None
         assert await conversations.get(ANNA, "c1") is None
         assert await chains.get(BEN, "bens", NOW) is not None
         assert await conversations.item(BEN, "c1", "y") is not None
@@ -387,28 +387,28 @@ class TestForgetChains:
     async def test_a_memory_takes_what_was_said_with_a_response_of_its_session(
         self, stores, sessions, conversations, memories
     ):
-        told = await talk(sessions, "I am vegan")
+        stated = await talk(sessions, "I am vegan")
         await converse(conversations, "a")
         await keep(stores, response("gone", conversation_id="c1"), said=items("b"))
         assert await stores.chains.expire(NOW + 100) == 1  # what leads to the items is their own session
-        await store(memories, create("vegan", id="m", evidence=quote(told)))
+        await store(memories, create("vegan", id="m", evidence=quote(stated)))
         await forgotten(memories, of(ANNA), "m")
         assert await names(conversations) == "a"
 
     async def test_a_memory_takes_the_responses_of_the_session_it_came_from(
         self, stores, sessions, chains, memories
     ):
-        told = await talk(sessions, "I am vegan")
+        stated = await talk(sessions, "I am vegan")
         await keep(
             stores,
             response("before"), response("there"), response("on", session_id="s2", previous_id="there"),
             response("elsewhere", session_id="s2"), response("project", APOLLO), response("bens", BEN),
         )  # fmt: skip
-        await store(memories, create("vegan", id="m", evidence=quote(told)))
+        await store(memories, create("vegan", id="m", evidence=quote(stated)))
         assert await forgotten(memories, of(ANNA), "m") == ForgetCounts(memories=1, exchanges=1, responses=3)
         assert await ids(chains, "on") == await ids(chains, "there") == await ids(chains, "before") == []
-        for kept in ("elsewhere", "project"):
-            assert await ids(chains, kept) == [kept]
+        for stored in ("elsewhere", "project"):
+            assert await ids(chains, stored) == [stored]
         assert await ids(chains, "bens", BEN) == ["bens"]
 
     async def test_a_memory_takes_the_responses_given_with_it_in_view(
@@ -428,7 +428,7 @@ class TestForgetChains:
     async def test_a_memory_empties_the_conversations_it_was_said_in(
         self, stores, sessions, conversations, memories
     ):
-        told = await talk(sessions, "I am vegan")
+        stated = await talk(sessions, "I am vegan")
         await converse(conversations, "a", id="c1")
         await converse(conversations, "b", id="c2")
         await converse(conversations, "c", id="c3")
@@ -436,7 +436,7 @@ class TestForgetChains:
         await keep(stores, response("r", conversation_id="c2"))
         assert await conversations.add(ANNA, "c1", items("said"), generation=0, session_id="s1")
         assert await conversations.add(ANNA, "c3", items("else"), generation=0, session_id="s2")
-        await store(memories, create("vegan", id="m", evidence=quote(told)))
+        await store(memories, create("vegan", id="m", evidence=quote(stated)))
         assert (await forgotten(memories, of(ANNA), "m")).responses == 1
         assert await names(conversations) == "a"
         assert await conversations.get(ANNA, "c2") is not None

@@ -513,16 +513,16 @@ class TestForgetConversations:
         assert len(await sessions.recent(ANNA, "s1", 9)) == 1
 
     async def test_a_memory_takes_the_exchanges_it_came_from(self, sessions, memories):
-        told, other = await talk(sessions, "I am vegan and 40"), await talk(sessions, "I like tea")
+        stated, other = await talk(sessions, "I am vegan and 40"), await talk(sessions, "I like tea")
         await store(
             memories,
-            create("vegan", id="a", evidence=quote(told, "I am vegan")),
-            create("forty", id="b", evidence=quote(told, "I am vegan and 40")),
+            create("vegan", id="a", evidence=quote(stated, "I am vegan")),
+            create("forty", id="b", evidence=quote(stated, "I am vegan and 40")),
             create("tea", id="c", evidence=quote(other, "I like tea")),
         )
         assert await forget(memories, of(ANNA), "a") == ForgetCounts(memories=1, exchanges=1)
         assert [e.said for e in await sessions.recent(ANNA, "s1", 9)] == ["I like tea"]
-        assert (await memories.get(of(ANNA), "b")).evidence == quote(told)
+        assert (await memories.get(of(ANNA), "b")).evidence == quote(stated)
         assert (await memories.get(of(ANNA), "c")).evidence == quote(other, "I like tea")
 
     async def test_evidence_cannot_reach_another_users_exchange(self, sessions, memories):

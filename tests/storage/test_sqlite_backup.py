@@ -80,13 +80,13 @@ async def test_writers_do_not_wait_for_a_backup(stores, tmp_path):
     await store(stores.memories, create("tea"))
     held = []
 
-    def told(what: str, done: int, total: int) -> None:
+    def report(what: str, done: int, total: int) -> None:
         held.append(what)
         if what == "copy":  # in the middle of it, another commits
             with closing(sqlite3.connect(stores.path, timeout=0)) as other, other:
                 other.execute("INSERT OR REPLACE INTO meta VALUES ('x', ?)", (str(len(held)),))
 
-    manifest = backup.write(stores.path, tmp_path / "copy", told, now=NOW)
+    manifest = backup.write(stores.path, tmp_path / "copy", report, now=NOW)
     assert "copy" in held
     assert manifest.counts["meta"] == 0
 
@@ -131,12 +131,12 @@ async def test_a_kill_in_the_middle_leaves_the_old_backup_and_the_next_one_clear
 
 
 async def test_two_backups_to_one_file_do_not_mix(stores, tmp_path):
-    def told(what: str, done: int, total: int) -> None:
+    def report(what: str, done: int, total: int) -> None:
         if what == "copy":
             with pytest.raises(StoreUnavailable, match="another backup"):
                 written(stores, tmp_path / "copy")
 
-    backup.write(stores.path, tmp_path / "copy", told, now=NOW)
+    backup.write(stores.path, tmp_path / "copy", report, now=NOW)
     assert manifest_of(tmp_path / "copy").made_at == NOW
 
 
@@ -177,8 +177,8 @@ async def test_a_backup_of_a_newer_version_is_refused(stores, tmp_path):
     await store(stores.memories, create("tea"))
     written(stores, tmp_path / "copy")
     data = (tmp_path / "copy").read_bytes()
-    told = json.loads(data[-backup.TRAILER_BYTES :]) | {"schema": 99}
-    newer = json.dumps(told).encode().ljust(backup.TRAILER_BYTES)
+    trailer = json.loads(data[-backup.TRAILER_BYTES :]) | {"schema": 99}
+    newer = json.dumps(trailer).encode().ljust(backup.TRAILER_BYTES)
     (tmp_path / "copy").write_bytes(data[: -backup.TRAILER_BYTES] + newer)
     with pytest.raises(StoreUnavailable, match="newer version"):
         manifest_of(tmp_path / "copy")

@@ -178,8 +178,8 @@ async def test_a_document_forgotten_after_the_backup_does_not_come_back(house):
                 " SELECT seq, 0, '[]', 0, 0, 'brewing by ' || id, x'', -1 FROM documents"
             )
         house.back_up()
-        gone = await stores.memories.forgetting.forget_document(ANNA, "d1", by="test", now=NOW)
-        assert gone.documents == 1
+        deleted = await stores.memories.forgetting.forget_document(ANNA, "d1", by="test", now=NOW)
+        assert deleted.documents == 1
     receipts = restore.receipts_in(house.data_dir / "memory.db")
     for present in ("read", "lost"):
         if present == "lost":
@@ -190,7 +190,7 @@ async def test_a_document_forgotten_after_the_backup_does_not_come_back(house):
         assert b"brewing by d2" in house.bytes()
 
 
-def kept(id_: str, scope: Scope = ANNA, previous: str | None = None) -> StoredResponse:
+def stored(id_: str, scope: Scope = ANNA, previous: str | None = None) -> StoredResponse:
     return StoredResponse(
         id=id_, scope=scope, session_id="s1", previous_id=previous, conversation_id=None, created_at=NOW,
         expires_at=None, response=b"tea for " + id_.encode(), input_items=b"[]",
@@ -206,7 +206,7 @@ async def converse(stores, id_: str) -> None:
 async def test_what_a_client_deleted_after_the_backup_does_not_come_back(house, forgets):
     async with house.open() as stores:
         await store(stores.memories, create("rum", id="b"))
-        for response in (kept("r1"), kept("r2", previous="r1"), kept("r1", BEN)):
+        for response in (stored("r1"), stored("r2", previous="r1"), stored("r1", BEN)):
             assert await stores.chains.save(response, generation=0)
         await converse(stores, "c1")
         await converse(stores, "c2")

@@ -61,13 +61,13 @@ async def test_a_deleted_response_and_conversation_are_nowhere_in_the_data_direc
 async def test_a_forgotten_memory_is_nowhere_in_the_stored_responses(stores, tmp_path):
     """The text is in a response, a later one of the chain, an echo elsewhere, and in conversations."""
     secret, chains, sessions = "xylophonist", stores.chains, stores.sessions
-    told = await talk(sessions, f"I am a {secret}", f"A {secret}!")
+    stated = await talk(sessions, f"I am a {secret}", f"A {secret}!")
     await converse(stores.conversations, id="c1")
     await keep(stores, *linked("a", "b", text=f"a {secret}", conversation_id="c1"))
     await keep(stores, response("on", text=f"the {secret}", session_id="s2", previous_id="b"))
     said = [("i1", f'"{secret}"'.encode())]
     assert await stores.conversations.add(ANNA, "c1", said, generation=0)
-    fact = create(f"Is a {secret}", id="m", evidence=quote(told, f"a {secret}"))
+    fact = create(f"Is a {secret}", id="m", evidence=quote(stated, f"a {secret}"))
     await store(stores.memories, fact)
     shown = await sessions.begin(exchange("who am I?", session="s3"))
     await sessions.complete(shown, Outcome(f"A {secret}.", whole=True, recalled=("m",)), never)
@@ -75,8 +75,8 @@ async def test_a_forgotten_memory_is_nowhere_in_the_stored_responses(stores, tmp
     await keep(stores, response("unwritten", text=f"One {secret}", session_id="s4"), recalled=["m"])
     await keep(stores, response("tea", text="I like tea", session_id="s5"))
     assert secret.encode() in on_disk(tmp_path)
-    gone = await forgotten(stores.memories, of(ANNA), "m")
-    assert (gone.memories, gone.exchanges, gone.responses) == (1, 1, 5)
+    removed = await forgotten(stores.memories, of(ANNA), "m")
+    assert (removed.memories, removed.exchanges, removed.responses) == (1, 1, 5)
     assert secret.encode() not in on_disk(tmp_path)
     assert await ids(chains, "tea") == ["tea"]
 
@@ -86,8 +86,8 @@ async def test_a_save_and_a_forget_at_once_leave_nothing_of_before(stores, secon
         generation = (await stores.memories.stamp(ANNA)).generation
         late = asyncio.create_task(stores.chains.save(response(f"r{n}"), generation=generation))
         forgetting = asyncio.create_task(forgotten(second.memories, of(ANNA)))
-        saved, gone = await late, await forgetting
-        assert gone.responses == int(saved)
+        saved, removed = await late, await forgetting
+        assert removed.responses == int(saved)
         assert await stores.chains.get(ANNA, f"r{n}", NOW) is None
 
 
@@ -127,29 +127,29 @@ class Chains(RuleBasedStateMachine):
 
     @rule(scope=scopes, id=names)
     def delete(self, scope, id):
-        kept, deleted = self.rows.get((scope.user, id), (None, True))
+        stored, deleted = self.rows.get((scope.user, id), (None, True))
         assert self.run(self.stores.chains.delete(scope, id)) is not deleted
-        if kept is not None:
-            self.rows[scope.user, id] = (kept, True)
+        if stored is not None:
+            self.rows[scope.user, id] = (stored, True)
 
     @rule(scope=scopes)
     def forget(self, scope):
         counted = self.run(forgotten(self.stores.memories, of(scope))).responses
         mine = {id: row for (user, id), row in self.rows.items() if user == scope.user}
-        gone = {id for id, (r, _) in mine.items() if scope.project in (None, r.scope.project)}
-        while more := {id for id, (r, _) in mine.items() if r.previous_id in gone} - gone:
-            gone |= more
-        assert counted == sum(not mine[id][1] for id in gone)
-        for id in gone:
+        removed = {id for id, (r, _) in mine.items() if scope.project in (None, r.scope.project)}
+        while more := {id for id, (r, _) in mine.items() if r.previous_id in removed} - removed:
+            removed |= more
+        assert counted == sum(not mine[id][1] for id in removed)
+        for id in removed:
             del self.rows[scope.user, id]
 
     @rule(seconds=st.integers(1, 4))
     def expire(self, seconds):
         self.now += seconds
         needed = {key for (user, id) in self.rows if self.lives(user, id) for key in self.line(user, id)}
-        gone = [key for key in self.rows if key not in needed]
-        assert self.run(self.stores.chains.expire(self.now)) == len(gone)
-        for key in gone:
+        removed = [key for key in self.rows if key not in needed]
+        assert self.run(self.stores.chains.expire(self.now)) == len(removed)
+        for key in removed:
             del self.rows[key]
 
     def lives(self, user, id):
@@ -165,8 +165,8 @@ class Chains(RuleBasedStateMachine):
     def every_user_sees_exactly_their_own(self):
         for scope in USERS[1:]:
             for id in NAMES:
-                kept, deleted = self.rows.get((scope.user, id), (None, True))
-                seen = kept if self.lives(scope.user, id) and not deleted else None
+                stored, deleted = self.rows.get((scope.user, id), (None, True))
+                seen = stored if self.lives(scope.user, id) and not deleted else None
                 assert self.run(self.stores.chains.get(scope, id, self.now)) == seen
                 line = [self.rows[key] for key in self.line(scope.user, id)] if seen else []
                 chain = [r for r, deleted in reversed(line) if not deleted]

@@ -54,9 +54,9 @@ async def test_a_memory_whose_tags_are_damaged_is_out_of_reach(remembered, log, 
         find(remembered.memories, "rum", vec=vector(1)),
         remembered.memories.list(of(ANNA), limit=9),
     ):
-        with pytest.raises(StoreUnavailable, match="a row is damaged") as told:
+        with pytest.raises(StoreUnavailable, match="a row is damaged") as stated:
             await asked
-        assert told.value.__suppress_context__, "the first error carries what the row says"
+        assert stated.value.__suppress_context__, "the first error carries what the row says"
     assert len(await find(remembered.memories, "tea", BEN)) == 1
     assert ("store.row_damaged", {"operation": "read"}) in log
 

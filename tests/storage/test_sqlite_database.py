@@ -112,8 +112,8 @@ async def test_reads_that_share_a_transaction_bring_nobody_what_is_anothers(stor
         await asyncio.gather(*began)
         for scope, read in zip(scopes, reads, strict=True):
             if not read.cancelled():
-                told = [memory.content for memory in (await read).memories.values()]
-                assert told == [f"fig of {scope.tenant} {scope.user}"]
+                stated = [memory.content for memory in (await read).memories.values()]
+                assert stated == [f"fig of {scope.tenant} {scope.user}"]
 
 
 def hold_the_readers(db):

@@ -51,10 +51,10 @@ def as_another_user(directory: Path) -> str:
 def test_a_directory_of_another_user_says_whose_it_is_and_what_to_run(open_dir: Path) -> None:
     data = open_dir / "data"
     data.mkdir(mode=0o755)
-    told = as_another_user(data)
-    assert "root (uid 0), mode 755" in told
-    assert "(uid 65534)" in told
-    assert f"chown -R 65534:65534 {data}" in told
+    stated = as_another_user(data)
+    assert "root (uid 0), mode 755" in stated
+    assert "(uid 65534)" in stated
+    assert f"chown -R 65534:65534 {data}" in stated
     assert f"mkdir -p {open_dir}/new/data" in as_another_user(open_dir / "new" / "data")
     data.chmod(0o777)
     assert as_another_user(data) == ""

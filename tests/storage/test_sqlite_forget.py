@@ -14,8 +14,8 @@ from tests.storage.making import ANNA, create, of, quote, store, talk
 @pytest.mark.usefixtures("in_portions")
 @pytest.mark.parametrize("portions", range(1, 5))
 async def test_what_came_later_and_tells_a_memory_goes_with_it_after_a_crash_too(tmp_path, stores, portions):
-    told = await talk(stores.sessions, f"I play the {WORD} in October")
-    await store(stores.memories, create(f"Plays the {WORD} in October.", id="a", evidence=quote(told)))
+    stated = await talk(stores.sessions, f"I play the {WORD} in October")
+    await store(stores.memories, create(f"Plays the {WORD} in October.", id="a", evidence=quote(stated)))
     for n in range(3):
         await talk(stores.sessions, f"what is {n}?", f"the {WORD}, as I said")
         await talk(stores.sessions, f"as for October, I play the {WORD} {n} times", session=f"s{n + 2}")

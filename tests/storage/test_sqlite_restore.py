@@ -77,7 +77,7 @@ async def test_a_restore_gives_way_to_a_server_that_starts_in_the_middle(house):
     loop, starting = asyncio.get_running_loop(), []
     late = SqliteStores(house.data_dir)
 
-    def told(what: str, done: int, total: int) -> None:
+    def report(what: str, done: int, total: int) -> None:
         if (what, done) == ("forget", 1):  # all is ready, and nothing is in place
             starting.append(asyncio.run_coroutine_threadsafe(late.open(), loop))
             deadline = time.monotonic() + 30
@@ -85,7 +85,7 @@ async def test_a_restore_gives_way_to_a_server_that_starts_in_the_middle(house):
                 time.sleep(0.01)
 
     with house.copy.open("rb") as opened, pytest.raises(StoreUnavailable, match="stop the proxy"):
-        await asyncio.to_thread(Restore(house.data_dir, told).run, opened, "copy")
+        await asyncio.to_thread(Restore(house.data_dir, report).run, opened, "copy")
     await asyncio.wrap_future(starting[0])
     assert await contents(late.memories, "tea rum") == {"tea", "rum"}
     await late.close()

@@ -150,8 +150,8 @@ class Forgetting(Stage):
             word += " " + " ".join(sorted(self.model.facts[id_].words))
         known = self.model.said.get(new.id)
         outcome = Outcome(f"answer {word}", whole=True, recalled=recalled)
-        kept = self.run(self.stores[at].sessions.complete(begun, outcome, always))
-        assert not kept or known is not None, "a forgotten exchange was completed"
+        stored = self.run(self.stores[at].sessions.complete(begun, outcome, always))
+        assert not stored or known is not None, "a forgotten exchange was completed"
         if known is not None:
             known.words.add(word.split()[0])
             known.recalled.update(recalled)
@@ -164,9 +164,9 @@ class Forgetting(Stage):
         if id_ is None:
             return
         said = self.model.said[id_]
-        mine = [i for i, k in self.model.kept.items() if k.scope.user == said.scope.user and i[0] == "r"]
+        mine = [i for i, k in self.model.stored.items() if k.scope.user == said.scope.user and i[0] == "r"]
         previous = self.pick(mine, before) if before % 2 else None
-        self.save(at, said.scope, said.session, previous, self.model.kept[previous].words if previous else ())
+        self.save(at, said.scope, said.session, previous, self.model.stored[previous].words if previous else ())
 
     @rule(at=which, number=picks, then_forget=picks)
     def keep_state(self, at, number, then_forget):
@@ -183,10 +183,10 @@ class Forgetting(Stage):
         forgets = self.forgets[scope.user]
         if then_forget % 3 == 0:
             self.forget_many(at, replace(scope, project=None), None, None)
-        kept = self.run(
+        stored = self.run(
             notes.keep_state(scope, session, state, unread.exchanges[-1], marks, expect=unread.stamp)
         )
-        assert kept == (forgets == self.forgets[scope.user])
+        assert stored == (forgets == self.forgets[scope.user])
 
     @rule(at=which)
     def claim(self, at):
@@ -242,21 +242,21 @@ class Forgetting(Stage):
         counted = self.run(memories.forget(where, id_, by="test", dry_run=True))
         self.forgets[where.user] += 1
         self.being_forgotten = words
-        gone = self.forget_until(at, where, id_, crash if self.portions else None)
+        deleted = self.forget_until(at, where, id_, crash if self.portions else None)
         self.continue_what_was_read(1 - at)
         words |= self.model.take_out_continuations()
-        if gone is None or gone.memories or id_ is None:
+        if deleted is None or deleted.memories or id_ is None:
             words |= self.write_late(1 - at, late)
-        if gone is None:
+        if deleted is None:
             self.going |= words
             return
         if not self.going and not self.meddled:
-            assert replace(gone, receipt=None) == counted
+            assert replace(deleted, receipt=None) == counted
             assert self.run(memories.forget(where, id_, by="test", dry_run=True)) == ForgetCounts()
-        if id_ is None or gone.memories:
+        if id_ is None or deleted.memories:
             receipts = self.run(self.stores[at].receipts.list("t", where.user, limit=1))
-            assert receipts[0].counts == gone
-        self.gone |= words
+            assert receipts[0].counts == deleted
+        self.deleted |= words
 
     @rule(at=which, scope=scopes, crash=st.integers(0, 3))
     def begin_to_forget(self, at, scope, crash):
@@ -287,7 +287,7 @@ class Forgetting(Stage):
         """The upkeep of any process of which it was."""
         for stores in (self.stores[at], self.stores[1 - at]):
             self.run(stores.memories.resume_forgets())
-        self.gone |= self.going
+        self.deleted |= self.going
         self.going = set()
 
     @rule(at=which)
@@ -330,7 +330,7 @@ class Forgetting(Stage):
                 [
                     stores.memories.history(of(scope), [m.id for m in exported]),
                     stores.quarantine.held(scope, limit=999),
-                    find(stores.memories, " ".join(sorted(self.gone)[-5:]), scope),
+                    find(stores.memories, " ".join(sorted(self.deleted)[-5:]), scope),
                     *(
                         stores.sessions.recent(replace(scope, project=p), s, 99)
                         for p in (None, "p")
@@ -356,7 +356,7 @@ class Forgetting(Stage):
     @invariant()
     def nothing_forgotten_is_in_any_file(self):
         text = self.written()
-        assert {word for word in self.gone if word.encode() in text} == set()
+        assert {word for word in self.deleted if word.encode() in text} == set()
 
 
 Forgetting.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=15)
