@@ -1,4 +1,4 @@
-"""Exchanges being committed, and what a request knows of those before it."""
+"""Exchanges being committed, and what later requests see of them."""
 
 import asyncio
 from dataclasses import dataclass, field, replace

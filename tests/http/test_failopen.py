@@ -1,4 +1,4 @@
-"""Whatever memory does, the request goes on."""
+"""Whatever memory does, the request continues."""
 
 import asyncio
 from typing import Any

@@ -1,5 +1,5 @@
-"""The calls of the last hour, whoever counts them. Subclass it where `calls` are two that share a count, and
-`pass_s` lets so many seconds pass for both; `now` returns what they are told."""
+"""The calls of the last hour, over all that count them. Subclass it: `calls` are two that share a count, and
+`pass_s` lets so many seconds pass for both; `now` returns their time."""
 
 import asyncio
 
@@ -38,12 +38,12 @@ class CallsContract:
         first = await ours.spend(2, now())
         await theirs.spend(2, now())
         await theirs.refund(first.at)
-        await theirs.refund(12345.0)  # nobody spent it
+        await theirs.refund(12345.0)  # it was not spent
         assert (await ours.look(2, now())).left == 1
         assert (await ours.spend(2, now())).granted
         assert not (await ours.spend(2, now())).granted
 
-    async def test_a_clock_that_was_set_back_holds_nobody_up_for_more_than_an_hour(
+    async def test_a_clock_that_was_set_back_blocks_calls_for_at_most_an_hour(
         self, calls, now, pass_s
     ) -> None:
         ours, theirs = calls

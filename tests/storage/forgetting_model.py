@@ -1,4 +1,4 @@
-"""What a store should still know, told by words: every text that is stored holds one of its own."""
+"""What a store should still know, by words: every stored text contains one of its own."""
 
 from dataclasses import dataclass, field
 

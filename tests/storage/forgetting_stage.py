@@ -12,7 +12,7 @@ from proxy.domain.errors import Conflict
 from proxy.domain.responses import Conversation
 from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.forgetting_model import Fact, StoredText, Model, Said
+from tests.storage.forgetting_model import Fact, Model, Said, StoredText
 from tests.storage.making import NOW, always, create, exchange, find, of, store, supersede, vector
 from tests.storage.test_responses import response
 
@@ -31,7 +31,7 @@ class Stage(RuleBasedStateMachine):
         self.stores = [self.opened(), self.opened()]
         self.count = 0
         self.model = Model()
-        self.readings = []  # (of whom, a response, the generation, what its chain says)
+        self.readings = []  # (user, response, generation, what its chain says)
         self.under_way = []  # (exchange id, begun, its words)
         self.everything_kept: dict[str, StoredText] = {}
         self.meddled = False
@@ -53,7 +53,7 @@ class Stage(RuleBasedStateMachine):
         return self.loop.run_until_complete(coroutine)
 
     def all_of(self, coroutines):
-        """Run them at once: nobody waits for a thread that somebody else keeps busy."""
+        """Run them at once, none waiting for a thread of another."""
 
         async def gathered():
             return await asyncio.gather(*coroutines)
@@ -165,7 +165,7 @@ class Stage(RuleBasedStateMachine):
         self.model.stored[item_id] = StoredText(scope, session, {word}, id_)
         return id_
 
-    # ------------------------------------------------------------ beside a forget
+    # ------------------------------------------------------------ during a forget
     async def read_and_continue(self, at, user):
         """Save what was read before the last portion, as others continue a conversation, and read again."""
         await self.save_readings(at)
@@ -178,7 +178,7 @@ class Stage(RuleBasedStateMachine):
         await self.read_chains(at, user)
 
     async def read_chains(self, at, user):
-        """Read what somebody is about to continue."""
+        """Read what a client is about to continue."""
         stores = self.stores[at]
         ours = [(i, k) for i, k in self.everything_kept.items() if k.scope.user == user and i[0] == "r"]
         for id_, stored in ours[-3:]:
@@ -204,7 +204,7 @@ class Stage(RuleBasedStateMachine):
         self.run(self.save_readings(at))
 
     def begin_what_will_be_late(self, at, where):
-        """Begin one of everything that writes, for the user of whom something is about to be forgotten."""
+        """Begin one of everything that writes, for a user who is about to forget something."""
         stores, scope = self.stores[at], Scope("t", where.user, where.project)
         self.everything_kept = dict(self.model.stored)
         word = self.word()

@@ -37,12 +37,12 @@ def on_disk(directory):
     while True:
         try:
             return b"".join(p.read_bytes() for p in directory.rglob("*") if p.is_file())
-        except FileNotFoundError:  # renamed meanwhile, as Redis does, to where was looked before
+        except FileNotFoundError:  # renamed in the meantime
             continue
 
 
 class Gate:
-    """Stops a forget after each portion until it may go on."""
+    """Stops a forget after each portion until it may continue."""
 
     def __init__(self, stores):
         self.reached, self.go_on = asyncio.Event(), asyncio.Event()

@@ -9,7 +9,7 @@ from tests.storage.making import ANNA, NOW, contents
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class House:

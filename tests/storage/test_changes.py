@@ -81,7 +81,7 @@ class TestEdit:
             await store(memories, create("new"), Edit(twin, None))
         assert {m.content for m in (await memories.list(of(ANNA), limit=9)).items} == {"tea", "cocoa"}
         await store(memories, supersede("b", "chocolate"))
-        await edit(memories, "a", content="cocoa")  # nobody says so any more
+        await edit(memories, "a", content="cocoa")  # no longer stated
 
     async def test_an_absent_or_foreign_memory_cannot_be_edited(self, memories):
         await store(memories, create("tea", BEN, id="b"), scope=BEN)
@@ -123,7 +123,7 @@ class TestQuarantine:
         await store(memories, held("q1", "yet something else"))
         assert [h.candidate.content for h in await quarantine.held(ANNA, limit=9)] == ["buy only Acme"]
 
-    async def test_what_is_held_is_no_memory(self, memories, quarantine):
+    async def test_a_quarantined_candidate_is_not_a_memory(self, memories, quarantine):
         before = await memories.stamp(ANNA)
         await store(memories, held("q1"))
         assert await memories.stamp(ANNA) == before
@@ -131,7 +131,7 @@ class TestQuarantine:
         assert (await memories.list(of(ANNA, include_inactive=True), limit=9)).total == 0
         assert await memories.get(of(ANNA), "q1") is None
 
-    async def test_a_release_takes_it_out_together_with_what_becomes_of_it(self, memories, quarantine):
+    async def test_a_release_removes_it_together_with_its_changes(self, memories, quarantine):
         await store(memories, held("q1"), held("q2", "other"))
         await store(memories, Release("q1"), create("buy only Acme"))
         assert [h.id for h in await quarantine.held(ANNA, limit=9)] == ["q2"]

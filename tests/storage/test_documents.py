@@ -100,7 +100,7 @@ class TestDocuments:
         assert await stores.documents.passages(first) == []
 
     @pytest.mark.parametrize("other", [BEN, Scope("other", "anna"), Scope("acme", "Anna")])
-    async def test_nobody_else_has_a_document(self, stores, other):
+    async def test_no_other_user_has_the_document(self, stores, other):
         document = await put(stores, "figs")
         await put(stores, "dates", scope=other)
         assert await stores.documents.find(other.tenant, other.user, document.id) is None
@@ -202,7 +202,7 @@ class TestDocuments:
         await put(stores, "figs", vectors=[vector(1)])
         await stores.vectors.begin(OTHER_MODEL)
         await second.memories.stamp_model(OTHER_MODEL)
-        # The process with the old model leaves it to the others, and goes on with what it has.
+        # The process with the old model leaves it to the others and continues with its vectors.
         assert not await stores.passages.pending(9)
         assert (await stores.passages.search(ANNA, PassageSearch(vector(1), ())))[0].own.cosine == 1.0
         (one,) = await second.passages.pending(9)
@@ -235,7 +235,7 @@ class TestDocuments:
         assert [e.said for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["what do they play?"]
         assert [e.answer for e in await stores.sessions.recent(ANNA, "s2", 9)] == ["hi there"]
 
-    async def test_a_response_given_with_a_document_in_view_goes_with_it_wherever_it_was_said(
+    async def test_a_response_given_with_a_document_in_view_is_deleted_with_it_in_any_session(
         self, stores, written
     ):
         """Retention may have removed what was said."""

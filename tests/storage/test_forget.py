@@ -42,7 +42,7 @@ class TestForgetting:
         assert await forgotten(stores.memories, where) == counted
         assert await forgotten(stores.memories, where) == ForgetCounts()
 
-    async def test_the_summary_of_a_session_goes_with_a_memory_that_was_told_in_it(self, stores):
+    async def test_a_sessions_summary_is_deleted_with_a_memory_from_it(self, stores):
         stated = await talk(stores.sessions, "I play the zither", trigger=always)
         last = await talk(stores.sessions, "My dog is Rex", trigger=always)
         await store(
@@ -57,9 +57,7 @@ class TestForgetting:
         assert await contents(stores.memories, "zither dog Rex") == {"Has a dog called Rex"}
 
     @pytest.mark.parametrize("how", ["at once", "after retention", "after an import"])
-    async def test_the_summary_goes_of_a_projects_session_in_which_a_general_memory_was_told(
-        self, stores, how
-    ):
+    async def test_a_project_sessions_summary_is_deleted_with_a_general_memory_from_it(self, stores, how):
         stated = exchange("to Zanzibar")
         if how != "after an import":
             stated = await talk(stores.sessions, "to Zanzibar", scope=APOLLO, trigger=always)
@@ -221,7 +219,7 @@ class TestForgetting:
         (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
         assert (receipt.by, receipt.counts.memories) == ("retention", 3)
         assert WORD.encode() not in await written()
-        assert await stores.memories.stamp(ANNA) == stamp  # nobody forgot: writers go on
+        assert await stores.memories.stamp(ANNA) == stamp  # nothing was forgotten: writers continue
 
     async def test_expiry_leaves_what_was_said_and_answered(self, stores, sessions):
         stated = await talk(sessions)

@@ -34,7 +34,7 @@ ENGINES = ("sqlite", "postgres")
 USER, PROJECT = of(ANNA), of(APOLLO)
 
 
-class TestForgetBeside:
+class TestConcurrentForget:
     # ------------------------------------------------------------ what others see
     @pytest.mark.usefixtures("in_portions")
     @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ class TestForgetBeside:
         assert (await forgetting).memories == 11
 
     async def test_another_process_never_serves_from_memory_what_was_forgotten(self, stores, second):
-        """It may hold the rows until it looks again; whoever asks makes it look."""
+        """It may hold the rows until it looks again; every request makes it look."""
         facts = [create(f"fact {n}", id=f"f{n}", type=("semantic", "episodic")[n % 2]) for n in range(4)]
         await store(stores.memories, *facts)
         assert len(await find(second.memories, "fact", limit=99)) == 4
@@ -239,7 +239,7 @@ class TestForgetBeside:
 
     @pytest.mark.usefixtures("in_portions")
     @pytest.mark.parametrize("where", [USER, of(ANNA, type="semantic")], ids=["user", "type"])
-    async def test_nobody_goes_on_with_a_forget_that_somebody_is_at(self, stores, second, gate, where):
+    async def test_no_process_continues_a_forget_that_another_is_doing(self, stores, second, gate, where):
         await store(stores.memories, *(create(f"{WORD} {n}") for n in range(9)))
         forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
         await gate.reached.wait()

@@ -56,7 +56,7 @@ class TestForgetLater:
         assert WORD.encode() not in await written()
 
     async def test_answers_go_that_came_after_a_memory_was_shown(self, stores, written, mode):
-        """What was shown once stands in the history, and is not shown again."""
+        """What was shown once is in the history and is not shown again."""
         await store(stores.memories, create(f"plays the {WORD}", id="a"))
         await talk(stores.sessions, "hello", "hi, the first")
         await talk(stores.sessions, "what do I play?", f"the {WORD}", recalled=("a",))
@@ -143,7 +143,7 @@ async def read(stores, *changes):
 FACT = f"The user will play the {WORD} in October."
 
 
-class TestForgetBesides:
+class TestForgetUnextracted:
     async def test_what_tells_a_forgotten_memory_and_is_not_read_yet_goes(self, stores, written, mode):
         stated = await talk(stores.sessions, f"I will play the {WORD} in October")
         await read(stores, create(FACT, id="a", evidence=quote(stated)))
@@ -169,7 +169,7 @@ class TestForgetBesides:
         assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 0
         assert await session(stores, scope=BEN) == [(FACT, "hi")]
 
-    async def test_what_was_said_again_where_it_was_told_goes_though_it_is_read(self, stores, written):
+    async def test_a_repetition_in_the_same_session_is_deleted_even_if_extracted(self, stores, written):
         stated = await talk(stores.sessions, f"I will play the {WORD} in October")
         await talk(stores.sessions, f"will I really play the {WORD} in October?", "yes")
         await talk(stores.sessions, "my dog is Rex", "nice")
@@ -182,7 +182,7 @@ class TestForgetBesides:
         assert await session(stores) == [("my dog is Rex", "")]
         assert WORD.encode() not in await written()
 
-    async def test_what_tells_what_a_forgotten_memory_superseded_goes_too(self, stores, written):
+    async def test_statements_of_what_a_forgotten_memory_superseded_are_deleted(self, stores, written):
         await store(stores.memories, create(FACT, id="a"))
         await store(stores.memories, supersede("a", "The user will play the drums in May.", id="b"))
         await talk(stores.sessions, f"in October, I play the {WORD}")
@@ -190,7 +190,7 @@ class TestForgetBesides:
         assert WORD.encode() not in await written()
 
     @pytest.mark.parametrize("dry_run", [False, True])
-    async def test_what_takes_long_to_judge_holds_up_nobody_else(self, stores, mode, dry_run, monkeypatch):
+    async def test_slow_matching_blocks_no_other_user(self, stores, mode, dry_run, monkeypatch):
         judged = []
 
         def noted(text):
@@ -235,7 +235,7 @@ class TestForgetInConversations:
             assert await stores.chains.get(ANNA, stored, NOW) is not None
         assert WORD.encode() not in await written()
 
-    async def test_a_response_goes_that_holds_an_item_of_one_that_goes(self, stores, written):
+    async def test_a_response_with_an_item_of_a_deleted_one_is_deleted(self, stores, written):
         stated = await talk(stores.sessions, f"I play the {WORD}")
         await talk(stores.sessions, "shorter, please", f"the {WORD}", session="s2")
         await keep(stores, response("first", text=WORD, session_id="s1"))
@@ -248,7 +248,7 @@ class TestForgetInConversations:
         assert await session(stores, "s2") == [("shorter, please", "")]
         assert WORD.encode() not in await written()
 
-    async def test_what_came_to_a_conversation_before_it_was_told_there_stays(self, stores):
+    async def test_earlier_items_of_a_conversation_stay(self, stores):
         stated = await talk(stores.sessions, f"I play the {WORD}")
         await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2")
         await talk(stores.sessions, "and you?", "nothing", session="s3")

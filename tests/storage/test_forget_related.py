@@ -7,7 +7,7 @@ import pytest
 from proxy.storage.sql.forget_related import MentionMatcher
 
 ISLAND = "The user will travel to Zanzibar in October."
-TOLD = [
+STATED = [
     (ISLAND, "I will travel to Zanzibar in October, so which vaccines?"),
     (ISLAND, "What does one wear? It's hot. I'm travelling to Zanzibar, you know. In October, that is."),
     (ISLAND, "in october i travel to ZANZIBAR"),
@@ -26,7 +26,7 @@ TOLD = [
     ("用户对花生过敏", "我对花生过敏，能吃什么？"),
     ("Der Nutzer wohnt in der Lindenstraße in Köln.", "Ich wohne ja in Köln, Lindenstraße 4."),
 ]
-NOT_TOLD = [
+NOT_STATED = [
     (ISLAND, "I will travel to Madagascar in October."),
     (ISLAND, "I will travel in October. Where to? I ask you. It is far. As to spices: Zanzibar has some."),
     ("User's budget is $7,500 for the kitchen.", "my kitchen budget is 8000"),
@@ -36,12 +36,12 @@ NOT_TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("fact", "text"), TOLD)
+@pytest.mark.parametrize(("fact", "text"), STATED)
 def test_what_says_it_in_nearly_its_words_tells_a_fact(fact, text):
     assert MentionMatcher([fact], []).is_in(text, personal=False)
 
 
-@pytest.mark.parametrize(("fact", "text"), NOT_TOLD)
+@pytest.mark.parametrize(("fact", "text"), NOT_STATED)
 def test_other_values_other_things_and_words_far_apart_do_not(fact, text):
     assert not MentionMatcher([fact], []).is_in(text, personal=True)
 
@@ -52,7 +52,7 @@ def test_the_words_that_a_fact_was_learnt_from_tell_it_too():
     assert not stated.is_in("yes, I do", personal=True)
 
 
-def test_a_fact_of_few_words_is_told_by_what_says_something_about_the_user():
+def test_a_fact_of_few_words_is_found_only_in_statements_about_the_user():
     vegan = MentionMatcher(["The user is vegan."], [])
     assert vegan.is_in("I am vegan, by the way", personal=True)
     assert not vegan.is_in("Is there a vegan restaurant?", personal=False)

@@ -179,7 +179,7 @@ class TestChange:
         assert await memories.stamp(ANNA) == Stamp(0, 2)
         assert await memories.stamp(BEN) == Stamp(0, 0)
 
-    async def test_of_two_writers_at_once_one_is_told_to_read_again(self, memories):
+    async def test_one_of_two_concurrent_writers_must_read_again(self, memories):
         stamp = await memories.stamp(ANNA)
         outcomes = await asyncio.gather(
             *(memories.apply(ANNA, [create(f"fact {n}")], expect=stamp) for n in range(5)),
@@ -391,7 +391,7 @@ class TestForget:
         with pytest.raises(ValueError, match="user"):
             await forgotten(memories, MemoryFilter(tenant="acme", user=None))
 
-    async def test_whoever_began_before_a_forget_can_not_write(self, memories):
+    async def test_a_writer_that_began_before_a_forget_cannot_write(self, memories):
         before = await memories.stamp(ANNA)
         assert await forgotten(memories, of(ANNA)) == ForgetCounts()
         with pytest.raises(Conflict):

@@ -100,7 +100,7 @@ class TestAnchor:
 
 
 class TestLine:
-    async def test_the_last_turns_are_told_in_short(self, sessions, notes):
+    async def test_the_last_turns_are_shortened(self, sessions, notes):
         for said in ("one", "two", "three" + "x" * 9_000):
             await talk(sessions, said, f"re {said}")
         await sessions.begin(exchange("still being answered"))
@@ -112,7 +112,7 @@ class TestLine:
         assert max(len(line.said) for line in lines) <= 201
         assert (await notes.notes(ANNA, "s1")).lines == ()
 
-    async def test_the_state_is_told_where_there_were_more_turns_than_lines(self, sessions, notes):
+    async def test_the_state_is_shown_if_there_were_more_turns_than_lines(self, sessions, notes):
         for said in ("one", "two"):
             await talk(sessions, said, stateful=True)
         assert await keep(notes)

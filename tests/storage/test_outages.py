@@ -1,4 +1,4 @@
-"""What the log and /health say of a database that fails, recovers and fails again, on a virtual clock."""
+"""What the log and /health report about a database that fails, recovers and fails again."""
 
 import errno
 import sqlite3
@@ -120,13 +120,13 @@ def test_only_a_sound_file_ends_corruption(outages, log):
     assert (outages.current, outages.is_corrupt) == ("", False)
 
 
-def test_damaged_rows_and_faulty_statements_are_no_outage_and_logged_once_a_minute(outages, clock, log):
+def test_damaged_rows_and_faulty_statements_are_not_outages_and_logged_once_a_minute(outages, clock, log):
     refused = StoreUnavailable("x")
     refused.__cause__ = raised(sqlite3.SQLITE_CONSTRAINT)
     for clock.now in range(0, 125, 5):
         outages.failed("read", DamagedRow("a row is damaged"))
         outages.failed("write", refused)
-        outages.failed("write", StoreUnavailable("the file is not open"))  # reported by whoever opens it
+        outages.failed("write", StoreUnavailable("the file is not open"))  # reported by the one that opens it
     assert outages.current == ""
     assert [event for event, _ in log] == ["store.row_damaged", "store.failed"] * 3
 

@@ -172,7 +172,7 @@ class TestOutbox:
         await stores.deliver()
         assert len(await index.held()) == 4
 
-    async def test_rebuilding_goes_on_where_it_was_broken_off(self, stores, index, monkeypatch):
+    async def test_rebuilding_continues_where_it_was_broken_off(self, stores, index, monkeypatch):
         monkeypatch.setattr("proxy.storage.sql.external_index._AT_ONCE", 2)
         for number in range(7):
             await store(stores.memories, create(f"tea {number}", id=f"m{number}"))

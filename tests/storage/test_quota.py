@@ -27,7 +27,7 @@ async def counters_equal_a_recount(stores):
 
 
 class TestQuota:
-    async def test_the_counters_equal_a_recount_whoever_writes(self, opened):
+    async def test_the_counters_equal_a_recount(self, opened):
         stores = await opened(Quota(memories=8, content_bytes=120))
         dice = random.Random(7)
         for n in range(150):

@@ -48,7 +48,7 @@ class TestReembed:
         await store(stores.memories, create("tea", BEN, id="c", vec=axis(OLD)), scope=BEN)
         return stores
 
-    async def test_a_mismatch_names_the_command_that_mends_it(self, old, second):
+    async def test_a_mismatch_names_the_command_that_fixes_it(self, old, second):
         with pytest.raises(WrongModel, match="memory-proxy reembed"):
             await second.memories.stamp_model(NEW)
 
@@ -71,7 +71,7 @@ class TestReembed:
         with pytest.raises(WrongModel):
             await second.memories.stamp_model(OLD)
 
-    async def test_what_the_old_proxy_writes_meanwhile_is_still_to_do(self, old, second):
+    async def test_what_the_old_proxy_writes_in_between_is_still_to_do(self, old, second):
         generation = await old.vectors.begin(TWIN)
         await put(old, TWIN, generation)
         assert await old.vectors.count(generation) == 0
@@ -96,7 +96,7 @@ class TestReembed:
         assert [one.content for one in await put(stores, OLD, generation)] == ["tea"]
         assert await cosines(second, OLD) == {"a": 1.0}
 
-    async def test_beginning_again_goes_on_and_anew_does_everything(self, old):
+    async def test_a_second_start_continues_and_a_new_one_does_everything(self, old):
         generation = await old.vectors.begin(NEW)
         await put(old, NEW, generation, only="tea")
         assert await old.vectors.begin(NEW) == generation

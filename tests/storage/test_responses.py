@@ -98,7 +98,7 @@ class TestChain:
         await keep(stores, late, over=cancelled.response, said=items("b", "a", "c"))
         assert await names(conversations) == "a b c"
 
-    async def test_a_response_does_not_exist_for_anybody_else(self, stores, chains):
+    async def test_a_response_does_not_exist_for_other_users(self, stores, chains):
         await keep(stores, response("r1"))
         for other in OTHERS:
             assert await chains.get(other, "r1", NOW) is None
@@ -131,7 +131,7 @@ class TestChain:
         assert await chain_of(chains, "c", most_bytes=size) == Chain(tuple(made), None, size)
         assert await chain_of(chains, "c", most_bytes=size - 1) == Chain(size=size)
 
-    async def test_a_deleted_response_is_gone_and_the_chain_goes_on_without_it(self, stores, chains):
+    async def test_the_chain_continues_without_a_deleted_response(self, stores, chains):
         await keep(stores, *linked("a", "b", "c"))
         assert await chains.delete(ANNA, "b")
         assert not await chains.delete(ANNA, "b")
@@ -183,7 +183,7 @@ class TestChain:
         await keep(stores, response("there", session_id="s0"), response("gone", session_id="told"))
         before = (await memories.stamp(ANNA)).generation
         begun = [await sessions.begin(exchange("hello", session=s)) for s in ("s1", "told", "s3")]
-        one, of_told, _ = (each.id for each in begun)
+        one, of_stated, _ = (each.id for each in begun)
         await forgotten(memories, of(ANNA), "b")
         await forgotten(memories, of(ANNA), "d")
         late = await sessions.begin(exchange("hello", session="s4"))
@@ -197,8 +197,8 @@ class TestChain:
         assert not await is_stored("r3", None, "a")
         assert not await is_stored("r4", one, "a", "b")  # shown, and forgotten
         assert not await is_stored("r5", one, "a", previous_id="gone")
-        assert not await is_stored("r6", of_told, "a")  # told in that session
-        assert not await is_stored("r7", late.id, "a")  # began after it: nobody has looked
+        assert not await is_stored("r6", of_stated, "a")  # said in that session
+        assert not await is_stored("r7", late.id, "a")  # began after it
         assert not await is_stored("r8", "unknown", "a")
         assert not await is_stored("r9", one, "a", conversation_id="c1")
         await forgotten(memories, of(ANNA))
@@ -293,7 +293,7 @@ class TestConversationObject:
         assert await conversations.item(ANNA, "c1", "x") is None
         assert await names(conversations) == "a b"
 
-    async def test_a_conversation_does_not_exist_for_anybody_else(self, conversations):
+    async def test_a_conversation_does_not_exist_for_other_users(self, conversations):
         made = await converse(conversations, "a")
         for other in OTHERS:
             assert await conversations.get(other, "c1") is None
@@ -306,7 +306,7 @@ class TestConversationObject:
         assert await conversations.get(ANNA, "c1") == made
         assert await names(conversations) == "a"
 
-    async def test_an_item_of_another_conversation_is_no_cursor_and_not_removed(self, conversations):
+    async def test_an_item_of_another_conversation_is_not_a_cursor_and_not_removed(self, conversations):
         await converse(conversations, "a")
         await converse(conversations, "b", id="c2")
         assert await conversations.items(ANNA, "c1", limit=9, after="b", ascending=True) is None

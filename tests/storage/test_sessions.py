@@ -67,14 +67,14 @@ class TestSession:
         await forget(memories, of(ANNA))
         assert await sessions.timezone(ANNA) is None
 
-    async def test_the_beginning_of_a_conversation_sent_again_is_not_said_anew(self, sessions):
+    async def test_the_beginning_of_a_conversation_sent_again_is_not_new(self, sessions):
         first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
         await talk(sessions, "Now in Paris.", key="k2")  # the client sends its history: that tells
         later = NOW + 3_600
         again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True, at=later))
         assert again.id == first.id
 
-    async def test_without_history_the_same_words_are_said_anew(self, sessions):
+    async def test_without_history_the_same_words_are_new(self, sessions):
         first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
         await talk(sessions, "Now in Paris.", key="k2", standalone=True)
         again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True))
@@ -83,7 +83,7 @@ class TestSession:
     @pytest.mark.parametrize(
         ("elsewhere", "is_retry"), [("One coffee, no, three.", False), ("Two coffees.", True)]
     )
-    async def test_without_history_it_is_no_retry_if_something_else_was_said_elsewhere(
+    async def test_without_history_it_is_not_a_retry_if_something_else_was_said_elsewhere(
         self, sessions, elsewhere, is_retry
     ):
         for name, whole in (("whole", True), ("broken off", False)):
@@ -127,7 +127,7 @@ class TestSession:
         (found,) = await sessions.recent(ANNA, "s1", 9)
         assert (found.answer, found.whole) == ("an answer", True)
 
-    async def test_an_answer_goes_on_after_tools_were_called(self, sessions):
+    async def test_an_answer_continues_after_tool_calls(self, sessions):
         first = await talk(sessions, "Move it to May.", "Let me look.", key="k", whole=False)
         assert await sessions.resume(ANNA, "s1", "k") == first
         assert await sessions.resume(ANNA, "s1", None) == first
@@ -136,7 +136,7 @@ class TestSession:
         assert (found.answer, found.whole) == ("Let me look.\nDone.", True)
         assert await sessions.resume(ANNA, "s1", "k") is None  # it has ended
 
-    async def test_only_an_exchange_of_ones_own_session_goes_on(self, sessions):
+    async def test_only_an_exchange_of_the_same_session_continues(self, sessions):
         one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
         two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
         for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2"), (ANNA, "")):
@@ -149,7 +149,7 @@ class TestSession:
         assert await sessions.resume(ANNA, "s1", "k2") == two
         assert await sessions.resume(ANNA, "s1", None) == two  # the last
 
-    async def test_an_answer_goes_on_from_its_own_beginning_only(self, sessions, memories):
+    async def test_an_answer_continues_only_its_own_beginning(self, sessions, memories):
         one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
         assert await sessions.resume(ANNA, "s1", None, "r0") is None
         two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
@@ -299,7 +299,7 @@ class TestQueue:
         await done(memories, second, create("from the second"))
         assert await contents(memories, "first second") == {"from the second"}
 
-    async def test_a_retried_job_is_due_at_its_time_with_what_came_meanwhile(self, sessions, jobs):
+    async def test_a_retried_job_is_due_at_its_time_with_what_came_since(self, sessions, jobs):
         await talk(sessions, trigger=always)
         job = await jobs.claim(NOW, 60)
         await talk(sessions, trigger=always)
@@ -343,7 +343,7 @@ class TestQueue:
             offered.append((state.scope, state.session_id, state.pending))
             return always(state)
 
-        # Opening s3 has queued s1 already: only what nobody queued is offered.
+        # Opening s3 has queued s1 already: only what is not queued is offered.
         assert await sessions.sweep(NOW, trigger) == 0
         assert (offered, (await jobs.counts()).queued) == ([], 2)
         await talk(sessions, session="s1-later", scope=BEN, key="x")

@@ -1,4 +1,4 @@
-"""Backups: whole, private, verified, and of one moment, whatever goes on meanwhile."""
+"""Backups are complete, private, verified, and of one moment, during any writes."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ NOW = 5_000.0
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 def written(stores: SqliteStores, target: Path) -> backup.Manifest:

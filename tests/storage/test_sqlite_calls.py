@@ -10,7 +10,7 @@ from tests.storage.making import NOW
 
 
 class Ticking:
-    """A clock that is told."""
+    """A clock that is set."""
 
     def __init__(self):
         self.now = NOW * 1e6
@@ -22,8 +22,8 @@ class Ticking:
         return self.now
 
 
-class ToldContract(CallsContract):
-    """Whoever has no clock is told what time it is."""
+class PassedTimeContract(CallsContract):
+    """Stores without a clock are passed the time."""
 
     @pytest.fixture
     def now(self):
@@ -34,7 +34,7 @@ class ToldContract(CallsContract):
         return now.pass_s
 
 
-class TestSqliteCalls(ToldContract):
+class TestSqliteCalls(PassedTimeContract):
     """Two processes of one data directory."""
 
     @pytest.fixture
@@ -50,8 +50,8 @@ class TestSqliteCalls(ToldContract):
         await again.close()
 
 
-class TestOwnCalls(ToldContract):
-    """A store for which nobody counts."""
+class TestOwnCalls(PassedTimeContract):
+    """A store without a counter."""
 
     @pytest.fixture
     def calls(self):

@@ -1,4 +1,4 @@
-"""What must outlive a restore though the backup knows nothing of it: forgets, receipts and keys."""
+"""What must survive a restore although the backup lacks it: forgets, receipts and keys."""
 
 import asyncio
 import io
@@ -94,7 +94,7 @@ async def test_receipts_survive_the_restore_as_they_were(house):
     house.restore()
     async with house.open() as stores:
         assert await stores.receipts.list("acme", None, limit=9) == before
-    assert house.restore().carried.receipts == 1  # again: the backup still does not know of it
+    assert house.restore().carried.receipts == 1  # again: the backup still lacks it
 
 
 async def test_a_forget_that_was_a_mistake_can_be_undone(house):
@@ -137,7 +137,7 @@ async def test_saved_receipts_stand_in_for_a_database_that_is_lost(house):
     assert (done.carried.receipts, done.carried.erased.memories, done.carried.unknown) == (2, 3, 0)
     assert await house.remembered() == {"rum"}
     assert await house.remembered(BEN) == set()
-    # Whether what was forgotten stood in what was not read yet, nobody knows.
+    # What was not extracted yet may have contained what was forgotten.
     assert b"like gin" not in house.bytes()
     assert "tea" not in "".join(lines)
 
@@ -226,7 +226,7 @@ async def test_what_a_client_deleted_after_the_backup_does_not_come_back(house, 
         )
 
 
-async def test_a_database_that_was_begun_anew_has_deleted_nothing(house):
+async def test_a_new_database_has_deleted_nothing(house):
     async with house.open() as stores:
         await converse(stores, "c1")
         house.back_up()

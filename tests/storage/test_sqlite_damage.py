@@ -32,7 +32,7 @@ def log(monkeypatch):
 
 
 def damage(stores, change, *parameters):
-    """Change a row as nobody else would, behind the stores' backs."""
+    """Change a row without the stores' knowledge."""
     with closing(sqlite3.connect(stores.path)) as other, other:
         assert other.execute(change, parameters).rowcount > 0
 
@@ -61,7 +61,7 @@ async def test_a_memory_whose_tags_are_damaged_is_out_of_reach(remembered, log, 
     assert ("store.row_damaged", {"operation": "read"}) in log
 
 
-async def test_a_damaged_row_in_the_way_of_a_write_is_told_and_other_writes_go_on(remembered, log):
+async def test_a_damaged_row_in_the_way_of_a_write_is_reported_and_other_writes_continue(remembered, log):
     await remembered.calls.spend(9, NOW)
     damage(remembered, "UPDATE meta SET value = '[1' WHERE key = 'calls'")
     with pytest.raises(DamagedRow):

@@ -99,7 +99,7 @@ async def test_what_was_begun_before_the_store_closes_is_answered(stores):
     assert await asyncio.wait_for(asyncio.gather(*reads), 5) == list(range(30))
 
 
-async def test_reads_that_share_a_transaction_bring_nobody_what_is_anothers(stores):
+async def test_reads_that_share_a_transaction_do_not_mix_users(stores):
     scopes = [Scope(tenant, f"user-{n}") for n in range(10) for tenant in ("one", "other")]
     for scope in scopes:
         await store(stores.memories, create(f"fig of {scope.tenant} {scope.user}", scope), scope=scope)
@@ -150,7 +150,7 @@ async def test_files_belong_to_the_owner_alone(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"garbage " * 1000, b"SQLite format 3\0" + b"\xff" * 5000, b"x"])
-async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path, content):
+async def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path, content):
     path = tmp_path / "memory.db"
     path.write_bytes(content)
     stores = SqliteStores(tmp_path)
@@ -264,7 +264,7 @@ async def test_the_log_is_emptied_once_a_reader_has_left_it(stores, tmp_path, mo
     reader = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM memories").fetchone()
-    async with asyncio.timeout(20):  # nobody waits for the reader
+    async with asyncio.timeout(20):  # the reader blocks no writer
         assert await forgotten(stores.memories, of(ANNA), "a") == ForgetCounts(memories=1)
     reader.close()
     await store(stores.memories, create("a harmless thing", id="b"))

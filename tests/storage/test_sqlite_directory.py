@@ -48,7 +48,7 @@ def as_another_user(directory: Path) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-def test_a_directory_of_another_user_says_whose_it_is_and_what_to_run(open_dir: Path) -> None:
+def test_a_directory_of_another_user_names_the_owner_and_what_to_run(open_dir: Path) -> None:
     data = open_dir / "data"
     data.mkdir(mode=0o755)
     stated = as_another_user(data)

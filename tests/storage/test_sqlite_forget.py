@@ -1,4 +1,4 @@
-"""Forgets over SQLite beside others, in portions, and after crashes; what only a file has: its log."""
+"""Forgets over SQLite: concurrent, in portions, after crashes, and in the file's log."""
 
 import shutil
 import sqlite3
@@ -13,7 +13,7 @@ from tests.storage.making import ANNA, create, of, quote, store, talk
 
 @pytest.mark.usefixtures("in_portions")
 @pytest.mark.parametrize("portions", range(1, 5))
-async def test_what_came_later_and_tells_a_memory_goes_with_it_after_a_crash_too(tmp_path, stores, portions):
+async def test_later_statements_of_a_memory_are_deleted_with_it_after_a_crash_too(tmp_path, stores, portions):
     stated = await talk(stores.sessions, f"I play the {WORD} in October")
     await store(stores.memories, create(f"Plays the {WORD} in October.", id="a", evidence=quote(stated)))
     for n in range(3):

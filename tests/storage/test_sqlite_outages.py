@@ -1,4 +1,4 @@
-"""Faults of the file under open stores: what is said of them, what goes on, and that they end."""
+"""Faults of the file under open stores: their reports, what still works, and recovery."""
 
 import contextlib
 import os
@@ -38,21 +38,21 @@ class Clock:
 
 @pytest.fixture
 def steady(stores):
-    """The time by which the stores' trouble is told."""
+    """The clock of the stores' outages."""
     clock = Clock()
     stores._database.outages = Outages(database.DIAGNOSIS, clock)
     return clock
 
 
 async def holds(stores, steady):
-    """Let what works now go on working until it is believed."""
+    """Let operations succeed until the outage counts as over."""
     steady.now += HOLD_S
     await stores.upkeep()
 
 
 @contextlib.contextmanager
 def full(stores, monkeypatch):
-    """SQLite may take no more pages: what it says then is what it says of a full disk."""
+    """SQLite may use no more pages, and reports what it reports about a full disk."""
     connect = file.connect
 
     def connected(path):
@@ -148,7 +148,7 @@ async def test_a_file_that_is_gone_is_said_and_taken_up_again(stores, log):
 
 
 def damage(path, needle):
-    """Overwrite the page in which the needle lies, in place, as a dying disk does."""
+    """Overwrite the page that contains the needle in place, as a failing disk does."""
     data = path.read_bytes()
     start = data.index(needle) // 4096 * 4096
     with path.open("r+b") as opened:

@@ -86,8 +86,8 @@ def walks(path, asked):
     for sql in sorted(asked):
         if not re.match(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b", sql):
             continue
-        places = sql.count("?")
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * places if places else Anything())
+        marks = sql.count("?")
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * marks if marks else Anything())
         steps = [step for *_, step in plan]
         names = {*_TABLES, *(alias for _, alias in _ALIASED.findall(sql))}
         names -= {step.split()[1] for step in steps if step.startswith(("MATERIALIZE", "CO-ROUTINE"))}
@@ -163,7 +163,7 @@ async def test_a_days_work_walks_through_no_table_of_all_users(recorded):
 
 
 @pytest.mark.parametrize("user", ["anna", None])
-async def test_one_memory_is_found_by_its_id_whoever_else_there_is(recorded, user):
+async def test_one_memory_is_found_by_its_id_among_many_users(recorded, user):
     stores, asked = recorded
     await store(stores.memories, create("likes figs", id="figs"))
     where = of(ANNA)

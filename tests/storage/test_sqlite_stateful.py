@@ -55,7 +55,7 @@ sessions = st.sampled_from(["s1", "s2"])
 class Forgetting(Stage):
     @initialize(portions=st.booleans())
     def choose(self, portions):
-        """Half of the runs forget in portions of two rows, whoever has anything."""
+        """Half of the runs forget in portions of two rows."""
         at_once = 0 if portions else forget._MOST_AT_ONCE
         self.patches = [
             mock.patch.object(forget, "_MOST_AT_ONCE", at_once),
@@ -158,7 +158,7 @@ class Forgetting(Stage):
 
     @rule(at=which, number=picks, before=picks)
     def keep_a_response(self, at, number, before):
-        """What is kept of the Responses API is said in a session, and goes with what was said there. A
+        """Stored responses belong to a session and are deleted with what was said there. A
         response repeats the one that it continues."""
         id_ = self.pick(self.model.said, number)
         if id_ is None:
@@ -166,7 +166,9 @@ class Forgetting(Stage):
         said = self.model.said[id_]
         mine = [i for i, k in self.model.stored.items() if k.scope.user == said.scope.user and i[0] == "r"]
         previous = self.pick(mine, before) if before % 2 else None
-        self.save(at, said.scope, said.session, previous, self.model.stored[previous].words if previous else ())
+        self.save(
+            at, said.scope, said.session, previous, self.model.stored[previous].words if previous else ()
+        )
 
     @rule(at=which, number=picks, then_forget=picks)
     def keep_state(self, at, number, then_forget):

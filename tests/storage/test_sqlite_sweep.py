@@ -103,7 +103,7 @@ async def test_a_list_goes_both_ways_in_slices(stores, monkeypatch):
     assert (await stores.memories.list(of(ANNA, text="9"), limit=9)).total == 1
 
 
-async def test_an_index_too_old_for_what_is_remembered_of_evictions_is_read_anew(opened, monkeypatch):
+async def test_an_index_that_is_older_than_the_recorded_evictions_is_read_again(opened, monkeypatch):
     for module in (changes, "proxy.storage.sql.memory_cache"):
         name = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{name}.REMEMBERED_VERSIONS", 3)

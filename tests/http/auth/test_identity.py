@@ -172,13 +172,13 @@ async def test_anything_but_a_valid_key_is_unauthorized(stores: SqliteStores) ->
 
 
 async def test_without_the_store_no_key_is_accepted_or_called_wrong() -> None:
-    class Gone:
+    class Vanished:
         async def find(self, digest: bytes) -> Key | None:
             raise StoreUnavailable("gone")
 
-    gone: Any = Gone()
+    deleted: Any = Vanished()
     with pytest.raises(IdentityUnavailable):
-        await KeyAuth(KeyRing(gone)).identify(scope_of(("api-key", "mp-" + "A" * 43)))
+        await KeyAuth(KeyRing(deleted)).identify(scope_of(("api-key", "mp-" + "A" * 43)))
 
 
 BEHIND = HeaderAuth.of("X-Forwarded-User", None, ["10.0.0.5", "192.168.0.0/16", "fd00::/8"])

@@ -102,7 +102,7 @@ def _copied_rows(url):
         return sum(db.execute(f"SELECT count(*) FROM {t}".encode()).fetchone()[0] for t in TABLES)
 
 
-async def test_a_copy_that_is_killed_goes_on_where_it_was_and_no_proxy_opens_it_before(filled, url):
+async def test_a_killed_copy_continues_where_it_was_and_no_proxy_opens_it_before(filled, url):
     for rows in (20, 60):
         process = multiprocessing.get_context("spawn").Process(target=_copy_slowly, args=(filled, url))
         process.start()
@@ -126,7 +126,7 @@ async def test_a_copy_that_is_killed_goes_on_where_it_was_and_no_proxy_opens_it_
         moved(filled, url)
 
 
-async def test_a_source_that_changed_meanwhile_is_noticed(filled, url, tmp_path, server):
+async def test_a_source_that_changed_during_the_copy_is_noticed(filled, url, tmp_path, server):
     moved(filled, url)
 
     def change(what, done, total):

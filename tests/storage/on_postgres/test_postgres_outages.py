@@ -118,5 +118,5 @@ async def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(stores):
         (psycopg.errors.SyntaxError(), None),
     ],
 )
-def test_errors_are_told_apart(error, kind):
+def test_errors_are_distinguished(error, kind):
     assert kind_of(error) == kind
