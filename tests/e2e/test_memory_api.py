@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from proxy.cli.main import main
+from proxy.http.memory_api.openapi import OPERATIONS
 from tests.e2e.conftest import House, Houses, until
 
 FACT = "User's dentist is Dr. Okafor."
@@ -77,3 +78,12 @@ async def test_the_command_line_moves_memories_between_proxies(
     shown = capsys.readouterr().out
     assert "Imported: 1 memory." in shown
     assert "Okafor" in shown.rpartition("Imported")[2]
+
+
+async def test_the_proxy_serves_every_operation_of_its_openapi_document(house: Houses) -> None:
+    async with house() as h, httpx2.AsyncClient() as http:
+        for operation in OPERATIONS:
+            path = operation.path.replace("{", "").replace("}", "")
+            refused = await http.request("PUT", h.origin + path)
+            assert refused.status_code == 405, path
+            assert operation.method in refused.headers["allow"]
