@@ -139,13 +139,10 @@ _MEMORIES = f"""
 # By which index: the plus keeps SQLite from walking through all that the user has.
 _ALL = _MEMORIES.format("m.owner = :owner")
 _NAMED = _MEMORIES.format("+m.owner = :owner AND m.id = :id")
-_ONLY = _MEMORIES.format(
-    "+m.owner = :owner AND m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:only))"
-)
+_ONLY = _MEMORIES.format(f"+m.owner = :owner AND m.seq IN {rows.seqs_in(':only')}")
 _CONTENTS = f"SELECT m.seq, m.content FROM memories m WHERE m.owner = :owner AND {MATCH}"
 _IDS = "(SELECT value FROM json_each(:{}))"
-_SEQS = "(SELECT CAST(value AS INTEGER) FROM json_each(:{}))"
-_THESE = _SEQS.format("these")  # seqs of the memories
+_THESE = rows.seqs_in(":these")  # seqs of the memories
 _SHOWN = f"""
     recalled <> '[]'
     AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value IN {_IDS.format("ids")})
@@ -162,11 +159,11 @@ _LATER = """
     CROSS JOIN exchanges x ON x.session = stated.session AND x.seq >= stated.first WHERE x.seq <= :exchanges
 """
 # Retention has removed the exchange, and with it all that came before.
-_LATER_THAN_REMOVED = """
+_LATER_THAN_REMOVED = f"""
     SELECT x.seq, n.project, n.name FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
     CROSS JOIN sessions n ON n.owner = :owner AND n.name = e.session_id AND n.project IS m.project
     CROSS JOIN exchanges x ON x.session = n.id
-    WHERE m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:these)) AND x.seq <= :exchanges
+    WHERE m.seq IN {_THESE} AND x.seq <= :exchanges
     AND NOT EXISTS (SELECT 1 FROM exchanges source JOIN sessions o ON o.id = source.session
                     WHERE source.id = e.exchange_id AND o.owner = :owner)
 """
@@ -178,7 +175,7 @@ _SUMMARIES = """
     WHERE m.owner = :owner AND m.source = 'summary' AND m.seq <= :memories
 """
 _SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
-_NAMES = "SELECT id FROM exchanges WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))"
+_NAMES = f"SELECT id FROM exchanges WHERE seq IN {rows.seqs_in('?')}"
 _STATED = f"""
     SELECT DISTINCT m.project, e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
     WHERE e.memory IN {_THESE}
@@ -239,8 +236,8 @@ _DOCUMENTS = """
     SELECT d.seq FROM documents d WHERE d.owner = :owner AND d.seq <= :documents
     AND (:project IS NULL OR d.project = :project) AND (:document_id IS NULL OR d.id = :document_id)
 """
-_DOCUMENT_IDS = f"SELECT id FROM documents WHERE seq IN {_SEQS.format('of_documents')}"
-_PASSAGES = f"SELECT seq FROM passages WHERE document IN {_SEQS.format('of_documents')}"
+_DOCUMENT_IDS = f"SELECT id FROM documents WHERE seq IN {rows.seqs_in(':of_documents')}"
+_PASSAGES = f"SELECT seq FROM passages WHERE document IN {rows.seqs_in(':of_documents')}"
 _CONVERSATIONS = "SELECT seq FROM conversations WHERE owner = :owner AND seq <= :conversations"
 _CONVERSATIONS_OF_PROJECT = f"{_CONVERSATIONS} AND project = :project"
 _ITEMS_OF_PROJECT = """
@@ -459,7 +456,7 @@ def _seqs(tx: Connection, query: str, parameters: dict[str, Any]) -> Seqs:
 
 def _with_content(tx: Connection, responses: Seqs) -> int:
     query = (
-        f"SELECT count(*) FROM stored_responses WHERE response IS NOT NULL AND seq IN {_SEQS.format('seqs')}"
+        f"SELECT count(*) FROM stored_responses WHERE response IS NOT NULL AND seq IN {rows.seqs_in(':seqs')}"
     )
     (count,) = tx.execute(query, {"seqs": rows.as_json(responses)}).fetchone()
     return int(count)

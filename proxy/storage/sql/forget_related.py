@@ -13,7 +13,7 @@ from proxy.text.sentences import sentences
 from proxy.text.terms import CJK, STOP_WORDS, fold
 
 # ---------------------------------------------------------------- exchanges
-_THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:these))"
+_THESE = rows.seqs_in(":these")
 _WORDS = f"SELECT content FROM memories WHERE seq IN {_THESE}"
 _QUOTES = f"SELECT span FROM evidence WHERE memory IN {_THESE}"
 _MAY_MENTION = """
@@ -209,11 +209,10 @@ _ITEMS_OF_SESSIONS = f"""
     JOIN conversation_items i ON i.session = n.name AND i.project IS n.project
     JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
 """
-_SEQS_IN = "(SELECT CAST(value AS INTEGER) FROM json_each(:{}))"
 # Who continued a response was shown all of it.
 _LATER = f"""
     WITH RECURSIVE led (seq, owner, id) AS (
-        SELECT r.seq, r.owner, r.id FROM stored_responses r WHERE r.seq IN {_SEQS_IN.format("responses_led")}
+        SELECT r.seq, r.owner, r.id FROM stored_responses r WHERE r.seq IN {rows.seqs_in(":responses_led")}
         UNION
         SELECT later.seq, later.owner, later.id
         FROM led JOIN stored_responses later
@@ -224,12 +223,12 @@ _LATER = f"""
 _OF_CONVERSATIONS = f"""
     SELECT r.seq, r.project, r.session FROM stored_responses r
     WHERE r.owner = :owner AND r.conversation_id IN (
-        SELECT conversation_id FROM stored_responses WHERE seq IN {_SEQS_IN.format("responses_led")}
+        SELECT conversation_id FROM stored_responses WHERE seq IN {rows.seqs_in(":responses_led")}
         UNION
         SELECT c.id FROM conversation_items i JOIN conversations c ON c.seq = i.conversation
-        WHERE i.seq IN {_SEQS_IN.format("items_led")}
+        WHERE i.seq IN {rows.seqs_in(":items_led")}
         UNION
-        SELECT id FROM conversations WHERE seq IN {_SEQS_IN.format("conversations_led")})
+        SELECT id FROM conversations WHERE seq IN {rows.seqs_in(":conversations_led")})
 """
 # Whose input named an item of one has a copy of it.
 _REFERRING = f"""
@@ -237,17 +236,17 @@ _REFERRING = f"""
     WHERE r.owner = :owner AND r.recalled <> '[]' AND EXISTS (
         SELECT 1 FROM json_each(r.recalled) shown
         JOIN stored_responses led ON led.owner = r.owner AND led.id = shown.value
-        WHERE led.seq IN {_SEQS_IN.format("responses_led")})
+        WHERE led.seq IN {rows.seqs_in(":responses_led")})
 """
 _ITEMS = f"""
     SELECT i.seq, i.project, i.session FROM stored_responses r
     JOIN conversations c ON c.owner = r.owner AND c.id = r.conversation_id
     JOIN conversation_items i ON i.conversation = c.seq
-    WHERE r.seq IN {_SEQS_IN.format("responses_led")}
+    WHERE r.seq IN {rows.seqs_in(":responses_led")}
     UNION
     SELECT i.seq, i.project, i.session FROM (
         SELECT conversation, min(seq) AS first FROM conversation_items
-        WHERE seq IN {_SEQS_IN.format("items_led")} GROUP BY conversation) led
+        WHERE seq IN {rows.seqs_in(":items_led")} GROUP BY conversation) led
     JOIN conversation_items i ON i.conversation = led.conversation AND i.seq >= led.first
     WHERE i.seq <= :items
 """
@@ -256,18 +255,18 @@ _ITEMS = f"""
 _CROSSED = f"""
     SELECT r.project, r.session FROM stored_responses r
     CROSS JOIN stored_responses led ON led.owner = r.owner AND led.id = r.previous_id
-    WHERE r.seq IN {_SEQS_IN.format("responses_led")} AND +led.seq IN {_SEQS_IN.format("responses_led")}
+    WHERE r.seq IN {rows.seqs_in(":responses_led")} AND +led.seq IN {rows.seqs_in(":responses_led")}
     AND (led.session <> r.session OR led.project IS NOT r.project)
     UNION
     SELECT r.project, r.session FROM stored_responses r CROSS JOIN json_each(r.recalled) shown
     CROSS JOIN stored_responses led ON led.owner = r.owner AND led.id = shown.value
-    WHERE r.seq IN {_SEQS_IN.format("responses_led")} AND +led.seq IN {_SEQS_IN.format("responses_led")}
+    WHERE r.seq IN {rows.seqs_in(":responses_led")} AND +led.seq IN {rows.seqs_in(":responses_led")}
     AND (led.session <> r.session OR led.project IS NOT r.project)
     UNION
     SELECT i.project, i.session FROM conversation_items i
-    WHERE i.seq IN {_SEQS_IN.format("items_all")} AND i.conversation IN (
+    WHERE i.seq IN {rows.seqs_in(":items_all")} AND i.conversation IN (
         SELECT conversation FROM conversation_items
-        WHERE seq IN {_SEQS_IN.format("items_all")} AND session IS NOT NULL
+        WHERE seq IN {rows.seqs_in(":items_all")} AND session IS NOT NULL
         GROUP BY conversation HAVING count(DISTINCT json_array(project, session)) > 1)
 """
 _ANSWERS = f"""

@@ -252,10 +252,7 @@ def _state(tx: Connection, session: int) -> tuple[State | None, int, float]:
 def _keys(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[str, ...]:
     these = (rows.as_json(e.seq for e in exchanges),)
     found: dict[int, Any] = dict(
-        tx.execute(
-            "SELECT seq, key FROM exchanges WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))",
-            these,
-        )
+        tx.execute(f"SELECT seq, key FROM exchanges WHERE seq IN {rows.seqs_in('?')}", these)
     )
     return tuple(found[e.seq] for e in exchanges)
 

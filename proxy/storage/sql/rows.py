@@ -138,9 +138,7 @@ def memories_where(tx: Connection, condition: str, parameters: dict[str, Any]) -
 
 def memories_by_seq(tx: Connection, seqs: Sequence[int]) -> dict[int, tuple[int, Memory]]:
     """Return the memories that exist under these numbers, each with its row's `changed`."""
-    found = _memories(
-        tx, "m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))", {"seqs": as_json(seqs)}
-    )
+    found = _memories(tx, f"m.seq IN {seqs_in(':seqs')}", {"seqs": as_json(seqs)})
     return {seq: (changed, memory) for seq, changed, memory in found}
 
 
@@ -156,7 +154,7 @@ def _evidence_of(tx: Connection, seqs: list[int]) -> dict[int, tuple[Evidence, .
     found: dict[int, tuple[Evidence, ...]] = {}
     for seq, session_id, exchange_id, span in tx.execute(
         "SELECT memory, session_id, exchange_id, span FROM evidence"
-        " WHERE memory IN (SELECT CAST(value AS INTEGER) FROM json_each(?)) ORDER BY id",
+        f" WHERE memory IN {seqs_in('?')} ORDER BY id",
         (as_json(seqs),),
     ):
         found[seq] = (*found.get(seq, ()), Evidence(session_id, exchange_id, span))
