@@ -27,6 +27,22 @@ from proxy.text.terms import normalise
 
 DAY = 86_400.0
 LEAST_BM25 = 6.0  # about two rare words in common
+# Relevance, measured on held-out users.
+HELPS = 0.5  # the operating point of the calibrated head: memories are shown if one reaches it
+ALSO_HELPS = 0.03  # then others of at least this are shown, too
+HELP_SHARE = 0.2  # of the final score; the rest is the fused score
+CANDIDATES = 12  # that the judge reads, at least
+MOST_CANDIDATES = 24
+DOUBTED = 0.7  # confidence of a preference up to which it is not shown; stating it again raises it
+# Reranking.
+RERANK_TOP = 20
+RERANK_STEP = 4  # memories at a time
+RERANKS_AT_ONCE = 2  # requests: others in a burst are served in the order they have, rather than late
+TRIP_AFTER = 3  # failures in a row
+OPEN_S = 30.0  # until the model is asked again
+RERANK_TIME_SHARE = 0.6  # of the time that is left: the rest is for injecting
+RERANK_WEIGHT = 0.7  # of the model's score; the rest is the score before
+LEAST_SPREAD = 4.0  # logits: a smaller difference between best and worst says little
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +126,6 @@ def _reciprocal_ranks(hits: Sequence[Hit], k: int) -> list[float]:
 
 
 # ---------------------------------------------------------------- relevance
-# Measured on held-out users.
-HELPS = 0.5  # the operating point of the calibrated head: memories are shown if one reaches it
-ALSO_HELPS = 0.03  # then others of at least this are shown, too
-HELP_SHARE = 0.2  # of the final score; the rest is the fused score
-CANDIDATES = 12  # that the judge reads, at least
-MOST_CANDIDATES = 24
-
-
 Readings = Callable[[Sequence[str]], Awaitable[Sequence[bytes | None]]]
 """Returns the stored readings of memories by their ids."""
 
@@ -210,9 +218,6 @@ def is_doubted(memory: Memory) -> bool:
     return memory.type == "preference" and memory.confidence <= DOUBTED
 
 
-DOUBTED = 0.7  # confidence; stating it again raises it
-
-
 def why(candidate: ScoredHit) -> str:
     """Return which lists found it: "dense .41, lexical 3.2"."""
     hit, parts = candidate.hit, []
@@ -234,16 +239,6 @@ def _short(value: float) -> str:
 
 
 # ---------------------------------------------------------------- reranking
-RERANK_TOP = 20
-RERANK_STEP = 4  # memories at a time
-RERANKS_AT_ONCE = 2  # requests: others in a burst are served in the order they have, rather than late
-TRIP_AFTER = 3  # failures in a row
-OPEN_S = 30.0  # until the model is asked again
-RERANK_TIME_SHARE = 0.6  # of the time that is left: the rest is for injecting
-RERANK_WEIGHT = 0.7  # of the model's score; the rest is the score before
-LEAST_SPREAD = 4.0  # logits: a smaller difference between best and worst says little
-
-
 class Reranking:
     """Reorders what was ranked. `deadline_s`: for all memory work of a request."""
 
