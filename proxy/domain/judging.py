@@ -78,7 +78,7 @@ class Statement:
     sense: dict[str, float]
 
     @property
-    def manner(self) -> str:
+    def main_sense(self) -> str:
         """Return the most probable sense."""
         return max(self.sense, key=self.sense.__getitem__)
 

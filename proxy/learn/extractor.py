@@ -115,7 +115,7 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
     for one, statement in zip(grounded, await judge.statements(pairs), strict=True):
         outcome, reason = _outcome(statement)
         if outcome == "store":
-            stored.append(_as_meant(one.candidate, statement.manner))
+            stored.append(_as_meant(one.candidate, statement.main_sense))
         elif outcome == "hold":
             held.append((one.candidate, reason))
         else:
@@ -128,9 +128,9 @@ def _outcome(statement: Statement) -> tuple[str, str]:
     if statement.user < ABOUT_USER:
         return "drop", "other_person" if statement.other >= statement.impersonal else "nobody"
     if sum(statement.sense.get(manner, 0.0) for manner in _STORED) < MEANT:
-        if statement.manner == "quoted" and statement.follows >= FOLLOWS:
+        if statement.main_sense == "quoted" and statement.follows >= FOLLOWS:
             return "hold", "quoted"
-        return "drop", statement.manner
+        return "drop", statement.main_sense
     if statement.follows >= FOLLOWS:
         return "store", ""
     return ("hold", "doubtful") if statement.follows >= DOUBTFUL else ("drop", "not_said")

@@ -70,7 +70,7 @@ async def _rules(judge: Judge, said: str) -> list[str]:
         return [parts[n] for n in safe]
     pairs = [(window_of(parts, n, n, parts[n]), parts[n]) for n in safe]
     statements = await judge.statements(pairs)
-    rules = [parts[n] for n, s in zip(safe, statements, strict=True) if s.manner == "rule"]
+    rules = [parts[n] for n, s in zip(safe, statements, strict=True) if s.main_sense == "rule"]
     likely = max(zip(safe, statements, strict=True), key=lambda one: one[1].sense.get("rule", 0.0))
     return rules or [parts[likely[0]]]
 
