@@ -52,10 +52,10 @@ async def test_the_end_extracts_what_was_said_and_then_sums_it_up(house: Houses)
         assert await kinds(h) == ["episodic", "semantic"]
 
 
-async def test_a_summary_that_does_not_come_costs_the_end_no_fact_and_is_made_after_the_next_start(
+async def test_a_silent_summary_costs_no_fact_and_is_made_after_the_next_start(
     house: Houses,
 ) -> None:
-    async with house(Planner(silent=True), memory=UNHURRIED, server={"shutdown_seconds": 1}) as h:
+    async with house(Planner(silent=True), memory=UNHURRIED, server={"shutdown_seconds": 3}) as h:
         await talk(h)
     async with house(Planner(), memory=UNHURRIED) as h:
         assert await kinds(h) == ["semantic"]
