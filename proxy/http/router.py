@@ -77,11 +77,11 @@ def _routes(apps: Apps, auth: Auth) -> list[BaseRoute]:
     return [
         # First, since it is the most frequent and must cost nothing.
         Endpoint("passthrough", _is_forwarded, guard(apps.passthrough, Area.PASSTHROUGH)),
+        Endpoint("chat", _post("/v1/chat/completions"), guard(apps.chat, Area.MODEL)),
+        Endpoint("responses", _post("/v1/responses"), guard(apps.responses, Area.MODEL)),
         Endpoint("unknown", _is_v1_respelt, _not_found),
         Endpoint("unknown", _is_misspelt, guard(_not_found, Area.PASSTHROUGH)),
         Endpoint("unknown", _asks_for_websocket, _refuse_websocket),
-        Endpoint("chat", _at("/v1/chat/completions", method="POST"), guard(apps.chat, Area.MODEL)),
-        Endpoint("responses", _at("/v1/responses", method="POST"), guard(apps.responses, Area.MODEL)),
         Endpoint("responses", _below("/v1/responses"), guard(apps.stored_responses, Area.STORED)),
         Endpoint("conversations", _below("/v1/conversations"), guard(apps.conversations, Area.STORED)),
         Endpoint("memory", _below("/v1/memory"), guard(apps.memory, Area.MEMORY)),
@@ -161,8 +161,15 @@ def with_request_id(headers: Iterable[Header], id_: str) -> list[Header]:
 
 
 # ---------------------------------------------------------------- what serves a request
-def _at(*paths: str, method: str = "") -> Callable[[ASGIScope], bool]:
-    return lambda scope: scope["path"] in paths and method in ("", scope["method"])
+def _at(*paths: str) -> Callable[[ASGIScope], bool]:
+    return lambda scope: scope["path"] in paths
+
+
+def _post(path: str) -> Callable[[ASGIScope], bool]:
+    def serves(scope: ASGIScope) -> bool:
+        return scope["path"] == path and scope["method"] == "POST" and not _is_v1_respelt(scope)
+
+    return serves
 
 
 def _below(path: str) -> Callable[[ASGIScope], bool]:

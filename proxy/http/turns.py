@@ -38,7 +38,7 @@ class Client:
         return headers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ParsedRequest:
     """A client's request. Without a turn it has no memory, and `reason` says why."""
 
@@ -88,55 +88,55 @@ class RequestParser:
     async def parse(self, client: Client) -> ParsedRequest:
         """Read the body, and take our fields out of it. Raises ClientError."""
         payload = await client.downstream.read(self.max_body_bytes)
-        request = ParsedRequest(
-            client=client,
-            caller=self.identify(client.scope),
-            started=perf_counter(),
-            deadline_s=self.deadline_s,
-            payload=payload,
-        )
-        return await OFF_LOOP.run(len(payload), self.read, request)
+        started, caller = perf_counter(), self.identify(client.scope)
+        return await OFF_LOOP.run(len(payload), self.read, client, caller, payload, started)
 
-    def read(self, request: ParsedRequest) -> ParsedRequest:
-        """Return the request with its body, and with what it asks of memory. Raises ClientError."""
-        body = parsed(request.client.headers, request.payload, self.bounds, self.dialect.conversation_field)
+    def read(self, client: Client, caller: Caller, payload: bytes, started: float) -> ParsedRequest:
+        """Return the request with what it asks of memory. Raises ClientError."""
+        deadline_s = self.deadline_s
+        body = parsed(client.headers, payload, self.bounds, self.dialect.conversation_field)
         if body is None:
-            return request
+            return ParsedRequest(client, caller, started, deadline_s, payload)
         has_ours = "memory_config" in body or "memory_context" in body
-        in_body, in_header = take_extensions(body), take_header_extensions(request.client.headers)
-        payload = json_body.dump(body) if has_ours else request.payload
-        request = replace(
-            request, body=body, payload=payload, is_json=True, model=self.dialect.model(body), reason=None
+        in_body, in_header = take_extensions(body), take_header_extensions(client.headers)
+        user: str | None = None
+        turn: Turn | None = None
+        reason: Reason | None = Reason.FOREIGN_ORIGIN
+        if not caller.foreign:
+            user = caller.narrow(*self._named_user(body, in_body, in_header))
+            turn, reason = self._turn(client, caller, body, user, merge(in_body, in_header))
+        model = self.dialect.model(body)
+        payload = json_body.dump(body) if has_ours else payload
+        return ParsedRequest(
+            client, caller, started, deadline_s, payload, body, True, model, user, turn, reason
         )
-        if request.caller.foreign:
-            return replace(request, reason=Reason.FOREIGN_ORIGIN)
-        user = request.caller.narrow(*self._named_user(body, in_body, in_header))
-        return self._with_turn(replace(request, user=user), merge(in_body, in_header))
 
-    def _with_turn(self, request: ParsedRequest, asked: Extensions) -> ParsedRequest:
-        body, dialect, defaults, user = request.body, self.dialect, self.defaults, request.user
+    def _turn(
+        self, client: Client, caller: Caller, body: Body, user: str | None, asked: Extensions
+    ) -> tuple[Turn | None, Reason | None]:
+        """Return the turn, or why there is none."""
+        dialect, defaults = self.dialect, self.defaults
         read, store = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
         write = store and defaults.may_store
         if not (read or write):
-            return replace(request, reason=Reason.DISABLED)
+            return None, Reason.DISABLED
         if user is None:
             unfilled = asked.unfilled or (defaults.accept_openai_user and dialect.is_unfilled(body))
-            return replace(request, reason=Reason.UNFILLED_USER if unfilled else Reason.NO_USER)
+            return None, Reason.UNFILLED_USER if unfilled else Reason.NO_USER
         if asks_to_compact(body):
-            return replace(request, reason=Reason.COMPACTION)
+            return None, Reason.COMPACTION
         messages = bounded(dialect.messages(body))
         if asked.enabled is not True and is_housekeeping(messages):
-            return replace(request, reason=Reason.HOUSEKEEPING)
-        caller, at = request.caller, self.clock()
+            return None, Reason.HOUSEKEEPING
+        at, named = self.clock(), asked.session_id
         scope = Scope(caller.tenant, user, caller.stored_project(asked.project_id))
-        named = asked.session_id is not None
         turn = Turn(
-            request_id=request_id(request.client.scope),
+            request_id=request_id(client.scope),
             scope=scope,
-            session_id=self.session_key(asked.session_id)
-            if asked.session_id
+            session_id=self.session_key(named)
+            if named
             else fingerprint(scope, dialect.conversation_key(body)),
-            model=request.model,
+            model=dialect.model(body),
             messages=messages,
             options=MemoryOptions(
                 read=read,
@@ -151,11 +151,11 @@ class RequestParser:
             said_at=past(asked.created_at, at, "memory_context.created_at"),
             tool_forced=dialect.tool_forced(body),
             may_loop=_may_loop(body, messages),
-            named=named,
-            standalone=named and _is_alone(body, messages),
+            named=named is not None,
+            standalone=named is not None and _is_alone(body, messages),
             continues=dialect.previous_response_id(body),
         )
-        return replace(request, turn=turn)
+        return turn, None
 
     def _named_user(self, body: Body, in_body: Extensions, in_header: Extensions) -> tuple[str | None, str]:
         """Return the user that the request names, and the field that does."""

@@ -34,9 +34,7 @@ def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said
     )  # fmt: skip
     client: Any = Client({"headers": headers, REQUEST_ID_KEY: "r"}, *([None] * 3))  # type: ignore[list-item]
     payload = json.dumps(body).encode()
-    return parser.read(
-        ParsedRequest(client=client, caller=caller, started=0.0, deadline_s=1.0, payload=payload)
-    )
+    return parser.read(client, caller, payload, 0.0)
 
 
 @pytest.mark.parametrize(
