@@ -429,5 +429,8 @@ async def test_with_a_credential_every_route_leads_to_its_app(by_key: Auth, stor
             assert reached.pop() == name, path
     for path in MISSPELT:
         assert (await get(application, scope_of(LOCAL, bearer(key), path=path))).status == 404, path
+    encoded = scope_of(LOCAL, bearer(key), method="POST", path="/v1/chat/completions")
+    await get(application, encoded | {"raw_path": b"/v1/chat%2Fcompletions"})
+    assert reached.pop() == "chat"
     answer = await get(application, scope_of(path="/v1/memory", raw_path=b"/%76%31/memory"))
     assert (answer.status, reached) == (404, [])
