@@ -37,10 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def tracked() -> list[Path]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    names = [
-        name for name in listed.splitlines() if not SKIPPED.search(name) and not name.startswith(UNCHECKED)
+    return [
+        ROOT / name for name in listed.splitlines() if not SKIPPED.search(name) and (ROOT / name).is_file()
     ]
-    return [ROOT / name for name in names if (ROOT / name).is_file()]
 
 
 def shown(path: Path) -> Path:
@@ -148,7 +147,6 @@ def comments(source: str, pattern: str) -> Iterator[Text]:
 _TABLE = tomllib.loads(TABLE.read_text("utf-8"))
 TURNS = [(re.compile(row["pattern"], re.IGNORECASE), row["say"]) for row in _TABLE["turn"]]
 NAMES = frozenset(_TABLE["names"])
-UNCHECKED = tuple(_TABLE["unchecked"])
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -289,7 +289,7 @@ def build(
 ) -> UserIndex:
     """Index the rows at positions first, first + 1, …, with the names of `known` and new ones after them.
 
-    Raises DamagedRow for terms that are no numbers."""
+    Raises DamagedRow for terms that are not numbers."""
     seqs, types, projects, expires, current, vectors, terms, _ = zip(*rows, strict=True) if rows else [()] * 8
     type_names = _names(known.type_names if known else (), types)
     project_names = _names(known.project_names if known else (), projects)

@@ -314,7 +314,7 @@ class _User:
             )  # fmt: skip
 
     def _upto(self, seq: int) -> int:
-        """Return the number of the last exchange that is no later than the old number, 0 if none is left."""
+        """Return the number of the last exchange up to the old number, 0 if none is left."""
         known = [*self._exchange_seqs]
         place = bisect_right(known, seq)
         return self._exchange_seqs[known[place - 1]] if place else 0

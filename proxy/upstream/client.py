@@ -322,7 +322,7 @@ def redirect_target(at: BaseUrl, method: str, target: bytes, status: int, locati
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UpstreamBroken("The upstream redirects to what is no address.", cause="redirect") from error
+        raise UpstreamBroken("The upstream redirects to an invalid address.", cause="redirect") from error
     port = port or DEFAULT_PORTS.get(parts.scheme, 0)
     is_own = (parts.hostname, port, parts.scheme) == (at.host.lower(), at.port, at.scheme)
     # Behind a balancer that ends TLS, servers name their own scheme: http.

@@ -106,7 +106,7 @@ def retry_after(headers: Headers, now: float) -> float | None:
 
 
 def _number(value: str | None) -> float | None:
-    """Return a plain number, None for anything else; "nan" and "inf" are no numbers of seconds."""
+    """Return a plain number, None for anything else; "nan" and "inf" are not numbers of seconds."""
     if value is None or not value.replace(".", "", 1).isdecimal() or not value.isascii():
         return None
     return float(value)

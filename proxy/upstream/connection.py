@@ -242,7 +242,7 @@ _MAX_HEAD_BYTES = 1 << 20  # of all lines and interim answers; also of what fram
 
 
 class Malformed(Exception):
-    """The upstream sent what is no HTTP/1.1, or more of it than the limits allow."""
+    """The upstream sent what is not HTTP/1.1, or more of it than the limits allow."""
 
 
 WIRE_ERRORS = (Malformed, OSError)  # what a connection ends with, TimeoutError included

@@ -121,7 +121,7 @@ class Refusal:
 
     @property
     def is_unrelated(self) -> bool:
-        """True if no change of ours can matter. A server error has to speak of form: all others pass."""
+        """True if no change of ours can matter. A server error must mention the form: all others pass."""
         if self.status >= 500:
             return self.text.startswith("<") or not self.is_of_messages
         return bool(self.words & _UNRELATED)
@@ -135,7 +135,7 @@ class Refusal:
 
     @property
     def is_of_messages(self) -> bool:
-        """True if it speaks of roles, of system messages or of a chat template."""
+        """True if it mentions roles, system messages or a chat template."""
         return bool(_OF_MESSAGES.search(self.text))
 
     def names(self, field: str) -> bool:
@@ -251,7 +251,7 @@ class RequestTraits:
     memory: bool = False  # it holds memory, or a shorter history
     movable: bool = False  # memory may be placed elsewhere: the setting is `auto`
     same_shape: str = ""  # the placement that adds no message; "": there is none
-    written: frozenset[str] = frozenset()  # fields that the client wrote and that go on as they are
+    written: frozenset[str] = frozenset()  # fields that the client wrote and that are forwarded unchanged
     optional: frozenset[str] = frozenset()  # fields of a translated request that may be left out
     limit: str = ""  # the name that a translated request has for the limit of tokens
     thoughts: bool = False  # a translated request with earlier answers
@@ -387,7 +387,7 @@ def easier_by_name(form: Form, refusal: Refusal) -> Form | None:
 # ---------------------------------------------------------------- what was learnt
 @dataclass(frozen=True, slots=True)
 class ModelRoute:
-    """A model at an upstream, on one route: what a form is known of."""
+    """A model at an upstream, on one route: the key of a known form."""
 
     upstream: str  # the base URL
     name: str
@@ -501,7 +501,7 @@ class Learning:
         return self.setting == "auto"
 
     def model(self, name: str, route: str, endpoint: str | None = None) -> ModelRoute:
-        """Return what a form is known of: a model of the upstream, or of an endpoint of its own. A query
+        """Return the key of a known form: a model of the upstream, or of its own endpoint. A query
         string is left out: it may hold a credential, and names are logged."""
         return ModelRoute((endpoint or self.upstream).partition("?")[0], name, route)
 

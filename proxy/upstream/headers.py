@@ -56,8 +56,8 @@ def response_headers(headers: Iterable[tuple[bytes, bytes]], status: int) -> Hea
 
 
 def with_ours(upstream: Iterable[tuple[bytes, bytes]], ours: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return the upstream's headers and what we say of memory. What an upstream with a memory of its own says
-    is left out: the client would take it for ours."""
+    """Return the upstream's headers and ours about memory. Memory headers of the upstream itself are left
+    out: the client would take them for ours."""
     return [*(header for header in upstream if not header[0].startswith(_OURS)), *ours]
 
 

@@ -53,7 +53,7 @@ class ProxyServer:
             parts = urlsplit(url.strip() if "://" in url else f"http://{url.strip()}")
             port = parts.port
         except ValueError as error:
-            raise ConfigError(f"{source} is no URL that can be read") from error
+            raise ConfigError(f"{source} is not a valid URL") from error
         if parts.scheme not in _PORTS or not parts.hostname:
             raise ConfigError(f"{source} must be http://host:port (or https://, socks5://, socks5h://)")
         return cls(

@@ -459,7 +459,7 @@ def _said(text: str) -> str:
         heading = html.unescape(title[1]) if title else ""
         body = html.unescape(visible)
         text = body if heading.strip() and heading.strip() in body else f"{heading} {body}"
-        text = text.replace("<", " ").replace(">", " ")  # what was escaped is no markup either
+        text = text.replace("<", " ").replace(">", " ")  # what was escaped is not markup either
     words = "".join(c if c.isprintable() else " " for c in clean(text)).split()
     return _short(" ".join(words))
 

@@ -1,7 +1,7 @@
 """Read and write the JSON bodies of intercepted requests without losing what the client sent.
 
 orjson is fast and strict. Upstreams written in Python take more: integers beyond 64 bits (which orjson
-turns into floats without a word), NaN and infinities, and lone surrogates (clients that cut a text in
+silently turns into floats), NaN and infinities, and lone surrogates (clients that cut a text in
 the middle of an emoji send them). Such bodies go through the standard library instead, both ways.
 
 A parser holds the interpreter's lock until it is done: while a thread parses 50 MB, no other thread runs for
@@ -37,7 +37,7 @@ LARGE_BYTES = 128 * 1024  # of a body: some 2 ms to parse
 _WINDOW = 256 * 1024  # bytes that are scanned at a time: some 2 ms
 _LONG = 2 * _WINDOW  # characters of a text that is written in portions
 _LARGE = 64 * 1024  # bytes of a string from which on it may be taken out
-# What says that a string is no text: its own beginning, or the field that it is in.
+# What shows that a string is not text: its own beginning, or the field that it is in.
 _DATA_FIELD = re.compile(rb'"(?:file_data|data|b64_json|image_url|url|encrypted_content|result)"\s*:\s*$')
 _DATA_URL = b"data:"
 # A place that parts neither a character nor an escape, the longest of which is a pair of surrogates.
@@ -168,10 +168,10 @@ def _is_data(raw: bytes, start: int, end: int) -> bool:
     return raw.startswith(_DATA_URL, start) or _DATA_FIELD.search(before) is not None
 
 
-def _with_blobs(raw: bytes, places: list[tuple[int, int]]) -> Body:
+def _with_blobs(raw: bytes, spans: list[tuple[int, int]]) -> Body:
     """Parse the body with a mark in the place of each string, and put the strings in."""
     mark, pieces, blobs, at = f"blob {token_hex(16)} ", list[bytes](), dict[str, RawString](), 0
-    for number, (start, end) in enumerate(places):
+    for number, (start, end) in enumerate(spans):
         name = f"{mark}{number}"
         pieces += (raw[at:start], name.encode())
         blobs[name] = _blob(raw[start:end])

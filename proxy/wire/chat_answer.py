@@ -90,7 +90,7 @@ class Cited:
 
 @dataclass(slots=True, eq=False)
 class ToolCall:
-    """What is known of one tool call so far."""
+    """What has arrived of one tool call."""
 
     id: str | None = None
     name: str | None = None
@@ -452,7 +452,7 @@ class _CallLog:
 
 
 def _begins_another(known: ToolCall, given: str | None, name: str | None) -> bool:
-    """True if a fragment with this id, which is new, and this name is no part of the call."""
+    """True if a fragment with this id, which is new, and this name does not belong to the call."""
     if name is None or (known.name is None and known.id is None):
         return False
     if given is not None and known.id is not None:

@@ -84,7 +84,7 @@ def message(role: str, text: str) -> Message:
 def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> list[str | None]:
     """Return the role of each entry, as `role_of` says, but for two kinds of user messages that are a tool's:
 
-    - one without a word, after a tool's output: most models take no image in a tool's output, so agents send
+    - one without words, after a tool's output: most models take no image in a tool's output, so agents send
       screenshots in this way;
     - one that the client wrote as a whole, after a user's message: the output of tools that the model calls
       in its text, a reminder, environment details.
@@ -146,7 +146,7 @@ def with_text_before(content: object, text: str, part_type: str) -> Any:
 
 
 def part_text(part: object) -> str:
-    """Return the text of one content part, or of content that is a string, as it stands."""
+    """Return the text of one content part, or of content that is a string, unchanged."""
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
@@ -165,7 +165,7 @@ PLACEMENTS = ("before_last_user", "after_system", "merge_system", "in_user")
 class MessageFormat:
     """How one API writes messages."""
 
-    role_of: Callable[[Any], str | None]  # of a list entry; None for an entry that is no message
+    role_of: Callable[[Any], str | None]  # of a list entry; None for an entry that is not a message
     system: Callable[[str], dict[str, Any]]  # a system message that holds the text
     part_type: str  # of a text part in a request
 

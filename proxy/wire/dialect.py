@@ -236,7 +236,7 @@ def _input_role(item: Any) -> str | None:
 
 
 def tool_role(kind: str) -> str | None:
-    """Return the role of an item of this type, None if it is no message: a call is the assistant's, its
+    """Return the role of an item of this type, None if it is not a message: a call is the assistant's, its
     output the tool's, and so is the approval of a call."""
     if kind.endswith("_call_output") or kind == "mcp_approval_response":
         return "tool"
@@ -314,7 +314,7 @@ def asks_to_compact(body: Body) -> bool:
 
 def _input_messages(items: Sequence[Any]) -> Iterator[Message]:
     """Yield a call as the assistant's turn and its output as a tool's; reasoning, references and everything
-    else are no part of what was said. A dozen kinds of tools share the two endings."""
+    else are not part of what was said. A dozen kinds of tools share the two endings."""
     for item, role in zip(items, speakers(items, _speaker), strict=True):
         if role is not None and _input_role(item):
             yield message(role, text_of(item.get("content")))

@@ -3,7 +3,7 @@
 A turn is what one exchange holds: the user's messages (as many as came with no answer between them) and
 everything after them until the user speaks again. It is removed as a whole or not at all, so that no tool
 call loses its output; a call whose output is in another turn keeps both. A turn with an entry of an unknown
-kind stays, since nobody here can tell what refers to it. System and developer messages, and a server's list
+kind stays, since it is unknown what refers to it. System and developer messages, and a server's list
 of tools, belong to no turn and stay where they are.
 """
 
@@ -24,7 +24,7 @@ class HistoryTurn:
     """One turn. `start`, `asked` and `end` count messages as `Dialect.messages` gives them: the turn is
     [start:end], and [:asked] is the conversation of the request that asked it."""
 
-    places: tuple[int, ...]  # of its entries in the body's list
+    positions: tuple[int, ...]  # of its entries in the body's list
     start: int
     asked: int
     end: int
@@ -67,7 +67,7 @@ def turns_of(body: Body, history: HistoryFormat, messages: Sequence[Message]) ->
         return []
     every = [history.read(entry) for entry in entries]
     given = [place for place, entry in enumerate(every) if entry.role]
-    preface = len(messages) - len(given)  # instructions, which are no entry
+    preface = len(messages) - len(given)  # instructions, which are not an entry
     if preface < 0:
         return []
     for place, message in zip(given, messages[preface:], strict=True):
@@ -80,7 +80,7 @@ def turns_of(body: Body, history: HistoryFormat, messages: Sequence[Message]) ->
     loose = frozenset(chain.from_iterable(_loose(read) for *_, read in ranges))
     return [
         HistoryTurn(
-            places=tuple(start + i for i, entry in enumerate(read) if entry.part != "stays"),
+            positions=tuple(start + i for i, entry in enumerate(read) if entry.part != "stays"),
             start=before[start],
             asked=before[asked],
             end=before[end],
@@ -99,13 +99,13 @@ def without(
     The block takes the place of the first of the turns, so that the prompt is the same up to there from
     request to request; a placement other than `before_last_user` puts it in the place of memories.
     """
-    places = frozenset(place for turn in removed for place in turn.places)
-    if not places or not block:
+    positions = frozenset(place for turn in removed for place in turn.positions)
+    if not positions or not block:
         return body
     entries: Sequence[Any] = body[history.field]
-    first = min(places)
+    first = min(positions)
     head = list(entries[:first])
-    tail = [entry for at, entry in enumerate(entries[first:], first) if at not in places]
+    tail = [entry for at, entry in enumerate(entries[first:], first) if at not in positions]
     if placement == "before_last_user":
         return {**body, history.field: [*head, history.dialect.format.system(block), *tail]}
     shorter = {**body, history.field: head + tail}
@@ -204,7 +204,7 @@ def _said(entry: dict[str, Any]) -> Entry:
 
 
 def _output(call: object, role: str | None) -> Entry:
-    # What a tool returned may be anything: the model's answer says what was to be known of it.
+    # What a tool returned may be anything: the model's answer has what matters of it.
     return Entry("answers", role, output=call) if isinstance(call, str) else Entry("unknown", role)
 
 

@@ -77,9 +77,9 @@ def replies_in(text: str) -> str:
 
 def _without_appendix(text: str) -> tuple[str, bool]:
     """Return the text up to what a client adds after the user's words."""
-    places = [found for addition in TABLE["additions"]["appended"] if (found := text.find(addition)) >= 0]
-    places = [found for found in places if not found or text[found - 1] == "\n"]
-    return (text[: min(places)], True) if places else (text, False)
+    starts = [found for addition in TABLE["additions"]["appended"] if (found := text.find(addition)) >= 0]
+    starts = [found for found in starts if not found or text[found - 1] == "\n"]
+    return (text[: min(starts)], True) if starts else (text, False)
 
 
 def _asked_in_json(text: str) -> str | None:
@@ -127,7 +127,7 @@ _COMMENT_ENDS = "<!-- END "
 _IN_JSON = {"{": ('"', "}"), "[": ("{", "[", '"')}
 _CLOSES = {"{": "}", "[": "]"}
 _SEVERAL = re.compile(r"\w[_.:-]\w")
-_GOES_ON = re.compile(r"[\w.:-]")
+_CONTINUES = re.compile(r"[\w.:-]")
 _NO_SPACE = re.compile(r"\S|\Z")
 _GAPS = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 
@@ -177,7 +177,7 @@ class _Scan:
         return typed
 
     def _read(self, mark: re.Match[str]) -> int | None:
-        """Return where to go on after what the mark opens, None if it opens nothing."""
+        """Return where to continue after what the mark opens, None if it opens nothing."""
         if mark["tag"]:
             return self._stray(mark) if mark["close"] else self._tag(mark)
         if mark["bracket"]:
@@ -255,7 +255,7 @@ class _Scan:
         return after
 
     def _unclosed_tag(self, mark: re.Match[str]) -> int | None:
-        """Leave out all after a tag that is not closed, if it opens a wrapping and is no placeholder."""
+        """Leave out all after a tag that is not closed, if it opens a wrapper and is not a placeholder."""
         text, start, end = self.text, mark.start(), mark.end()
         if not self._begins_line(start) or not text[end:].strip():
             return None
@@ -313,7 +313,7 @@ class _Scan:
         """Return the next place of the tag, not of one with a longer name."""
         while (found := self.text.find(opening, at)) >= 0:
             at = found + len(opening)
-            if not _GOES_ON.match(self.text, at):
+            if not _CONTINUES.match(self.text, at):
                 return found
         return None
 
@@ -399,7 +399,7 @@ def _signs(text: str) -> re.Pattern[str]:
 
 
 def _skip_space(text: str, at: int) -> int:
-    """Return the place of the next character that is no white space, at most a few further on."""
+    """Return the place of the next character that is not white space, at most a few further on."""
     found = _NO_SPACE.search(text, at, at + 200)
     return found.start() if found else at
 

@@ -118,7 +118,7 @@ def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_error
     status, _, err = run("restore", str(tmp_path / "absent"))
     assert (status, "No such file" in err) == (1, True)
     status, _, err = run("restore", str(tmp_path / "bad"), "--receipts", str(tmp_path / "bad"))
-    assert (status, "line 1 is no receipt" in err) == (2, True)
+    assert (status, "line 1 is not a receipt" in err) == (2, True)
     run("backup", str(tmp_path / "copy"))
 
     async def while_running() -> tuple[int, str, str]:

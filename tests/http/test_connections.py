@@ -93,7 +93,7 @@ async def test_a_head_that_trickles_does_not_last() -> None:
         assert app.ended == ["head_timeout"]
 
 
-async def test_a_slow_upload_that_goes_on_is_fine() -> None:
+async def test_a_slow_upload_that_continues_is_fine() -> None:
     async with limited(head_s=0.5, body_s=1.5) as (_, origin), connected(origin) as client:
         await client.send(POST)
         for digit in b"12345":

@@ -172,7 +172,7 @@ async def test_every_line_about_a_request_holds_the_clients_id(tmp_path: Path, m
             recalled = await served.until_logged("memory.recalled", 2)
             late_for = {line.get("request_id") for line in served.logged("memory.deadline")}
     assert [line["request_id"] for line in recalled] == ["gw-1", "gw-2"]
-    assert "gw-1" in late_for  # the next ones are counted, not told
+    assert "gw-1" in late_for  # the next ones are counted, not logged
 
 
 # ---------------------------------------------------------------- errors

@@ -340,7 +340,7 @@ def test_what_stays_is_original_complete_and_in_order(made: Talk, rules: Compres
         assert body[name][place].get("role") not in ("system", "developer")
         assert not isinstance(body[name][place].get("content"), list)
     for index, turn in enumerate(turns):
-        in_replaced = [place in replaced for place in turn.places]
+        in_replaced = [place in replaced for place in turn.positions]
         assert all(in_replaced) or not any(in_replaced)
         if any(in_replaced):
             assert index < len(turns) - rules.keep_turns

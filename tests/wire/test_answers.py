@@ -246,7 +246,7 @@ def test_what_a_small_body_unfolds_to_is_never_held_at_once() -> None:
     assert "longer than" in values.trouble
 
 
-def test_tokens_that_nobody_counted_are_no_usage() -> None:
+def test_without_a_token_count_there_is_no_usage() -> None:
     assert tokens_of({"prompt_tokens": 3, "completion_tokens": 0}) == (3, 0)
     assert tokens_of({"input_tokens": 3, "output_tokens": 4}) == (3, 4)
     assert tokens_of({"prompt_tokens": -1, "completion_tokens": 4}) is None

@@ -75,7 +75,7 @@ NOTHING_SAID: list[Any] = [
 
 
 @pytest.mark.parametrize("content", NOTHING_SAID)
-def test_a_message_without_a_word_behind_a_tools_output_is_part_of_it(content: Any) -> None:
+def test_a_message_without_words_after_a_tools_output_is_part_of_it(content: Any) -> None:
     said = CHAT.messages(
         {"messages": [user("Book it."), CALL, OUTPUT, user(content), HISTORY[0], user([IMAGE])]}
     )
@@ -267,7 +267,7 @@ def test_only_the_first_choice_counts() -> None:
 
 
 @pytest.mark.parametrize("field", [{"tool_calls": [{"id": "c"}]}, {"function_call": {"name": "f"}}])
-def test_an_answer_that_calls_tools_goes_on(field: dict[str, Any]) -> None:
+def test_an_answer_that_calls_tools_is_unfinished(field: dict[str, Any]) -> None:
     assert heard(document({"content": None, **field}), kind="application/json").calls
     assert heard(chunk(field), chunk({}, "stop")).calls
     assert not heard(document({"content": "Hi", "tool_calls": []}), kind="application/json").calls

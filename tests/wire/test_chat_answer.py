@@ -140,7 +140,7 @@ def test_what_only_looks_like_an_error_is_none() -> None:
         [delta(reasoning="H"), delta(reasoning="m"), message("stop", content="Hello", reasoning="Hm")],
     ],
 )
-def test_messages_that_grow_or_repeat_are_told_once(values: list[Json]) -> None:
+def test_messages_that_grow_or_repeat_are_sent_once(values: list[Json]) -> None:
     assert read(*values)[0] == {PieceKind.TEXT: "Hello", PieceKind.THOUGHT: "Hm"}
     assert remembered(*values).text == "Hello"
     thought, said = final(streamed(values))["output"]

@@ -243,7 +243,7 @@ PEOPLE = [
 
 
 @pytest.mark.parametrize("value", PLACEHOLDERS)
-def test_a_placeholder_that_was_never_filled_in_names_nobody(value: str) -> None:
+def test_an_unfilled_placeholder_names_no_user(value: str) -> None:
     assert is_placeholder(value)
     context = {"user_id": value, "project_id": value, "session_id": value}
     assert take_extensions({"memory_context": context}) == Extensions(unfilled=True)

@@ -33,13 +33,13 @@ def user(content: Any = "hi") -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def told(content: Any = "hello", **more: Any) -> dict[str, Any]:
+def reply(content: Any = "hello", **more: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **more}
 
 
 def calls(*ids: str) -> dict[str, Any]:
     made = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ids]
-    return told(None, tool_calls=made)
+    return reply(None, tool_calls=made)
 
 
 def result(id_: str) -> dict[str, Any]:
@@ -74,48 +74,50 @@ def whole(*entries: Any, history: HistoryFormat = CHAT_HISTORY) -> bool:
 # ---------------------------------------------------------------- where a turn begins and ends
 def test_a_turn_is_a_question_and_all_that_follows_it() -> None:
     late = {"role": "developer", "content": "It is Monday."}
-    talk = chat(RULES, told("How can I help?"), user("1"), user("2"), told(), late, user("3"), late, told())
-    assert [turn.places for turn in turns(talk)] == [(2, 3, 4), (6, 8)]
+    talk = chat(
+        RULES, reply("How can I help?"), user("1"), user("2"), reply(), late, user("3"), late, reply()
+    )
+    assert [turn.positions for turn in turns(talk)] == [(2, 3, 4), (6, 8)]
     assert [turn.asked for turn in turns(talk)] == [4, 8]
-    body = chat(RULES, user(), calls("a", "b"), result("a"), result("b"), told(), user(), told(), user())
-    assert [turn.places for turn in turns(body)] == [(1, 2, 3, 4, 5), (6, 7), (8,)]
+    body = chat(RULES, user(), calls("a", "b"), result("a"), result("b"), reply(), user(), reply(), user())
+    assert [turn.positions for turn in turns(body)] == [(1, 2, 3, 4, 5), (6, 7), (8,)]
     assert [(turn.start, turn.asked, turn.end) for turn in turns(body)] == [(1, 2, 6), (6, 7, 8), (8, 9, 9)]
 
 
 def test_items_of_the_responses_api_make_turns_after_the_instructions() -> None:
     thought = {"type": "reasoning", "id": "rs", "summary": []}
-    body = responses(user(), thought, call("a"), output("a"), told(), user(), instructions="Be kind.")
-    assert [turn.places for turn in turns(body, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
+    body = responses(user(), thought, call("a"), output("a"), reply(), user(), instructions="Be kind.")
+    assert [turn.positions for turn in turns(body, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
     assert [(s.start, s.asked, s.end) for s in turns(body, RESPONSES_HISTORY)] == [(1, 2, 5), (5, 6, 6)]
 
 
 @pytest.mark.parametrize("field", [{"previous_response_id": "resp_1"}, {"conversation": {"id": "conv_1"}}])
 def test_a_conversation_that_the_upstream_holds_has_no_turns(field: dict[str, Any]) -> None:
-    body = responses(user(), told(), user(), **field)
+    body = responses(user(), reply(), user(), **field)
     assert turns(body, RESPONSES_HISTORY) == []
 
 
 def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
     shown = [user([IMAGE]), user("")]
     body = chat(
-        user("one"), calls("a"), result("a"), *shown, told(), user("two"), told(), user([IMAGE]), told()
+        user("one"), calls("a"), result("a"), *shown, reply(), user("two"), reply(), user([IMAGE]), reply()
     )
-    assert [turn.places for turn in turns(body)] == [(0, 1, 2, 3, 4, 5), (6, 7), (8, 9)]
+    assert [turn.positions for turn in turns(body)] == [(0, 1, 2, 3, 4, 5), (6, 7), (8, 9)]
     assert [turn.whole for turn in turns(body)] == [False, True, False]
-    items = responses(user("one"), call("a"), output("a"), user(""), told(), user("two"))
-    assert [turn.places for turn in turns(items, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
+    items = responses(user("one"), call("a"), output("a"), user(""), reply(), user("two"))
+    assert [turn.positions for turn in turns(items, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
 
 
 # ---------------------------------------------------------------- what keeps a turn
 @pytest.mark.parametrize(
     "entries",
     [
-        [user(), told()],
-        [user([{"type": "text", "text": "hi"}]), told([{"type": "refusal", "refusal": "no"}])],
-        [user(), calls("a", "b"), result("b"), result("a"), told()],
-        [user(), calls("a"), result("a"), RULES, calls("a"), result("a"), told()],  # ids counted anew
-        [user(), told(None, function_call={"name": "f"}), {"role": "function", "name": "f"}, told()],
-        [user(), calls("a"), {**result("a"), "content": [IMAGE]}, told("I see a cat.")],
+        [user(), reply()],
+        [user([{"type": "text", "text": "hi"}]), reply([{"type": "refusal", "refusal": "no"}])],
+        [user(), calls("a", "b"), result("b"), result("a"), reply()],
+        [user(), calls("a"), result("a"), RULES, calls("a"), result("a"), reply()],  # ids repeat
+        [user(), reply(None, function_call={"name": "f"}), {"role": "function", "name": "f"}, reply()],
+        [user(), calls("a"), {**result("a"), "content": [IMAGE]}, reply("I see a cat.")],
     ],
 )
 def test_a_turn_that_is_text_and_complete_may_go(entries: list[Any]) -> None:
@@ -125,18 +127,20 @@ def test_a_turn_that_is_text_and_complete_may_go(entries: list[Any]) -> None:
 @pytest.mark.parametrize(
     "entries",
     [
-        pytest.param([user([{"type": "text", "text": "this"}, IMAGE]), told()], id="an image"),
-        pytest.param([user([{"type": "file", "file": {"file_id": "f"}}]), told()], id="a file"),
-        pytest.param([user(), told(None, audio={"id": "a"})], id="an answer that was spoken"),
-        pytest.param([user({"odd": 1}), told()], id="content of an unknown form"),
-        pytest.param([user(), calls("a"), told()], id="a call without its output"),
-        pytest.param([user(), result("a"), told()], id="an output without its call"),
-        pytest.param([user(), calls("a"), result("a"), result("a"), told()], id="an output too many"),
+        pytest.param([user([{"type": "text", "text": "this"}, IMAGE]), reply()], id="an image"),
+        pytest.param([user([{"type": "file", "file": {"file_id": "f"}}]), reply()], id="a file"),
+        pytest.param([user(), reply(None, audio={"id": "a"})], id="an answer that was spoken"),
+        pytest.param([user({"odd": 1}), reply()], id="content of an unknown form"),
+        pytest.param([user(), calls("a"), reply()], id="a call without its output"),
+        pytest.param([user(), result("a"), reply()], id="an output without its call"),
+        pytest.param([user(), calls("a"), result("a"), result("a"), reply()], id="an output too many"),
         pytest.param([user(), calls("a"), result("a")], id="an output that nobody answered"),
         pytest.param([user()], id="a question that nobody answered"),
-        pytest.param([user(), told(None, tool_calls=[{"type": "function"}]), told()], id="a call without id"),
-        pytest.param([user(), {"role": "critic", "content": "x"}, told()], id="an unknown role"),
-        pytest.param([user(), "text", told()], id="no object"),
+        pytest.param(
+            [user(), reply(None, tool_calls=[{"type": "function"}]), reply()], id="a call without id"
+        ),
+        pytest.param([user(), {"role": "critic", "content": "x"}, reply()], id="an unknown role"),
+        pytest.param([user(), "text", reply()], id="no object"),
     ],
 )
 def test_a_turn_that_says_more_than_can_be_known_stays(entries: list[Any]) -> None:
@@ -144,7 +148,7 @@ def test_a_turn_that_says_more_than_can_be_known_stays(entries: list[Any]) -> No
 
 
 def test_a_call_and_its_output_in_two_turns_keep_both() -> None:
-    body = chat(user(), calls("a"), user("stop"), result("a"), told(), user())
+    body = chat(user(), calls("a"), user("stop"), result("a"), reply(), user())
     assert [turn.whole for turn in turns(body)] == [False, False, False]
 
 
@@ -168,12 +172,12 @@ def test_a_call_and_its_output_in_two_turns_keep_both() -> None:
     ids=lambda entries: str(entries[0]["type"]),
 )
 def test_tools_of_the_responses_api_go_with_what_belongs_to_them_or_not_at_all(entries: list[Any]) -> None:
-    assert whole(user(), *entries, told(), history=RESPONSES_HISTORY)
+    assert whole(user(), *entries, reply(), history=RESPONSES_HISTORY)
     for index, entry in enumerate(entries):
         if "approval_request_id" in entry or entry["type"] in CALLED:
             torn = entries[:index] + entries[index + 1 :]
             must_stay = entry["type"] != "mcp_call"
-            assert whole(user(), *torn, told(), history=RESPONSES_HISTORY) is not must_stay
+            assert whole(user(), *torn, reply(), history=RESPONSES_HISTORY) is not must_stay
 
 
 CALLED = [
@@ -198,13 +202,13 @@ CALLED = [
     ids=str,
 )
 def test_an_item_that_others_may_refer_to_keeps_its_turn(item: dict[str, Any]) -> None:
-    assert not whole(user(), item, told(), history=RESPONSES_HISTORY)
+    assert not whole(user(), item, reply(), history=RESPONSES_HISTORY)
 
 
 # ---------------------------------------------------------------- without them
-def test_the_block_stands_where_the_first_turn_stood() -> None:
-    greeting, late = told("How can I help?"), {"role": "system", "content": "It is Monday."}
-    body = chat(RULES, greeting, user("one"), told("1"), late, user("two"), told("2"), user("three"))
+def test_the_block_replaces_the_first_turn() -> None:
+    greeting, late = reply("How can I help?"), {"role": "system", "content": "It is Monday."}
+    body = chat(RULES, greeting, user("one"), reply("1"), late, user("two"), reply("2"), user("three"))
     before = copy.deepcopy(body)
     first, second, _ = turns(body)
     shorter = without(body, CHAT_HISTORY, [first, second], BLOCK, "before_last_user")
@@ -216,7 +220,7 @@ def test_the_block_stands_where_the_first_turn_stood() -> None:
 
 
 def test_with_no_place_for_the_block_nothing_goes() -> None:
-    body = chat(user("one"), told(), user({"odd": 1}))
+    body = chat(user("one"), reply(), user({"odd": 1}))
     assert without(body, CHAT_HISTORY, turns(body)[:1], BLOCK, "in_user") is body
     assert without(body, CHAT_HISTORY, turns(body)[:1], "", "before_last_user") is body
     assert without(body, CHAT_HISTORY, [], BLOCK, "before_last_user") is body
@@ -247,7 +251,7 @@ def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, 
     found = turns(body, history)
     assert bool(found) == any(m.role == "user" for m in read(body))
     for turn in found:
-        first, last = turn.places[0], turn.places[-1]
+        first, last = turn.positions[0], turn.positions[-1]
         assert turn.start == len(read({**body, history.field: entries[:first]}))
         assert turn.end >= len(read({**body, history.field: entries[: last + 1]}))
         assert read(body)[turn.start].role == "user"
@@ -263,23 +267,23 @@ def test_what_is_left_is_what_was_there_in_its_order(
     body, history = given
     before = copy.deepcopy(body)
     found = turns(body, history)
-    gone = data.draw(st.lists(st.sampled_from(found), unique=True)) if found else []
+    removed = data.draw(st.lists(st.sampled_from(found), unique=True)) if found else []
     placement = data.draw(st.sampled_from(sorted(PLACEMENTS)))
-    shorter = without(body, history, gone, BLOCK, placement)
+    shorter = without(body, history, removed, BLOCK, placement)
     assert body == before
-    places = {place for turn in gone for place in turn.places}
-    left = [entry for place, entry in enumerate(body[history.field]) if place not in places]
+    at_positions = {place for turn in removed for place in turn.positions}
+    left = [entry for place, entry in enumerate(body[history.field]) if place not in at_positions]
     if shorter is not body and placement == "before_last_user":
-        at = min(places)
+        at = min(at_positions)
         assert shorter[history.field][:at] + shorter[history.field][at + 1 :] == left
         assert shorter[history.field][:at] == body[history.field][:at]
     if shorter is not body:
         read = history.dialect.messages
-        assert list(map(told_by, read(shorter))) == list(map(told_by, remaining(read(body), gone)))
+        assert list(map(speaker_of, read(shorter))) == list(map(speaker_of, remaining(read(body), removed)))
 
 
-def told_by(message: Message) -> Message:
-    """A message without a word may come to stand behind what a tool returned: then it reads as the tool's."""
+def speaker_of(message: Message) -> Message:
+    """A message without words may come to follow what a tool returned: then it reads as the tool's."""
     return message if message.text or message.role != "tool" else Message("user", "")
 
 
@@ -289,8 +293,8 @@ def test_no_call_or_output_loses_its_other_half(
 ) -> None:
     body, history = given
     free = [turn for turn in turns(body, history) if turn.whole]
-    gone = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
-    shorter = without(body, history, gone, BLOCK, "before_last_user")
+    removed = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
+    shorter = without(body, history, removed, BLOCK, "before_last_user")
     before, after = halves(body, history), halves(shorter, history)
     for called, call in list(after):
         assert bool(after[not called, call]) == bool(before[not called, call])

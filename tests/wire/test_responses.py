@@ -90,7 +90,7 @@ SPOKEN = item("user", [{"type": "input_audio", "input_audio": {"data": "AAAA", "
         ([], "user"),
     ],
 )
-def test_an_image_alone_is_a_tools_where_it_stands_behind_its_output(behind: list[Any], role: str) -> None:
+def test_an_image_alone_is_a_tools_if_it_follows_its_output(behind: list[Any], role: str) -> None:
     for shown in (IMAGE, FILE):
         assert RESPONSES.messages({"input": [*behind, shown]})[-1] == Message(role, "")
     assert RESPONSES.messages({"input": [*behind, SPOKEN]})[-1] == Message("user", "")
@@ -196,7 +196,7 @@ def test_a_stream_is_heard_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("call", [CALL, {"type": "mcp_approval_request", "id": "a1"}])
-def test_an_answer_that_asks_the_client_for_something_goes_on(call: dict[str, Any]) -> None:
+def test_an_answer_that_asks_the_client_for_something_is_unfinished(call: dict[str, Any]) -> None:
     bare = event("response.completed", response={"id": "resp_1", "status": "completed"})
     assert heard(CREATED, event("response.output_item.done", item=call), bare).calls
     searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}  # by the upstream itself
@@ -217,7 +217,7 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
     )
 
 
-def test_parts_are_told_apart_and_refusals_are_answers() -> None:
+def test_parts_are_distinguished_and_refusals_are_answers() -> None:
     done = event("response.output_text.done", output_index=0, content_index=0, text="Sorry.")
     stream = [
         delta("So"),

@@ -178,7 +178,7 @@ def _engine_error(error: BaseException | None) -> psycopg.Error | None:
 
 
 def kind_of(error: BaseException) -> str | None:
-    """Return the outage that the error shows; None for what is no fault of the database's."""
+    """Return the outage that the error shows; None for what is not the database's fault."""
     found = _engine_error(error)
     if found is None:
         return None
@@ -277,7 +277,7 @@ def place_of(url: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:  # its message repeats the URL
-        raise ConfigError("storage.postgres_url is no URL that PostgreSQL's libpq reads") from None
+        raise ConfigError("storage.postgres_url is not a URL that PostgreSQL's libpq reads") from None
     host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
     return f"postgresql://{host or 'localhost'}{':' + port if port else ''}/{name}"
 

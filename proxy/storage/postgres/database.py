@@ -162,7 +162,7 @@ class PostgresDatabase:
         """Nothing: dead rows are the server's to remove (autovacuum)."""
 
     async def checkpoint(self) -> None:
-        """Let other tasks go on between two portions."""
+        """Let other tasks run between two portions."""
         await asyncio.sleep(0)
 
     async def probe(self) -> None:

@@ -32,8 +32,8 @@ _CHANNEL = b"LISTEN memory_proxy"
 class PostgresInstance:
     """This process among those that share the database, from `start` to `close`; hears what they announce.
 
-    `announced` is called, in a thread, with "queued" for a job that waits and "forgot <owner>" for a user of
-    whom something was forgotten. An announcement may be lost: what it speeds up also happens without it.
+    `announced` is called, in a thread, with "queued" for a job that waits and "forgot <owner>" for a user
+    after a forget. An announcement may be lost: what it speeds up also happens without it.
     """
 
     def __init__(self, url: str, announced: Callable[[str], None]) -> None:

@@ -269,7 +269,7 @@ class Writer:
         return True
 
     def erase(self, evicted: Sequence[tuple[int, str, str | None]]) -> None:
-        """Erase memories (seq, id, superseded_by) with what cascades: not on anybody's order to forget, so
+        """Erase memories (seq, id, superseded_by) with what cascades: not a forget, so
         that the generation stays. Indexes learn of it from `evicted`."""
         successors = {id_: superseded_by for _, id_, superseded_by in evicted}
         seqs = rows.as_json(seq for seq, _, _ in evicted)

@@ -67,7 +67,7 @@ _INSERT_PASSAGE = """
     INSERT INTO passages (document, section, headings, start, lead, tile, terms, generation, embedding)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# By the id too: what has it may be a later version by now.
+# By the id too: its document may have a later version already.
 _PASSAGES = """
     SELECT p.headings, p.section, p.tile, p.start, p.lead
     FROM documents d JOIN passages p ON p.document = d.seq JOIN scopes s ON s.id = d.owner
@@ -246,7 +246,7 @@ class LibraryIndex:
 
 def build_library(key: LibraryKey, found: Iterable[Sequence[Any]]) -> LibraryIndex:
     """Index the passages (seq, document, section, project, vector, terms), which come in order. Raises
-    DamagedRow for vectors of different lengths, and for terms that are no numbers."""
+    DamagedRow for vectors of different lengths, and for terms that are not numbers."""
     numbers: dict[tuple[int, int], int] = {}
     members: dict[int, list[Row]] = {}
     for seq, document, section, project, vector, words in found:

@@ -2,7 +2,7 @@
 
 While the memories are embedded again, vectors of two generations lie side by side. A reader gets those of its
 own model and none of another's, so that the rest is found by its words. Re-embedding goes some hundred at a
-time, while requests go on. A killed process leaves nothing to repair: the rows show what is still to do.
+time, while requests are served. A killed process leaves nothing to repair: the rows show what is still to do.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def add_model(tx: Connection, model: EmbeddingModel) -> int:
 def generations_of(tx: Connection, model: EmbeddingModel | None) -> Generations:
     """Return what a process with this model may do. One that named none is taken to use the store's.
 
-    Raises WrongModel if the store knows nothing of the model: it was replaced under the process.
+    Raises WrongModel if the store does not know the model: it was replaced under the process.
     """
     last = newest_model(tx)
     if last is None:
@@ -128,7 +128,7 @@ class SqlVectors(Store):
         """Store the vectors, durable on return, and return how many; None for what the model does not
         understand. What was changed or forgotten since it was read is left as it is.
 
-        Raises WrongModel if the store has another model by now.
+        Raises WrongModel if the store has another model already.
         """
         count = await self._database.write(partial(_put, generation=generation, made=made))
         await self._database.checkpoint()

@@ -83,7 +83,7 @@ class CandidateIndex(Protocol):
         ...
 
     async def delete(self, memories: Sequence[int], generations: Sequence[int]) -> None:
-        """Delete the memories from the generations' collections; absent ones are no error."""
+        """Delete the memories from the generations' collections; absent ones are not an error."""
         ...
 
     async def generations(self) -> frozenset[int]:
@@ -207,7 +207,7 @@ class Outbox(Store):
 
     # ------------------------------------------------------------ steps
     async def _target(self) -> IndexTarget:
-        """Return what the database knows of the index; one that it does not know gets all memories."""
+        """Return the database's record of the index; an unknown index gets all memories."""
         name = self._index.name
         found = await self._database.read(lambda tx: index_target(tx, name))
         return found or await self._register()
@@ -308,7 +308,7 @@ class Outbox(Store):
 
 
 def index_target(tx: Connection, name: str) -> IndexTarget | None:
-    """Return what the database knows of the index, None before anything was sent to it."""
+    """Return the database's record of the index, None before anything was sent to it."""
     row = tx.execute("SELECT generations, rebuilding FROM vector_targets WHERE name = ?", (name,)).fetchone()
     return None if row is None else IndexTarget(tuple(json.loads(row[0])), bool(row[1]))
 

@@ -107,7 +107,7 @@ class Forgetting(Store):
         return replace(erased, receipt=receipt), owner.id
 
     def on_forget(self, drop: Callable[[int], None]) -> None:
-        """Also call `drop` for each owner of whom something was forgotten."""
+        """Also call `drop` for each owner after a forget."""
         self._caches.append(drop)
 
     def drop_caches(self, owner: int) -> None:
@@ -391,7 +391,7 @@ def from_lines(lines: Iterable[str]) -> Iterator[Receipt]:
             counts = dict(written["counts"])
             yield Receipt(**{**written, "counts": erasure.counts_from_dict(counts, counts.get("receipt"))})
         except (ValueError, TypeError, KeyError):
-            raise ValueError(f"line {number} is no receipt") from None
+            raise ValueError(f"line {number} is not a receipt") from None
 
 
 def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:

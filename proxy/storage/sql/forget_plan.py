@@ -196,7 +196,7 @@ _STATED_SOMEWHERE = f"""
     SELECT i.project, i.session FROM names CROSS JOIN conversation_items i ON i.session = names.name
     JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
 """
-# By their ids, but only the owner's own: anybody may claim to quote anything. CROSS JOIN: in this order.
+# By their ids, but only the owner's own: every client may claim to quote anything. CROSS JOIN: in this order.
 _STATED_IN = """
     SELECT x.seq, n.project, n.name FROM json_each(:sources) source
     CROSS JOIN exchanges x ON x.id = source.value CROSS JOIN sessions n ON n.id = x.session
@@ -208,7 +208,7 @@ _QUOTES = f"""
     WHERE m.owner = :owner AND e.span <> '' AND e.memory NOT IN {_THESE}
 """
 _OURS = "n.owner = :owner AND (:project IS NULL OR n.project = :project)"
-# Nobody knows whether what was not read yet holds what is to be forgotten.
+# What was not extracted yet may contain what is to be forgotten.
 _UNREAD = f"""
     SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE {_OURS} AND x.extraction <> 'done' AND x.seq <= :exchanges
@@ -291,7 +291,7 @@ class ForgetPlan:
 
 
 def plan_forget(tx: Connection, target: ForgetTarget, verdicts: Verdicts | None = None) -> ForgetPlan:
-    """Return what a forget of the target takes, as far as it is still there."""
+    """Return what a forget of the target deletes and is still there."""
     if target.is_everything:
         return _everything(tx, target)
     search = _Search(tx, target, verdicts or Verdicts())
@@ -389,7 +389,7 @@ class _Search:
         return found
 
     def _holding(self, found: Iterable[tuple[int, str]]) -> list[int]:
-        """Return which of the rows (seq, content) hold the target's text; all of them where it has none."""
+        """Return which of the rows (seq, content) hold the target's text; all of them if it has no text."""
         text = self._target.text
         return [seq for seq, _ in found] if text is None else rows.holding(text, found)
 

@@ -234,7 +234,7 @@ def _cursor(tx: Connection, tenant: str, user: str | None, after: str) -> int:
 
 
 def _number(job_id: str) -> int | None:
-    """Return the job's row, None for what is no job's id."""
+    """Return the job's row, None for an id that is not a job's."""
     return int(job_id) if job_id.isascii() and job_id.isdecimal() and len(job_id) <= _LONGEST_ID else None
 
 
@@ -360,7 +360,7 @@ def _park(tx: Connection, job_id: int, *, state: JobState, due_at: float, reason
 
 
 def _take_back_attempt(tx: Connection, job: Job) -> None:
-    """Count the claim as no attempt: waiting is no failure."""
+    """Do not count the claim as an attempt: waiting is not a failure."""
     tx.execute("UPDATE jobs SET attempts = attempts - 1 WHERE id = ?", (int(job.id),))
 
 

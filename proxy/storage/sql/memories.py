@@ -43,7 +43,7 @@ from proxy.storage.sql.users import Owner
 
 _SLICE = 4_000  # rows that one read looks at
 _BEYOND_ALL = 2**63 - 1
-_NOBODY = -1
+_NO_OWNER = -1
 # CROSS JOIN: in this order. By an id alone SQLite would look for it with every user of the tenant.
 _FROM = "memories m CROSS JOIN scopes s ON s.id = m.owner"
 _READINGS = """
@@ -211,7 +211,7 @@ class SqlMemories(Store):
         return await self.forgetting.forget(where, memory_id, by)
 
     async def resume_forgets(self) -> int:
-        """Go on with what a crash, or a caller that gave up, broke off; return how many forgets."""
+        """Continue forgets that a crash or a caller interrupted; return how many."""
         return await self.forgetting.resume()
 
     async def expire(self, now: float) -> int:
@@ -283,7 +283,7 @@ class SqlMemories(Store):
         self, tx: Connection, owner: Owner, index: UserIndex | None, sort: SortProfile
     ) -> Sequence[tuple[int, ProfileKind]]:
         """Return the numbers and kinds of the profile's memories, the latest first. `index`: None for a user
-        with many, of whom the latest are looked at."""
+        with many, where only the latest are read."""
         version = (self._database.epoch, index.stamp if index else owner.stamp)
         known = self._profiles.get(owner.id)
         if known is not None and known[0] == version:
@@ -369,7 +369,7 @@ def _count(tx: Connection, *, where: MemoryFilter, edge: int) -> tuple[int, int 
 def _end(tx: Connection, where: MemoryFilter, edge: int, *, up: bool) -> int:
     """Return the number of the last row of the slice beyond the edge: 0 or a very high one for all of it."""
     sign = ">" if up else "<"
-    of_owner, owner = _whose(tx, where)
+    of_owner, owner = _of_owner(tx, where)
     row = tx.execute(
         f"SELECT m.seq FROM memories m WHERE {of_owner} AND m.seq {sign} :edge"
         f" ORDER BY m.seq {'ASC' if up else 'DESC'} LIMIT 1 OFFSET {_SLICE - 1}",
@@ -395,13 +395,13 @@ def _start(tx: Connection, *, where: MemoryFilter, after: str | None, up: bool) 
 def _condition(tx: Connection, where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
     """Return the filter, without what is being forgotten."""
     condition, parameters = rows.conditions(where, inactive=inactive)
-    of_owner, owner = _whose(tx, where)
+    of_owner, owner = _of_owner(tx, where)
     return f"{condition} AND {of_owner}{erasure.hidden(tx)}", parameters | owner
 
 
-def _whose(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]:
+def _of_owner(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]:
     """Return a condition by which rows are found in their order through an index."""
     if where.user is None:
         return "TRUE", {}
     owner = users.find(tx, Scope(where.tenant, where.user))
-    return "m.owner = :owner", {"owner": owner.id if owner else _NOBODY}
+    return "m.owner = :owner", {"owner": owner.id if owner else _NO_OWNER}

@@ -1,7 +1,7 @@
 """The NoteStore over SQL: see note_store.NoteStore for what every method guarantees.
 
 Anchors are a log, resolved when they are read: an exchange that is taken back, or forgotten, takes with it
-what it said, and what held before holds again. Lines are no rows of their own but the exchanges' beginnings.
+what it said, and what held before holds again. Lines are the exchanges' beginnings, not rows of their own.
 """
 
 import json

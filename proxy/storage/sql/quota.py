@@ -93,7 +93,7 @@ def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Resu
     measure = _usage_of_new if quota.evict else _usage
     for change in sorted(changes, key=lambda change: isinstance(change, Release)):
         if refused and isinstance(change, Release):
-            continue  # what became of the held candidate may be what found no place: it stays held
+            continue  # there was no room for the candidate's memory: it stays in quarantine
         before = measure(writer)
         writer.tx.execute("SAVEPOINT change")
         different = writer.apply(change)

@@ -355,7 +355,7 @@ def _queue(tx: Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
 
 def _prune_exchanges(tx: Connection, *, before: float) -> int:
     """Delete some of the exchanges from before `before` that are extracted; return how many. What was made
-    of them for their session stays: by the mark the schema's triggers know that this is no forget."""
+    of them for their session stays: the mark tells the schema's triggers that this is not a forget."""
     old = [seq for (seq,) in tx.execute(_OLD, (before, _AT_ONCE))]
     these = (rows.as_json(old),)
     users.lock_all(tx, _OWNERS_OF_EXCHANGES, these)

@@ -13,7 +13,7 @@ from proxy.storage.sql.database import Connection, DamagedRow, Store, legible, r
 
 
 def _load(tx: Connection, key: str, *, lock: bool) -> Any:
-    """Return the JSON in a row of `meta`, None where there is none. `lock`: it is about to be changed."""
+    """Return the JSON in a row of `meta`, None if it is absent. `lock`: it is about to be changed."""
     if lock and tx.for_update:  # a row that is not there cannot be locked
         tx.execute("INSERT INTO meta VALUES (?, 'null') ON CONFLICT (key) DO NOTHING", (key,))
     query = "SELECT value FROM meta WHERE key = ?" + (tx.for_update if lock else "")

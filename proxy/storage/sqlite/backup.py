@@ -36,7 +36,7 @@ _READ_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a backup says of itself."""
+    """A backup's description of itself."""
 
     made_at: float
     version: str  # of memory-proxy
@@ -49,7 +49,7 @@ class Manifest:
 
 
 def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest:
-    """Back up the database at `source`, which may be in use, and return what the backup says of itself.
+    """Back up the database at `source`, which may be in use, and return the backup's description.
 
     On return the backup is whole, verified, on the disk, and readable by its owner only; until then a file
     that was at `target` stays as it was. Raises StoreUnavailable for what cannot be read, written or proved.
@@ -85,9 +85,9 @@ def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest
 
 
 def read_manifest(backup: BinaryIO, name: str) -> Manifest:
-    """Return what the backup says of itself, having checked that its bytes are those that were written.
+    """Return the backup's description, having checked that its bytes are those that were written.
 
-    Raises StoreUnavailable, naming it, for what is no backup, and for one that was cut or damaged."""
+    Raises StoreUnavailable, naming it, for what is not a backup, and for one that was cut or damaged."""
     size = backup.seek(0, os.SEEK_END)
     backup.seek(max(0, size - TRAILER_BYTES))
     try:

@@ -106,7 +106,7 @@ class _Handle:
 
 @dataclass(slots=True)
 class _Entry:
-    """Work that waits for a thread, and what became of it."""
+    """Work that waits for a thread, and its result."""
 
     work: Work[Any]
     future: asyncio.Future[Any]
@@ -220,7 +220,7 @@ class SqliteDatabase:
 
     # ------------------------------------------------------------ in the threads
     def _check_again(self) -> None:
-        """Read all of a file that was found corrupt: if that was the disk's passing fault, go on with it."""
+        """Read all of a file that was found corrupt; if that was a temporary fault, keep using it."""
         began = time.monotonic()
         if began < self._check_due:
             return

@@ -3,7 +3,7 @@
 Until the one rename that puts it in place, the present database is as it was; after it, the backup serves. A
 kill in between leaves one or the other, and a directory that the next restore clears away.
 
-What must outlive a restore, since the backup does not know of it, is carried over first: forgets, responses
+What must outlive a restore, since the backup lacks it, is carried over first: forgets, responses
 that clients deleted, and keys made or revoked. If the present database can be read, it decides: a user who
 forgot anything since gets nothing back that is not in it. Receipts alone would not do: they name a memory,
 not what it had been made of. If it cannot be read, receipts from elsewhere are carried out one by one, and
@@ -87,7 +87,7 @@ _ANCHORS = f"anchors x {_OF_SESSIONS.format('x')}"
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What the database that is to be replaced says of what happened since the backup."""
+    """What happened since the backup, according to the database that is to be replaced."""
 
     path: Path
     receipts: tuple[Receipt, ...]
@@ -99,7 +99,7 @@ class Present:
 class Carried:
     """What was brought into the restored database."""
 
-    receipts: int = 0  # of forgets that the backup did not know of
+    receipts: int = 0  # of forgets that the backup lacks
     erased: ForgetCounts = field(default_factory=ForgetCounts)
     unknown: int = 0  # of them name a memory younger than the backup, and nothing shows what that replaced
     keys: int = 0  # made or revoked since
@@ -188,7 +188,7 @@ def _delete_as_in(present: Present, staged: file.SqliteConnection) -> ForgetCoun
     with _connected(present.path) as now:
         for tenant, user, id_ in now.execute(_DELETED):
             emptied += staged.execute(_EMPTY, {"tenant": tenant, "user": user, "id": id_}).rowcount
-        everybody = staged.execute(_USERS).fetchall() if _goes_on(now, staged) else []
+        everybody = staged.execute(_USERS).fetchall() if _continues(now, staged) else []
         for tenant, user in everybody:
             portion = tuple(_deleted(now, staged, table, Scope(tenant, user)) for table in _DELETABLE)
             if any(seqs for _, seqs in portion):
@@ -197,7 +197,7 @@ def _delete_as_in(present: Present, staged: file.SqliteConnection) -> ForgetCoun
     return add_counts(erased, ForgetCounts(responses=emptied))
 
 
-def _goes_on(now: file.SqliteConnection, staged: file.SqliteConnection) -> bool:
+def _continues(now: file.SqliteConnection, staged: file.SqliteConnection) -> bool:
     """True if the present database has something that the staged one has: one that was begun again after
     a loss lacks what was never deleted."""
     for table in _RANDOM:
@@ -376,7 +376,7 @@ def _leave_index(staged: Path) -> None:
 
 
 def _settle(database: Path) -> None:
-    """Have all of the database in its one file, and that on the disk, as far as it can be read."""
+    """Have all of the readable database in its one file, and that on the disk."""
     with suppress(sqlite3.Error), closing(file.connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     fd = os.open(database, os.O_RDWR | os.O_CLOEXEC)

@@ -59,7 +59,7 @@ CREATE INDEX memories_weakest ON memories (
 );
 CREATE INDEX memories_expiring ON memories (owner, expires_at) WHERE expires_at IS NOT NULL;
 
--- The quota asks at every write how much there is; whoever writes or erases, the counters follow.
+-- The quota asks at every write how much there is; triggers update the counters with every write.
 CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
     UPDATE scopes SET memories = memories + 1,
         content_bytes = content_bytes + length(CAST(new.content AS BLOB)) WHERE id = new.owner;
@@ -160,7 +160,7 @@ CREATE TABLE exchanges (
     personal   INTEGER NOT NULL,
     instance   TEXT NOT NULL,        -- who waits for the answer
     holders    INTEGER NOT NULL DEFAULT 1,  -- requests with this key under way
-    -- old: about to be removed by retention, which is no forget
+    -- old: about to be removed by retention, which is not a forget
     extraction TEXT NOT NULL DEFAULT 'pending' CHECK (extraction IN ('pending', 'done', 'dead', 'old')),
     job        INTEGER REFERENCES jobs (id) ON DELETE SET NULL  -- the job that has read it
 ) STRICT;
@@ -200,7 +200,7 @@ CREATE TABLE marks (
     PRIMARY KEY (session, mark)
 ) STRICT, WITHOUT ROWID;
 
--- What is forgotten of an exchange is forgotten of what was made of it, whoever forgets it.
+-- A forget of an exchange also forgets what was made of it.
 CREATE TRIGGER exchanges_forgotten AFTER DELETE ON exchanges WHEN old.extraction <> 'old' BEGIN
     DELETE FROM anchors WHERE exchange = old.seq;
     DELETE FROM states WHERE session = old.session;
@@ -218,7 +218,7 @@ CREATE TRIGGER sources_forgotten BEFORE DELETE ON memories BEGIN
     AND NOT EXISTS (SELECT 1 FROM exchanges WHERE seq = anchors.exchange);
 END;
 
--- Candidates that wait for their owner's judgement. They are no memories: nothing searches here.
+-- Candidates that wait for their owner's judgement. They are not memories: nothing searches here.
 CREATE TABLE quarantine (
     seq         INTEGER PRIMARY KEY AUTOINCREMENT,
     id          TEXT NOT NULL,
@@ -288,7 +288,7 @@ CREATE TABLE keys (
     revoked_at   REAL
 ) STRICT;
 
--- Which session a response was made in, whoever keeps the response.
+-- Which session a response was made in, also if an upstream stores it.
 CREATE TABLE responses (
     id      TEXT NOT NULL,
     owner   INTEGER NOT NULL REFERENCES scopes (id),

@@ -1,4 +1,4 @@
--- Version 2. A vector says which model made it, so that another one can take over while requests go on:
+-- Version 2. A vector says which model made it, so that another one can take over while requests are served:
 -- vectors of two models are never compared.
 
 CREATE TABLE embeddings (

@@ -3,7 +3,7 @@
 -- Rises with every change of what a search of the user's documents could return; 0: there never were any.
 ALTER TABLE scopes ADD COLUMN documents INTEGER NOT NULL DEFAULT 0;
 
--- A new version is a new row under the old id: what came after a forget began is told by its number.
+-- A new version is a new row under the old id: its number shows what came after a forget began.
 CREATE TABLE documents (
     seq        INTEGER PRIMARY KEY AUTOINCREMENT,
     id         TEXT NOT NULL,
@@ -24,7 +24,7 @@ CREATE INDEX documents_id ON documents (id);
 CREATE INDEX documents_owner ON documents (owner, seq);
 
 CREATE TABLE passages (
-    seq        INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: whoever made a vector relies on it
+    seq        INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: makers of vectors rely on it
     document   INTEGER NOT NULL REFERENCES documents (seq) ON DELETE CASCADE,
     section    INTEGER NOT NULL,
     headings   TEXT NOT NULL,        -- JSON array

@@ -33,9 +33,9 @@ class SqliteInstance:
 
     def is_dead(self, tx: Connection, instance: str) -> bool:
         """True if the process that wrote under this id has ended. Removes what is left of it."""
-        return self._is_gone(instance)
+        return self._has_ended(instance)
 
-    def _is_gone(self, instance: str) -> bool:
+    def _has_ended(self, instance: str) -> bool:
         if instance == self.id:
             return False
         path = self._dir / (instance + _SUFFIX)
@@ -56,7 +56,7 @@ class SqliteInstance:
     def clean(self) -> None:
         """Remove the lock files of dead processes."""
         for path in self._dir.glob("*" + _SUFFIX):
-            self._is_gone(path.name.removesuffix(_SUFFIX))
+            self._has_ended(path.name.removesuffix(_SUFFIX))
 
     def close(self) -> None:
         """Be dead to the others."""

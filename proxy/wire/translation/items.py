@@ -223,7 +223,7 @@ def _text_part(role: str, part: Mapping[str, Any]) -> Item:
 # ---------------------------------------------------------------- what a client stores for us
 # Clients that keep no state at the server (`store: false`) send `encrypted_content` back. Models that think
 # between their tool calls need their thoughts then, and some servers (Gemini, Anthropic behind OpenRouter)
-# refuse to go on without their signatures, which a client's own item types have no field for.
+# refuse to continue without their signatures, which a client's own item types have no field for.
 THOUGHTS, COMPACTION = "thoughts", "compaction"
 
 

@@ -81,8 +81,8 @@ def chat_messages(
 
 def _since_compaction(earlier: Sequence[Item], seals: Seals) -> Iterable[Item]:
     """Return what a chain still holds: a compaction replaces all before it but system items."""
-    places = (i for i in reversed(range(len(earlier))) if _compacted(earlier[i], seals) is not None)
-    place = next(places, 0)
+    compacted = (i for i in reversed(range(len(earlier))) if _compacted(earlier[i], seals) is not None)
+    place = next(compacted, 0)
     before = (item for item in earlier[:place] if item.get("role") in SYSTEM_ROLES)
     return [*before, *earlier[place:]]
 

@@ -263,7 +263,7 @@ PREFIXES = {"function": "fc", "custom": "ctc", **{kind: tool.prefix for kind, to
 
 
 def _arguments(text: str) -> Item:
-    """Return the arguments that a model wrote; none if they are no object."""
+    """Return the arguments that a model wrote; none if they are not an object."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -57,7 +57,7 @@ def plan(
     referenced: Mapping[str, Item] | None = None,
     seals: Seals = PACKED,
 ) -> ChatPlan:
-    """Return what to ask the upstream, and what to keep and to say of it. The body is not changed.
+    """Return what to ask the upstream, and what to store and report of it. The body is not changed.
 
     `earlier`: all items, input and output, of the chain or conversation, oldest first. `referenced`: by
     id, the items that the input refers to (see referenced_ids) and that are not in `earlier`. Raises
@@ -113,7 +113,7 @@ def previous_of(body: Body) -> str | None:
 def check_conversation_id(given: str, param: str) -> None:
     """Raise InvalidRequest for what cannot be the id of a conversation."""
     if not _CONVERSATION_ID.fullmatch(given):
-        raise refused(param, f"'{shown(given)}' is no id: expected one that begins with 'conv_'")
+        raise refused(param, f"'{shown(given)}' is not an id: expected one that begins with 'conv_'")
 
 
 def conversation_of(body: Body) -> str | None:
@@ -192,7 +192,7 @@ _NOT_FORWARDED = frozenset(
     " store stream stream_options text tool_choice tools top_logprobs truncation".split()
 )
 
-# Ollama, LM Studio and others read only `max_tokens` and ignore `max_completion_tokens` without a word
+# Ollama, LM Studio and others read only `max_tokens` and silently ignore `max_completion_tokens`
 # (ollama/ollama#7125), Mistral refuses it; vLLM, llama.cpp and SGLang take both. Only OpenAI's reasoning
 # models, wherever they are served, refuse the old name.
 _NEW_LIMIT = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9])(?![a-z0-9])")

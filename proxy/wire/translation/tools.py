@@ -49,7 +49,7 @@ class ToolName:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedTools:
-    """A request's tools: what the chat body says of them, what the response echoes, what is left out."""
+    """A request's tools: as the chat body has them, as the response echoes them, and what is left out."""
 
     chat: Body
     echo: Body

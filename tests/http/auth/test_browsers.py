@@ -1,4 +1,4 @@
-"""Which web pages may make requests, told by what only browsers write."""
+"""Which web pages may make requests, by headers that only browsers write."""
 
 import pytest
 

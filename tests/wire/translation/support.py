@@ -11,7 +11,7 @@ from proxy.wire.translation.request import plan
 from proxy.wire.translation.response import Translation, encode
 
 Json = dict[str, Any]
-# Told by their type, as the SDK does it; pydantic alone would try all sixty.
+# Distinguished by type, as in the SDK; pydantic alone would try all sixty.
 EVENTS: Json = {
     get_args(event.model_fields["type"].annotation)[0]: event
     for event in get_args(get_args(ResponseStreamEvent)[0])

@@ -164,7 +164,7 @@ def test_an_output_after_another_message_is_hoisted_behind_its_call() -> None:
     assert outline(items) == ["user", "assistant c1 c2", "tool c1", "tool c2", "user"]
 
 
-def test_servers_that_count_call_ids_anew_are_understood() -> None:
+def test_servers_that_restart_call_ids_are_understood() -> None:
     items = [user("Go"), called("c"), answered("c", "1"), called("c"), answered("c", "2")]
     assert [m["content"] for m in messages(items) if m["role"] == "tool"] == ["1", "2"]
 
@@ -314,7 +314,7 @@ HELD: list[Json] = [
 # fmt: on
 
 
-def test_what_a_host_ran_is_told_in_the_assistants_words() -> None:
+def test_what_a_host_ran_becomes_text_of_the_assistant() -> None:
     items = [user("Go"), *HELD, said("Done"), user("Thanks")]
     first, assistant, last = messages(items)
     assert (first["content"], last["content"]) == ("Go", "Thanks")
@@ -329,8 +329,8 @@ def test_what_a_host_ran_is_told_in_the_assistants_words() -> None:
 @pytest.mark.parametrize("item", HELD)
 def test_what_a_host_ran_may_be_malformed(item: Json) -> None:
     for wrong in (7, [7], None, {"a": [1]}):
-        told = messages([user("Go"), {name: item[name] if name == "type" else wrong for name in item}])
-        assert told[0] == {"role": "user", "content": "Go"}
+        stated = messages([user("Go"), {name: item[name] if name == "type" else wrong for name in item}])
+        assert stated[0] == {"role": "user", "content": "Go"}
 
 
 # fmt: off

@@ -49,8 +49,8 @@ def test_any_cutting_gives_the_same_output(
     making.complete({"choices": [{"message": message, "finish_reason": "stop"}]})
     spoken = [item for item in output if "call_id" not in item]
     assert spoken == making.response["output"]
-    told = {item["name"]: item["arguments"] for item in output if "call_id" in item}
-    assert told == {f"f{index}": whole for index, whole in enumerate(arguments)}
+    stated = {item["name"]: item["arguments"] for item in output if "call_id" in item}
+    assert stated == {f"f{index}": whole for index, whole in enumerate(arguments)}
 
 
 FRAGMENT = st.builds(

@@ -23,7 +23,7 @@ def planned(**body: Any) -> ChatPlan:
 
 
 def chat_of(**body: Any) -> dict[str, Any]:
-    """Return what a request says beside its model and messages."""
+    """Return a request's fields except model and messages."""
     chat = planned(**body).chat
     return {name: value for name, value in chat.items() if name not in ("model", "messages")}
 

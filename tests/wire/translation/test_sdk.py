@@ -41,9 +41,9 @@ async def test_the_sdk_reads_what_the_stream_says(name: str) -> None:
         AsyncOpenAI(base_url=f"{upstream.url}/v1", api_key="k", max_retries=0) as client,
         client.responses.stream(model="m", input="Hi", tools=TOOLS) as stream,
     ):
-        told = [event.type async for event in stream]
+        stated = [event.type async for event in stream]
         response = await stream.get_final_response()
-    assert told == [event["type"] for event in events]
+    assert stated == [event["type"] for event in events]
     spoken = [item for item in final(events)["output"] if item["type"] == "message"]
     assert response.output_text == "".join(
         part.get("text", "") for item in spoken for part in item["content"]

@@ -50,7 +50,7 @@ def test_text_comes_in_the_order_that_clients_rely_on() -> None:
     assert final(events)["output"] == [message]
 
 
-def test_a_delta_is_told_when_it_comes() -> None:
+def test_a_delta_is_sent_when_it_arrives() -> None:
     making = translation()
     assert kinds(making.start()) == ["created", "in_progress"]
     assert making.start() == []
@@ -91,10 +91,10 @@ def test_log_probabilities_reach_the_deltas_and_the_part() -> None:
     chunk = delta(content="Hé")
     chunk["choices"][0]["logprobs"] = {"content": [entry]}
     events = streamed([chunk, delta("stop")])
-    told = {"token": "Hé", "bytes": [72, 195, 169], "logprob": -0.1}
-    told["top_logprobs"] = [{"token": "Ha", "bytes": [72], "logprob": -2}]
-    assert events[4]["logprobs"] == [told]
-    assert final(events)["output"][0]["content"][0]["logprobs"] == [told]
+    stated = {"token": "Hé", "bytes": [72, 195, 169], "logprob": -0.1}
+    stated["top_logprobs"] = [{"token": "Ha", "bytes": [72], "logprob": -2}]
+    assert events[4]["logprobs"] == [stated]
+    assert final(events)["output"][0]["content"][0]["logprobs"] == [stated]
 
 
 def test_cited_pages_become_annotations() -> None:
@@ -156,15 +156,15 @@ def test_thoughts_are_sealed_for_clients_that_keep_them_themselves() -> None:
     sealing = {"include": ["reasoning.encrypted_content"]}
     assert "encrypted_content" not in final(streamed([delta("stop", content="Hi")], **sealing))["output"][0]
     reasoning, called = final(streamed(chunks, **sealing))["output"]
-    kept = {"type": "reasoning", "summary": [], "encrypted_content": reasoning["encrypted_content"]}
+    stored = {"type": "reasoning", "summary": [], "encrypted_content": reasoning["encrypted_content"]}
     answer = {"type": "function_call_output", "call_id": "c0", "output": "ok"}
-    messages = plan({"model": "m", "input": [kept, called, answer]}, []).chat["messages"]
+    messages = plan({"model": "m", "input": [stored, called, answer]}, []).chat["messages"]
     assert messages[0]["reasoning_content"] == "Hmm \u00e9"
     assert "encrypted_content" not in final(streamed(chunks))["output"][0]
 
 
 # ---------------------------------------------------------------- tool calls
-def test_a_call_keeps_the_upstreams_id_beside_its_own() -> None:
+def test_a_call_keeps_the_upstreams_id_in_addition_to_its_own() -> None:
     events = streamed(
         [delta(**call(0, "call_7", "f", "")), delta(**call(0, None, None, '{"a":1}')), delta("tool_calls")]
     )
@@ -371,7 +371,7 @@ def test_the_response_holds_every_field_from_the_first_event_on() -> None:
     assert created["output"] == []
 
 
-def test_an_emoji_cut_in_two_is_told_whole() -> None:
+def test_an_emoji_cut_in_two_is_sent_whole() -> None:
     events = streamed(
         [delta(content="\ud83d"), delta(content="\ude00!"), delta(content="\ud83d"), delta("stop")]
     )
