@@ -268,14 +268,14 @@ COUNT = """
 import sys
 from pathlib import Path
 from proxy.http import limits as module
-from proxy.http.limits import Ledger, Rate, judge
+from proxy.http.limits import Ledger, Rate, check_rate
 module.LOCK_WAIT_S = 30.0  # on a busy machine the holder of a lock may have to wait for a processor
 ledger = Ledger(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 rate, passed = Rate(60, 6_000), 0
 for _ in range(4_000):
-    passed += ledger.exchange("anna", lambda at: judge(rate, 1_000.0, at)).passes
+    passed += ledger.exchange("anna", lambda at: check_rate(rate, 1_000.0, at)).passes
 print(passed)
 """
 
