@@ -4,7 +4,7 @@ quick."""
 import argparse
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from proxy.config import Settings
     from proxy.domain.ports import Stores
-
-Report = Callable[[str, int, int], None]
-"""Takes the name of the step, how much of it is done, and the total."""
+    from proxy.storage import Report
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +63,7 @@ def was_lost(database: Path) -> bool:
 
 
 @contextlib.contextmanager
-def progress(doing: Mapping[str, str], *amount: "ProgressColumn") -> Iterator[Report]:
+def progress(doing: Mapping[str, str], *amount: "ProgressColumn") -> "Iterator[Report]":
     """Show a progress bar with the columns `amount` on standard error if that is a terminal. Yield the
     function that moves it; `doing` has the text for each step."""
     from rich.console import Console

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,8 @@ _FEW = 8  # times as many rows cost more to multiply than these to pick out
 _TERM_BYTES = 8
 _TAIL_SHARE = 4  # new postings are merged into the old once they are a quarter of them
 
+_COLUMNS = ("seqs", "types", "projects", "expires", "current", "lengths", "embedded")  # of UserIndex
+
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 Name = TypeVar("Name")
@@ -114,13 +116,12 @@ class Row(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A memory's number and scores. `cosine` is None where either side has no vector. `vector`: of those that
-    were asked for."""
+    """A memory's number and scores."""
 
     seq: int
-    cosine: float | None
+    cosine: float | None  # None where either side has no vector
     bm25: float
-    vector: bytes | None = None
+    vector: bytes | None = None  # of those that were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +147,8 @@ class UserIndex:
     @property
     def nbytes(self) -> int:
         """Memory held, names aside."""
-        arrays = (
-            self.seqs,
-            self.types,
-            self.projects,
-            self.expires,
-            self.current,
-            self.lengths,
-            self.embedded,
-        )
-        return sum(a.nbytes for a in (*arrays, self.buffer)) + self.postings.nbytes + self.tail.nbytes
+        arrays = (*_COLUMNS, "buffer", "postings", "tail")
+        return sum(getattr(self, name).nbytes for name in arrays)
 
     # ------------------------------------------------------------ search
     def search(self, project: str | None, search: Search) -> list[Found]:
@@ -167,11 +160,8 @@ class UserIndex:
             scores = _with_those_before(scores, eligible & self.embedded)
         best = _top(scores, np.flatnonzero(scores > 0), search.limit)
         if cosines is not None:
-            either = np.zeros(len(eligible), np.bool_)
-            either[best] = either[_top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)] = (
-                True
-            )
-            best = np.flatnonzero(either)
+            nearest = _top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)
+            best = np.union1d(best, nearest)
         near = [None] * len(best) if cosines is None else cosines[best].tolist()
         columns = (self.seqs[best].tolist(), near, self.embedded[best].tolist(), scores[best].tolist())
         found = [
@@ -229,12 +219,8 @@ class UserIndex:
         which, docs, counts = self.postings.of(terms)
         if not len(self.tail.terms):
             return which, docs, counts
-        later = self.tail.of(terms)
-        return (
-            np.concatenate([which, later[0]]),
-            np.concatenate([docs, later[1]]),
-            np.concatenate([counts, later[2]]),
-        )
+        others, later, more = self.tail.of(terms)
+        return np.append(which, others), np.append(docs, later), np.append(counts, more)
 
     # ------------------------------------------------------------ change
     def changed(self, rows: Sequence[Row], stamp: Stamp) -> "UserIndex | None":
@@ -266,22 +252,10 @@ class UserIndex:
             buffer = _room(size, self.matrix.shape[1])
             buffer[: len(self.seqs)] = self.matrix
         buffer[len(self.seqs) : size] = added.matrix
-        return UserIndex(
-            stamp=self.stamp,
-            seqs=np.concatenate([self.seqs, added.seqs]),
-            types=np.concatenate([self.types, added.types]),
-            projects=np.concatenate([self.projects, added.projects]),
-            expires=np.concatenate([self.expires, added.expires]),
-            current=np.concatenate([self.current, added.current]),
-            lengths=np.concatenate([self.lengths, added.lengths]),
-            embedded=np.concatenate([self.embedded, added.embedded]),
-            matrix=buffer[:size],
-            buffer=buffer,
-            postings=postings,
-            tail=tail,
-            type_names=added.type_names,
-            project_names=added.project_names,
-        )
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(added, name)]) for name in _COLUMNS
+        }
+        return replace(added, matrix=buffer[:size], buffer=buffer, postings=postings, tail=tail, **columns)
 
 
 def build(

@@ -11,13 +11,14 @@ last. `vector_targets` and `vector_outbox` are not copied: the target fills its 
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from proxy.domain.errors import StoreError, StoreUnavailable
+from proxy.storage import Report
 from proxy.storage.postgres import database
 from proxy.storage.postgres.connection import PostgresConnection, Raw, connect, mapped, place_of
 from proxy.storage.postgres.stores import ALIVE
@@ -28,7 +29,6 @@ from proxy.storage.sqlite import file
 from proxy.storage.sqlite.stores import living
 
 # ---------------------------------------------------------------- engines
-_FILE = "memory.db"
 _COUNTED = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
 Place = str | Path
 """The URL of a PostgreSQL database, or a data directory."""
@@ -108,9 +108,6 @@ class Postgres:
     def version(self) -> tuple[int, int]:
         return database.version_of(self._raw, self.place), database.SCHEMA_VERSION
 
-    def prepare(self) -> None:
-        database.prepare(self._raw, self.place)
-
     def freeze(self) -> None:
         self._raw.execute(b"SET default_transaction_read_only = on")
 
@@ -139,33 +136,29 @@ def open_source(place: Place) -> Iterator[Engine]:
         yield source
 
 
-@contextmanager
-def open_target(place: Place) -> Iterator[Engine]:
+def open_target(place: Place) -> AbstractContextManager[Engine]:
     """Open a database, and create its tables if there are none."""
-    if isinstance(place, Path):
-        file.prepare(place / _FILE, create=True)
-    with _connected(place) as target:
-        if isinstance(target, Postgres):
-            target.prepare()
-        yield target
+    return _connected(place, create=True)
 
 
 @contextmanager
-def _connected(place: Place) -> Iterator[Engine]:
+def _connected(place: Place, *, create: bool = False) -> Iterator[Engine]:
     if isinstance(place, Path):
-        path = place / _FILE
+        path = place / "memory.db"
+        if create:
+            file.prepare(path, create=True)
         file.identity(path)
         with file.mapped(path), closing(file.connect(path)) as connection:
             yield Sqlite(path, connection)
         return
     name = place_of(place)
     with mapped(name), closing(connect(place)) as raw:
+        if create:
+            database.prepare(raw, name)
         yield Postgres(name, raw)
 
 
 # ---------------------------------------------------------------- copy
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
 Row = tuple[Any, ...]
 Key = Sequence[Any]
 
@@ -197,7 +190,7 @@ class Copied:
     resumed: bool = False
 
 
-def copy(source: Engine, target: Engine, progress: Progress) -> Copied:
+def copy(source: Engine, target: Engine, report: Report) -> Copied:
     """Copy, or finish a copy that was broken off, and verify. Raises Refused, StoreUnavailable."""
     for each in (source, target):
         if each.processes():
@@ -208,9 +201,9 @@ def copy(source: Engine, target: Engine, progress: Progress) -> Copied:
     total = sum(_count(source, table) for table in TABLES)
     done = sum(_count(target, table) for table in TABLES) if copied.resumed else 0
     for table in TABLES:
-        for rows in _Copy(source, target, table).portions():
+        for rows in _copied(source, target, table):
             done += rows
-            progress("copy", done, total)
+            report("copy", done, total)
     _settle(source, target)
     seen = 0
     for table in TABLES:
@@ -222,7 +215,7 @@ def copy(source: Engine, target: Engine, progress: Progress) -> Copied:
             )
         copied.rows[table], copied.digests[table] = count, f"{digest:032x}"
         seen += count
-        progress("verify", seen, total)
+        report("verify", seen, total)
     with target.transaction():
         target.tx.execute("DELETE FROM meta WHERE key = ?", (MARK,))
     target.tx.execute("ANALYZE")
@@ -233,13 +226,14 @@ def _begin(source: Engine, target: Engine) -> bool:
     """Mark the target as ours; return True if a copy from this source has been begun in it."""
     with target.transaction():
         mark = _mark_of(target)
-        if mark is not None and mark["from"] != source.place:
-            raise Refused(f"{target.place} holds an unfinished copy of {mark['from']}: empty it")
         if mark is not None:
+            if mark["from"] != source.place:
+                raise Refused(f"{target.place} holds an unfinished copy of {mark['from']}: empty it")
             return True
         if any(_count(target, table) for table in TABLES):
             raise Refused(f"{target.place} is not empty: name an empty database")
-        _write_mark(target, {"from": source.place, "upto": {}}, "INSERT INTO meta (value, key) VALUES (?, ?)")
+        mark = {"from": source.place, "upto": {}}
+        target.tx.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (MARK, json.dumps(mark)))
         return False
 
 
@@ -249,53 +243,35 @@ def _mark_of(database: Engine, *, lock: bool = True) -> dict[str, Any] | None:
     return None if found is None else dict(json.loads(found[0]))
 
 
-def _write_mark(
-    target: Engine, mark: dict[str, Any], how: str = "UPDATE meta SET value = ? WHERE key = ?"
-) -> None:
-    target.tx.execute(how, (json.dumps(mark), MARK))
-
-
 def _count(database: Engine, table: str) -> int:
     if table == "meta":
-        return sum(1 for _ in _read(database, table, ("key",)))
+        return sum(len(rows) for _, rows in _portions(database, table, ("key",)))
     return int(database.tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-class _Copy:
-    """Copies one table, from after the last row that has arrived."""
-
-    def __init__(self, source: Engine, target: Engine, table: str) -> None:
-        self._source, self._target, self._table = source, target, table
-        self._columns = _columns(source, table)
-
-    def portions(self) -> Iterator[int]:
-        """Copy a portion at a time, and yield its number of rows."""
-        at = [self._columns.index(name) for name in TABLES[self._table]]
-        marks = ", ".join("?" * len(self._columns))
-        insert = f"INSERT INTO {self._table} ({', '.join(self._columns)}) VALUES ({marks})"
-        upto = (_mark_of(self._target, lock=False) or {"upto": {}})["upto"].get(self._table)
-        while rows := _portion(self._source, self._table, self._columns, upto):
-            key = [rows[-1][n] for n in at]
-            rows = [row for row in rows if _is_copied(self._table, row)]
-            with self._target.transaction():
-                mark = _mark_of(self._target)
-                if mark is None or mark["upto"].get(self._table) != upto:
-                    raise Refused(f"another process copies into {self._target.place}")
-                self._target.tx.executemany(insert, rows)
-                mark["upto"][self._table] = upto = key
-                _write_mark(self._target, mark)
-            yield len(rows)
+def _copied(source: Engine, target: Engine, table: str) -> Iterator[int]:
+    """Copy the table from after the last row that has arrived, and yield the rows of each portion."""
+    columns = _columns(source, table)
+    marks = ", ".join("?" * len(columns))
+    insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
+    upto = (_mark_of(target, lock=False) or {"upto": {}})["upto"].get(table)
+    for key, rows in _portions(source, table, columns, upto):
+        with target.transaction():
+            mark = _mark_of(target)
+            if mark is None or mark["upto"].get(table) != upto:
+                raise Refused(f"another process copies into {target.place}")
+            target.tx.executemany(insert, rows)
+            mark["upto"][table] = upto = key
+            target.tx.execute("UPDATE meta SET value = ? WHERE key = ?", (json.dumps(mark), MARK))
+        yield len(rows)
 
 
 def _settle(source: Engine, target: Engine) -> None:
     """Set the counters of the users, which triggers have raised, and the last numbers of the tables."""
     columns = _columns(source, "scopes")
-    values = ", ".join(f"{name} = ?" for name in columns)
-    update = f"UPDATE scopes SET {values} WHERE id = ?"
+    update = f"UPDATE scopes SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?"
     at = columns.index("id")
-    upto: Key | None = None
-    while rows := _portion(source, "scopes", columns, upto):
-        upto = (rows[-1][at],)
+    for _, rows in _portions(source, "scopes", columns):
         with target.transaction():
             target.tx.executemany(update, [(*row, row[at]) for row in rows])
     with target.transaction():
@@ -306,34 +282,30 @@ def _columns(database: Engine, table: str) -> list[str]:
     return [each[0] for each in database.tx.execute(f"SELECT * FROM {table} LIMIT 0").description]
 
 
-def _portion(database: Engine, table: str, columns: Sequence[str], upto: Key | None) -> list[Row]:
-    """Return the next rows after the key."""
+def _portions(
+    database: Engine, table: str, columns: Sequence[str], upto: Key | None = None
+) -> Iterator[tuple[Key, list[Row]]]:
+    """Yield the rows after the key in portions, each with the key of its last row."""
     key, after = ", ".join(TABLES[table]), ""
-    if upto is not None:
-        after = f"WHERE ({key}) > ({', '.join('?' * len(upto))})"
-    query = f"SELECT {', '.join(columns)} FROM {table} {after} ORDER BY {key} LIMIT {_AT_ONCE}"
-    found = database.tx.execute(query, tuple(upto or ())).fetchall()
-    return [tuple(storable(v) if isinstance(v, str) else v for v in row) for row in found]
-
-
-def _read(database: Engine, table: str, columns: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows that are copied."""
     at = [columns.index(name) for name in TABLES[table]]
-    upto: Key | None = None
-    while rows := _portion(database, table, columns, upto):
-        upto = [rows[-1][n] for n in at]
-        yield from (row for row in rows if _is_copied(table, row))
-
-
-def _is_copied(table: str, row: Row) -> bool:
-    return table != "meta" or row[0] not in _OF_THE_DATABASE
+    while True:
+        if upto is not None:
+            after = f"WHERE ({key}) > ({', '.join('?' * len(upto))})"
+        query = f"SELECT {', '.join(columns)} FROM {table} {after} ORDER BY {key} LIMIT {_AT_ONCE}"
+        found = database.tx.execute(query, tuple(upto or ())).fetchall()
+        if not found:
+            return
+        upto = [found[-1][n] for n in at]
+        rows = (row for row in found if table != "meta" or row[0] not in _OF_THE_DATABASE)
+        yield upto, [tuple(storable(v) if isinstance(v, str) else v for v in row) for row in rows]
 
 
 def _digest(source: Engine, database: Engine, table: str) -> tuple[int, int]:
     """Return the number of rows and the sum of their hashes: the engines sort texts in different orders."""
     count = total = 0
-    for row in _read(database, table, _columns(source, table)):
-        count += 1
-        hashed = hashlib.blake2b(repr(row).encode(), digest_size=16).digest()
-        total = (total + int.from_bytes(hashed)) % _MODULUS
+    for _, rows in _portions(database, table, _columns(source, table)):
+        count += len(rows)
+        for row in rows:
+            hashed = hashlib.blake2b(repr(row).encode(), digest_size=16).digest()
+            total = (total + int.from_bytes(hashed)) % _MODULUS
     return count, total

@@ -132,7 +132,11 @@ class RedisCache:
             async with asyncio.timeout(self._timeout_s):
                 result = await call()
         except (RedisError, OSError, TimeoutError) as error:
-            self._note_failure(type(error).__name__)
+            self._breaker.failed()
+            if self._away_since is None:
+                self._away_since = self._steady()
+                telemetry.log.warning("cache.unavailable", place=self.place, error=type(error).__name__)
+                self._failed()
             raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
         self._breaker.succeeded()
         if self._away_since is not None:
@@ -140,13 +144,6 @@ class RedisCache:
             self._away_since = None
             telemetry.log.info("cache.recovered", place=self.place, seconds=seconds)
         return result
-
-    def _note_failure(self, error: str) -> None:
-        self._breaker.failed()
-        if self._away_since is None:
-            self._away_since = self._steady()
-            telemetry.log.warning("cache.unavailable", place=self.place, error=error)
-            self._failed()
 
 
 class SharedLimits:

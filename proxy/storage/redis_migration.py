@@ -16,7 +16,8 @@ import time
 from base64 import b64decode
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,18 +27,16 @@ from redis.exceptions import RedisError
 
 from proxy.domain.core import Evidence, Memory, Receipt, Scope
 from proxy.domain.errors import StoreError, StoreUnavailable
+from proxy.storage import Report
 from proxy.storage.exact_index import pack
-from proxy.storage.sql import erasure, rows, users
+from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import Connection
 from proxy.storage.sql.embeddings import NO_MODEL
-from proxy.storage.sql.erasure import counts_from_dict
+from proxy.storage.sql.erasure import counts_from_dict, store_receipt
 from proxy.text import terms
 
 Row = Mapping[str, Any]
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
 
-PREFIX = "memory-proxy:"
 NO_USER = Scope("\x1f", "\x1f")  # owns the API keys
 ALIVE_S = 10.0  # a replica that has sent a heartbeat since is running
 _TIMEOUT_S = 60.0
@@ -63,7 +62,7 @@ class Moved:
 class OldRedis:
     """The old layout in one Redis. Every method may raise StoreUnavailable."""
 
-    def __init__(self, url: str, prefix: str = PREFIX) -> None:
+    def __init__(self, url: str, prefix: str = "memory-proxy:") -> None:
         self._client: Any = Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=5.0)
         self._prefix = prefix
 
@@ -72,18 +71,14 @@ class OldRedis:
 
     def call(self, name: str, key: str, *arguments: Any) -> Any:
         """Return the answer to a command about one key."""
-        try:
+        with _mapped():
             return self._client.execute_command(name, self._prefix + key, *arguments)
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
 
     def hash(self, key: str) -> dict[str, bytes]:
         """Return a hash, large ones in portions."""
-        try:
+        with _mapped():
             found = self._client.hscan_iter(self._prefix + key, count=1000)
             return {name.decode(): value for name, value in found}
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
 
     def table(self, home: str, name: str) -> dict[str, Any]:
         """Return a table of JSON rows."""
@@ -91,7 +86,7 @@ class OldRedis:
 
     def in_order(self, home: str, name: str) -> list[tuple[str, Row]]:
         """Return a table of JSON rows, the oldest first."""
-        return sorted(self.table(home, name).items(), key=lambda item: int(item[1]["seq"]))
+        return _in_order(self.table(home, name))
 
     def users(self) -> list[tuple[str, Scope]]:
         """Return everybody who has anything, by uid."""
@@ -106,10 +101,8 @@ class OldRedis:
         users = self.users()
         if not users:
             raise Refused(f"no memories under {self._prefix!r} in this Redis: set --prefix")
-        try:
+        with _mapped():
             seconds, micros = self._client.time()
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
         since = seconds + micros / 1e6 - ALIVE_S
         if running := self.call("ZCOUNT", "instances", since, "+inf"):
             raise Refused(f"{running} replicas work on this Redis: stop them first")
@@ -120,7 +113,15 @@ class OldRedis:
             )
 
 
-def move(tx: Connection, old: OldRedis, progress: Progress) -> Moved:
+@contextmanager
+def _mapped() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
+
+
+def move(tx: Connection, old: OldRedis, report: Report) -> Moved:
     """Copy everything, and compare the numbers of rows. Raises Refused unless the store is empty."""
     old.refuse_unless_at_rest()
     if tx.execute("SELECT 1 FROM scopes LIMIT 1").fetchone():
@@ -131,7 +132,7 @@ def move(tx: Connection, old: OldRedis, progress: Progress) -> Moved:
         writer.insert("embeddings", generation=generation, name=name, dimension=dimension)
     users, issued = old.users(), list[tuple[int, Receipt]]()
     for number, (uid, scope) in enumerate(users):
-        progress("move", number, len(users))
+        report("move", number, len(users))
         try:
             if scope == NO_USER:
                 _keys(writer, old, uid)
@@ -140,9 +141,9 @@ def move(tx: Connection, old: OldRedis, progress: Progress) -> Moved:
         except (LookupError, TypeError, ValueError) as error:
             raise StoreUnavailable("the rows of a user in Redis are incomplete or damaged") from error
     for owner, receipt in sorted(issued, key=lambda item: item[1].at):
-        erasure.store_receipt(tx, owner, receipt)
+        store_receipt(tx, owner, receipt)
         writer.moved.rows["receipts"] += 1
-    progress("move", len(users), len(users))
+    report("move", len(users), len(users))
     writer.compare()
     return writer.moved
 
@@ -176,10 +177,9 @@ def _keys(writer: _Writer, old: OldRedis, uid: str) -> None:
     for digest, row in old.in_order(uid, "api-keys"):
         sealed = row["upstream_key"]
         writer.insert(
-            "keys", id=row["id"], digest=bytes.fromhex(digest), name=row["name"], tenant=row["tenant"],
-            user=row["user"], rights=json.dumps(row["rights"]),
-            upstream_key=None if sealed is None else b64decode(sealed), created_at=row["created_at"],
-            revoked_at=row["revoked_at"],
+            "keys", digest=bytes.fromhex(digest), rights=json.dumps(row["rights"]),
+            upstream_key=None if sealed is None else b64decode(sealed),
+            **_same(row, "id name tenant user created_at revoked_at"),
         )  # fmt: skip
 
 
@@ -246,20 +246,17 @@ class _User:
                 generation=NO_MODEL if missing else row["generation"],
             )  # fmt: skip
             for event in history.get(memory_id, ()):
-                columns = {name: event[name] for name in ("at", "action", "by", "content")}
-                writer.insert("events", memory=seq, **columns)
+                writer.insert("events", memory=seq, **_same(event, "at action by content"))
 
     def _memory(self, memory_id: str, row: Row) -> Memory:
-        r, scope = row, Scope(self._scope.tenant, self._scope.user, row["project"])
-        evidence = tuple(Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in r["evidence"])
-        return Memory(
-            id=memory_id, scope=scope, type=r["type"], content=r["content"], source=r["source"],
-            created_at=r["created_at"], updated_at=r["updated_at"], valid_from=r["valid_from"],
-            valid_to=r["valid_to"], superseded_by=r["superseded_by"], expires_at=r["expires_at"],
-            archived=r["archived"], importance=r["importance"], weight=r["weight"],
-            confidence=r["confidence"], tags=tuple(r["tags"]), evidence=evidence,
-            access_count=r["access_count"], last_accessed=r["last_accessed"],
-        )  # fmt: skip
+        scope = Scope(self._scope.tenant, self._scope.user, row["project"])
+        evidence = tuple(Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in row["evidence"])
+        same = _same(
+            row,
+            "type content source created_at updated_at valid_from valid_to superseded_by expires_at archived"
+            " importance weight confidence access_count last_accessed",
+        )
+        return Memory(id=memory_id, scope=scope, tags=tuple(row["tags"]), evidence=evidence, **same)
 
     def _vectors(self) -> dict[tuple[str, int], bytes]:
         """Return vectors by memory and by the number that its row gives to its vector."""
@@ -280,9 +277,8 @@ class _User:
     def _sessions(self) -> None:
         for sid, row in self._in_order("sessions"):
             self._session_ids[sid] = self._writer.insert(
-                "sessions", "id", owner=self._owner, project=row["project"], name=row["name"],
-                last_at=row["last_at"], ended=int(row["ended"]), stateful=int(row["stateful"]),
-                retold=int(row["retold"]), unsummarised=row["unsummarised"],
+                "sessions", "id", owner=self._owner, ended=int(row["ended"]), stateful=int(row["stateful"]),
+                retold=int(row["retold"]), **_same(row, "project name last_at unsummarised"),
             )  # fmt: skip
         for response_id, made in self._table("made").items():
             sid, _, exchange = made.partition(" ")
@@ -294,23 +290,19 @@ class _User:
 
     def _exchanges(self) -> None:
         unread = {entry["seq"]: entry for each in self._table("unread").values() for entry in each}
-        found = [
-            (sid, row)
-            for sid in self._session_ids
-            for row in self._table(f"exchanges:{sid}").values()
-        ]  # fmt: skip
+        tables = {sid: self._table(f"exchanges:{sid}") for sid in self._session_ids}
+        found = [(sid, row) for sid, table in tables.items() for row in table.values()]
         for sid, row in sorted(found, key=lambda item: int(item[1]["seq"])):
             entry = unread.get(row["seq"])
             extraction = "pending" if row["open"] or entry else "done"
             self._exchange_seqs[row["seq"]] = self._writer.insert(
-                "exchanges", "seq", id=row["id"], key=row["key"], session=self._session_ids[sid],
-                generation=row["generation"], model=row["model"], said=row["said"], answer=row["answer"],
-                recalled=rows.as_json(row["recalled"]), at=row["at"], state="open" if row["open"] else "done",
-                whole=int(row["whole"]), explicit=int(row["explicit"]), personal=int(row["personal"]),
-                instance=row["instance"], holders=row["holders"],
+                "exchanges", "seq", session=self._session_ids[sid], recalled=rows.as_json(row["recalled"]),
+                state="open" if row["open"] else "done", whole=int(row["whole"]),
+                explicit=int(row["explicit"]), personal=int(row["personal"]),
                 extraction="dead" if entry and entry["dead"] else extraction,
                 at_work=int(bool(entry and entry.get("at_work"))), timezone=row.get("timezone", "UTC"),
                 dated=row.get("dated"),
+                **_same(row, "id key generation model said answer at instance holders"),
             )  # fmt: skip
 
     def _upto(self, seq: int) -> int:
@@ -321,12 +313,11 @@ class _User:
 
     def _jobs(self) -> None:
         numbers: dict[str, int] = {}
-        for job_id, row in sorted((self._table("jobs") | self._table("dead")).items(), key=_number):
+        for job_id, row in _in_order(self._table("jobs") | self._table("dead")):
             numbers[job_id] = self._writer.insert(
                 "jobs", "id", session=self._session_ids[row["sid"]], owner=self._owner,
-                upto=self._upto(row["upto"]), lane=row["lane"], state=row["state"], attempts=row["attempts"],
-                due_at=row["due_at"], leased_until=row["leased_until"], instance=row["instance"],
-                created_at=row["created_at"], reason=row["reason"], closing=int(row["closing"]),
+                upto=self._upto(row["upto"]), closing=int(row["closing"]),
+                **_same(row, "lane state attempts due_at leased_until instance created_at reason"),
             )  # fmt: skip
         for entries in self._table("unread").values():
             for entry in entries:
@@ -342,8 +333,7 @@ class _User:
             for _, row in self._in_order(f"anchors:{sid}"):
                 self._writer.insert(
                     "anchors", session=session, exchange=self._exchange_seqs.get(row["exchange"], 0),
-                    exchange_id=row["exchange_id"], slot=row["slot"], content=row["content"],
-                    holds=int(row["holds"]), at=row["at"],
+                    holds=int(row["holds"]), **_same(row, "exchange_id slot content at"),
                 )  # fmt: skip
         for sid, row in self._table("states").items():
             session, content = self._session_ids[sid], json.dumps(row["content"], ensure_ascii=False)
@@ -364,45 +354,40 @@ class _User:
         bodies = self._old.hash(f"u:{self._home}:bodies")
         for response_id, row in self._in_order("stored"):
             self._writer.insert(
-                "stored_responses", id=response_id, owner=self._owner, project=row["project"],
-                session=row["session"], previous_id=row["previous_id"],
-                conversation_id=row["conversation_id"], created_at=row["created_at"],
-                expires_at=row["expires_at"], recalled=rows.as_json(row["recalled"]),
+                "stored_responses", id=response_id, owner=self._owner, recalled=rows.as_json(row["recalled"]),
                 response=None if row["deleted"] else bodies[f"{response_id} r"],
                 input_items=None if row["deleted"] else bodies[f"{response_id} i"],
+                **_same(row, "project session previous_id conversation_id created_at expires_at"),
             )  # fmt: skip
 
     def _conversations(self) -> None:
-        found: Iterable[tuple[str, Row]] = self._table("conversations").items()
+        found = self._table("conversations").items()
         for conversation_id, row in sorted(found, key=lambda item: (item[1]["created_at"], item[0])):
             seq = self._writer.insert(
-                "conversations", "seq", id=conversation_id, owner=self._owner, project=row["project"],
-                metadata=row["metadata"].encode(), created_at=row["created_at"],
+                "conversations", "seq", id=conversation_id, owner=self._owner,
+                metadata=row["metadata"].encode(), **_same(row, "project created_at"),
                 used_at=row.get("used_at", time.time()),  # rows of early versions: from now on
             )  # fmt: skip
             items = self._table(f"items:{conversation_id}")
             for item_id in row["items"]:
                 item = items[item_id]
                 self._writer.insert(
-                    "conversation_items", conversation=seq, id=item_id, project=item["project"],
-                    session=item["session"], item=item["item"].encode(),
+                    "conversation_items", conversation=seq, id=item_id, item=item["item"].encode(),
+                    **_same(item, "project session"),
                 )  # fmt: skip
 
     def _receipt(self, receipt_id: str, row: Row) -> Receipt:
-        return Receipt(
-            id=receipt_id, tenant=self._scope.tenant, user=self._scope.user, project=row["project"],
-            type=row["type"], memory_id=row["memory_id"], by=row["by"], at=row["at"],
-            counts=counts_from_dict(row["counts"], receipt_id),
-        )  # fmt: skip
+        counts = counts_from_dict(row["counts"], receipt_id)
+        same = _same(row, "project type memory_id by at")
+        return Receipt(id=receipt_id, tenant=self._scope.tenant, user=self._scope.user, counts=counts, **same)
 
     # ------------------------------------------------------------ documents
     def _document(self, document_id: str, row: Row) -> None:
         generations = row["generations"]
         seq = self._writer.insert(
-            "documents", "seq", id=document_id, owner=self._owner, project=row["project"], name=row["name"],
-            version=row["version"], digest=bytes.fromhex(row["digest"]), characters=row["characters"],
-            sections=row["sections"], passages=len(generations), created_at=row["created_at"],
-            updated_at=row["updated_at"],
+            "documents", "seq", id=document_id, owner=self._owner, digest=bytes.fromhex(row["digest"]),
+            passages=len(generations),
+            **_same(row, "project name version characters sections created_at updated_at"),
         )  # fmt: skip
         passages = self._table(f"passages:{document_id}")
         words = self._old.hash(f"u:{self._home}:passage-terms:{document_id}")
@@ -411,12 +396,16 @@ class _User:
             passage, vector = passages[str(number)], vectors.get(str(number))
             # Four bytes before the terms are their section, four before the vector its generation.
             self._writer.insert(
-                "passages", document=seq, section=passage["section"], start=passage["start"],
-                headings=json.dumps(passage["headings"]), lead=passage["lead"], tile=passage["tile"],
-                terms=words[str(number)][4:], generation=generation,
-                embedding=None if vector is None else vector[4:],
+                "passages", document=seq, headings=json.dumps(passage["headings"]), generation=generation,
+                terms=words[str(number)][4:], embedding=None if vector is None else vector[4:],
+                **_same(passage, "section start lead tile"),
             )  # fmt: skip
 
 
-def _number(item: tuple[str, Row]) -> int:
-    return int(item[1]["seq"])
+def _in_order(table: Mapping[str, Row]) -> list[tuple[str, Row]]:
+    return sorted(table.items(), key=lambda item: int(item[1]["seq"]))
+
+
+def _same(row: Row, names: str) -> dict[str, Any]:
+    """Return the columns that are as they were."""
+    return {name: row[name] for name in names.split()}

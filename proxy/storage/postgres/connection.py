@@ -152,21 +152,16 @@ _BY_STATE = {
     "42501": UNAVAILABLE,  # privileges
     "XX": UNAVAILABLE,  # an internal error, or a damaged page
 }
-# The transaction had to give way, or met a row that another has just made: the same work may be done again.
-_AGAIN = (
+REPEATABLE = (
     errors.SerializationFailure,
     errors.DeadlockDetected,
     errors.UniqueViolation,
     errors.ForeignKeyViolation,
 )
+"""The transaction had to give way, or met a row that another has just made: its work may be repeated."""
 
 
-def may_be_repeated(error: psycopg.Error) -> bool:
-    """True if the work may come to its end when it is done again in a new transaction."""
-    return isinstance(error, _AGAIN)
-
-
-def is_crowded(message: str) -> bool:
+def _is_crowded(message: str) -> bool:
     """True if the server refused a connection since it has too many. libpq gives no SQLSTATE for that."""
     return "too many" in message or "remaining connection slots" in message
 
@@ -186,7 +181,7 @@ def kind_of(error: BaseException) -> str | None:
         return _BY_STATE.get(state) or _BY_STATE.get(state[:2])
     if not isinstance(found, psycopg.OperationalError):
         return None
-    return LOCKED if is_crowded(str(found)) else UNAVAILABLE
+    return LOCKED if _is_crowded(str(found)) else UNAVAILABLE
 
 
 def _name_of(error: BaseException) -> str:
@@ -217,6 +212,26 @@ _SETTINGS = (
 )
 _REFUSED = "the server refuses the user or the password of storage.postgres_url"
 _CROWDED = "the server has too many connections: raise max_connections, or lower storage.postgres_connections"
+_REMEDIES: dict[type[psycopg.Error], str] = {
+    errors.InvalidPassword: _REFUSED,
+    errors.InvalidAuthorizationSpecification: _REFUSED,
+    errors.InvalidCatalogName: (
+        "there is no such database: create it (createdb), or correct storage.postgres_url"
+    ),
+    errors.InsufficientPrivilege: "the user may not do this: grant CREATE and USAGE on the schema",
+    errors.TooManyConnections: _CROWDED,
+    errors.DiskFull: "the server's disk is full",
+    errors.ReadOnlySqlTransaction: "the server is read-only: it is a standby, or was set so",
+}
+# Why no connection was made. libpq gives no SQLSTATE for that, only words.
+_UNREACHED = {
+    "password authentication failed": _REFUSED,
+    "no password supplied": "the server wants a password: storage.postgres_url has none",
+    "no pg_hba.conf entry": "the server does not admit this user from here (pg_hba.conf)",
+    "does not exist": "there is no such user or database",
+    "starting up": "the server is starting up",
+    "shutting down": "the server is shutting down",
+}
 _PREPARED = 500  # statements of a connection: the rules have some 300
 _OFTEN = 2  # times that a statement is run before it is prepared
 
@@ -296,39 +311,9 @@ def mapped(place: str) -> Iterator[None]:
 
 def _remedy(error: psycopg.Error) -> str:
     """Return what happened in words of ours: the error's own may hold a value or a password."""
-    match error:
-        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
-            return _REFUSED
-        case errors.InvalidCatalogName():
-            return "there is no such database: create it (createdb), or correct storage.postgres_url"
-        case errors.InsufficientPrivilege():
-            return "the user may not do this: grant CREATE and USAGE on the schema"
-        case errors.TooManyConnections():
-            return _CROWDED
-        case errors.DiskFull():
-            return "the server's disk is full"
-        case errors.ReadOnlySqlTransaction():
-            return "the server is read-only: it is a standby, or was set so"
     if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        return _unreached(str(error))
-    return type(error).__name__
-
-
-def _unreached(message: str) -> str:
-    """Return why no connection was made. libpq gives no SQLSTATE for that, only words."""
-    if is_crowded(message):
-        return _CROWDED
-    for words, meaning in (
-        (
-            "password authentication failed",
-            "the server refuses the user or the password of storage.postgres_url",
-        ),
-        ("no password supplied", "the server wants a password: storage.postgres_url has none"),
-        ("no pg_hba.conf entry", "the server does not admit this user from here (pg_hba.conf)"),
-        ("does not exist", "there is no such user or database"),
-        ("starting up", "the server is starting up"),
-        ("shutting down", "the server is shutting down"),
-    ):
-        if words in message:
-            return meaning
-    return "the server cannot be reached"
+        if _is_crowded(str(error)):
+            return _CROWDED
+        meanings = (meaning for words, meaning in _UNREACHED.items() if words in str(error))
+        return next(meanings, "the server cannot be reached")
+    return _REMEDIES.get(type(error)) or type(error).__name__

@@ -30,12 +30,12 @@ from proxy.domain.limits import CircuitBreaker
 from proxy.domain.operating_system import lower_thread_priority
 from proxy.storage.postgres.connection import (
     DIAGNOSIS,
+    REPEATABLE,
     PostgresConnection,
     Raw,
     connect,
     kind_of,
     mapped,
-    may_be_repeated,
     place_of,
 )
 from proxy.storage.sql.database import READ_ONLY, UNAVAILABLE, Connection, Outages, Side, Work
@@ -212,11 +212,8 @@ class PostgresDatabase:
     def _repeated(self, work: Work[T]) -> T:
         pause = _PAUSE_S
         for _ in range(_ATTEMPTS - 1):
-            try:
+            with suppress(*REPEATABLE):
                 return self._transaction(_BEGIN_WRITE, work)
-            except psycopg.Error as error:
-                if not may_be_repeated(error):
-                    raise
             time.sleep(random.uniform(0, pause))
             pause *= 2
         return self._transaction(_BEGIN_WRITE, work)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,11 +21,9 @@ from urllib.parse import quote
 
 from proxy import __version__
 from proxy.domain.errors import StoreUnavailable
+from proxy.storage import Report
 from proxy.storage.sql.embeddings import newest_model
 from proxy.storage.sqlite import file
-
-Report = Callable[[str, int, int], None]
-"""Called with the current step, how much of it is done and how much there is."""
 
 TRAILER_BYTES = 4096
 _FORMAT = 1

@@ -26,11 +26,12 @@ from typing import Any, BinaryIO
 
 from proxy.domain.core import ForgetCounts, Receipt, Scope
 from proxy.domain.errors import StoreUnavailable
+from proxy.storage import Report
 from proxy.storage.sql import forget, users
 from proxy.storage.sql.erasure import add_counts, erase, receipt_of, store_receipt
 from proxy.storage.sql.forget_plan import Seqs
 from proxy.storage.sqlite import file
-from proxy.storage.sqlite.backup import TRAILER_BYTES, Manifest, Report, read_manifest, sync_directory, verify
+from proxy.storage.sqlite.backup import TRAILER_BYTES, Manifest, read_manifest, sync_directory, verify
 from proxy.storage.sqlite.stores import living
 
 # ---------------------------------------------------------------- what a restore keeps
