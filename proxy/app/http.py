@@ -178,9 +178,7 @@ def _limiter(services: Services) -> Callable[[ASGIApp, str], ASGIApp]:
         "model": Rate.of(chosen.requests_per_minute, chosen.requests_burst),
         "memory": Rate.of(chosen.memory_requests_per_minute, chosen.memory_requests_burst),
     }
-    limiter = RateLimiter(
-        ledger, services.clock, services.cache.limits if services.cache is not None else None
-    )
+    limiter = RateLimiter(ledger, services.clock, services.cache)
 
     def limited(app: ASGIApp, name: str) -> ASGIApp:
         rate = rates[name]

@@ -104,10 +104,12 @@ class RedisCache:
         self._away_since: float | None = None
         self._breaker = CircuitBreaker(OPEN_S, probe_s=OPEN_S, clock=steady)
 
-    @property
-    def limits(self) -> "SharedLimits":
-        """Rate limits over all replicas."""
-        return SharedLimits(self)
+    async def ask(self, subject: str, rate: Rate) -> RateVerdict:
+        """Ask for one request of the subject over all replicas: see ports.RateLimits."""
+        digest = hashlib.blake2b(subject.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        asked = (rate.interval_s, rate.most_s, TOLERANCE)
+        passes, ahead = await self.run(_ASK, f"limit:{digest}", *asked)
+        return rate_verdict(rate, passes=bool(passes), ahead_s=float(ahead))
 
     def calls(self, without: CallQuota) -> "SharedCalls":
         """Our own model calls over all replicas; `without` counts them while Redis cannot."""
@@ -144,20 +146,6 @@ class RedisCache:
             self._away_since = None
             telemetry.log.info("cache.recovered", place=self.place, seconds=seconds)
         return result
-
-
-class SharedLimits:
-    """Rate limits over all replicas: see ports.RateLimits."""
-
-    def __init__(self, cache: RedisCache) -> None:
-        self._cache = cache
-
-    async def ask(self, subject: str, rate: Rate) -> RateVerdict:
-        """As the port says. Raises StoreUnavailable."""
-        digest = hashlib.blake2b(subject.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        asked = (rate.interval_s, rate.most_s, TOLERANCE)
-        passes, ahead = await self._cache.run(_ASK, f"limit:{digest}", *asked)
-        return rate_verdict(rate, passes=bool(passes), ahead_s=float(ahead))
 
 
 class SharedCalls:

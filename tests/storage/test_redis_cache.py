@@ -81,7 +81,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
 
 # ---------------------------------------------------------------- counting
 async def test_replicas_share_a_budget_and_subjects_do_not(caches: tuple[RedisCache, RedisCache]) -> None:
-    first, second = (cache.limits for cache in caches)
+    first, second = caches
     verdicts = [await each.ask("anna", RATE) for each in (first, second, first, second)]
     assert [verdict.passes for verdict in verdicts] == [True, True, True, False]
     assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0]
@@ -93,7 +93,7 @@ async def test_replicas_share_a_budget_and_subjects_do_not(caches: tuple[RedisCa
 async def test_keys_name_no_subject_and_expire_with_the_count(
     caches: tuple[RedisCache, RedisCache], client: Any
 ) -> None:
-    await caches[0].limits.ask("anna", Rate(per_minute=1, burst=2))
+    await caches[0].ask("anna", Rate(per_minute=1, burst=2))
     (key,) = client.keys("*")
     assert b"anna" not in key
     assert 50_000 < client.pttl(key) <= 60_000
@@ -167,23 +167,23 @@ async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_co
 ) -> None:
     failed = Mock()
     cache = RedisCache(server.url, timeout_s=30.0, failed=failed, steady=steady)
-    assert (await cache.limits.ask("anna", RATE)).passes
+    assert (await cache.ask("anna", RATE)).passes
     server.kill()
     try:
         for _ in range(50):
             with pytest.raises(StoreUnavailable):
-                await cache.limits.ask("anna", RATE)
+                await cache.ask("anna", RATE)
         steady.now += module.OPEN_S
         with pytest.raises(StoreUnavailable):
-            await cache.limits.ask("anna", RATE)
+            await cache.ask("anna", RATE)
     finally:
         server.start()
     assert (log(), failed.call_count) == (["cache.unavailable"], 1)
     with pytest.raises(StoreUnavailable):
-        await cache.limits.ask("anna", RATE)
+        await cache.ask("anna", RATE)
     steady.now += module.OPEN_S
-    assert (await cache.limits.ask("anna", RATE)).passes
-    assert (await cache.limits.ask("anna", RATE)).passes
+    assert (await cache.ask("anna", RATE)).passes
+    assert (await cache.ask("anna", RATE)).passes
     assert (log(), failed.call_count) == (["cache.unavailable", "cache.recovered"], 1)
     await cache.close()
 
@@ -198,21 +198,21 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
     os.kill(server.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        asked = [cache.limits.ask(str(n), RATE) for n in range(200)]
+        asked = [cache.ask(str(n), RATE) for n in range(200)]
         verdicts = await asyncio.gather(*asked, return_exceptions=True)
         took = time.monotonic() - began
         assert {type(verdict) for verdict in verdicts} == {StoreUnavailable}
         assert took < 3.0
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
-            await cache.limits.ask("anna", RATE)
+            await cache.ask("anna", RATE)
         assert time.monotonic() - began < 0.2
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert log() == ["cache.unavailable"]
     skipped.append(module.OPEN_S)
     cache._timeout_s = 30.0
-    assert (await cache.limits.ask("anna", RATE)).passes
+    assert (await cache.ask("anna", RATE)).passes
     assert log() == ["cache.unavailable", "cache.recovered"]
     await cache.close()
 
@@ -220,7 +220,7 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
 async def test_a_redis_that_evicts_answers_and_one_that_is_full_counts_as_away(
     caches: tuple[RedisCache, RedisCache], client: Any, log: Callable[[], list[str]]
 ) -> None:
-    limits = caches[0].limits
+    limits = caches[0]
     used = int(client.info("memory")["used_memory"])
     client.config_set("maxmemory", used + 2**20)
     client.config_set("maxmemory-policy", "allkeys-random")
@@ -244,7 +244,7 @@ async def test_no_cancellation_is_lost_in_a_question(caches: tuple[RedisCache, R
     await caches[0].ping()
 
     async def ask_and_wait() -> None:
-        await caches[0].limits.ask("anna", RATE)
+        await caches[0].ask("anna", RATE)
         await asyncio.Event().wait()
 
     for moment in range(200):
@@ -256,7 +256,7 @@ async def test_no_cancellation_is_lost_in_a_question(caches: tuple[RedisCache, R
         task.cancel()
         assert done, "it went on"
         assert task.cancelled()
-    assert (await caches[0].limits.ask("ben", RATE)).passes
+    assert (await caches[0].ask("ben", RATE)).passes
 
 
 @pytest.mark.parametrize(
