@@ -38,7 +38,7 @@ from proxy.storage.postgres.connection import (
     mapped,
     place_of,
 )
-from proxy.storage.sql.database import READ_ONLY, UNAVAILABLE, Connection, Outages, Side, Work
+from proxy.storage.sql.database import READ_ONLY, UNAVAILABLE, Outages, Side, Work, try_out
 
 # ---------------------------------------------------------------- schema
 SCHEMA_VERSION = 1  # schema_v1.sql … are applied in order
@@ -121,9 +121,8 @@ class PostgresDatabase:
         self._refusal = psycopg.Error()
         readers = max(1, connections // 2)
         self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=lower_thread_priority)
-        self._writers = ThreadPoolExecutor(
-            max(1, connections - readers), "store-writer", initializer=lower_thread_priority
-        )
+        writers = max(1, connections - readers)
+        self._writers = ThreadPoolExecutor(writers, "store-writer", initializer=lower_thread_priority)
 
     async def open(self) -> None:
         """Create the tables, or check them. Raises StoreUnavailable, UnfitStore for what is not ours."""
@@ -137,15 +136,9 @@ class PostgresDatabase:
     async def write(self, work: Work[T], *, purge: bool = False) -> T:
         """See sql/connection.py. `purge`: VACUUM and the archive of the log are the server's own."""
         with self._guard:
-            if not self.is_open or self._closed or self._waiting >= _MOST_WAITING:
-                why = (
-                    "overloaded"
-                    if self._waiting >= _MOST_WAITING
-                    else "closed"
-                    if self._closed
-                    else "not open"
-                )
-                raise StoreUnavailable(f"{self.place} is {why}")
+            self._refuse_unless_open()
+            if self._waiting >= _MOST_WAITING:
+                raise StoreUnavailable(f"{self.place} is overloaded")
             self._waiting += 1
         future = asyncio.wrap_future(self._writers.submit(self._write, work))
         return await asyncio.shield(future)  # work whose caller is cancelled is still done
@@ -154,9 +147,12 @@ class PostgresDatabase:
         return await self.begin_read(work)
 
     def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
+        self._refuse_unless_open()
+        return asyncio.wrap_future(self._readers.submit(self._read, work))
+
+    def _refuse_unless_open(self) -> None:
         if self._closed or not self.is_open:
             raise StoreUnavailable(f"{self.place} is {'closed' if self._closed else 'not open'}")
-        return asyncio.wrap_future(self._readers.submit(self._read, work))
 
     async def purge_if_due(self) -> None:
         """Nothing: dead rows are the server's to remove (autovacuum)."""
@@ -169,8 +165,7 @@ class PostgresDatabase:
         self.outages.settle()
         if self.outages.current and self.is_open:
             with suppress(StoreUnavailable):
-                await self.read(_look)
-                await self.write(_leave_a_mark)
+                await try_out(self)
 
     # ------------------------------------------------------------ in the threads
     def _open(self) -> None:
@@ -201,13 +196,8 @@ class PostgresDatabase:
 
     @contextmanager
     def _noting(self, side: Side) -> Iterator[None]:
-        try:
-            with mapped(self.place):
-                yield
-        except StoreUnavailable as error:
-            self.outages.failed(side, error)
-            raise
-        self.outages.worked(side)
+        with self.outages.noting(side), mapped(self.place):
+            yield
 
     def _repeated(self, work: Work[T]) -> T:
         pause = _PAUSE_S
@@ -278,14 +268,3 @@ class PostgresDatabase:
         for raw in list(self._all):
             with suppress(psycopg.Error):
                 raw.close()
-
-
-def _look(tx: Connection) -> None:
-    tx.execute("SELECT count(*) FROM meta").fetchone()
-
-
-def _leave_a_mark(tx: Connection) -> None:
-    """Write something, so that the commit needs the disk."""
-    tx.execute(
-        "INSERT INTO meta VALUES ('probe', '1') ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-    )

@@ -24,6 +24,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import DamagedRow as DamagedRow
+from proxy.domain.errors import StoreUnavailable
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Store")
@@ -109,6 +110,14 @@ class Database(Protocol):
     async def checkpoint(self) -> None:
         """Give other writers a turn between the portions of a large change."""
         ...
+
+
+async def try_out(database: Database) -> None:
+    """Read and write something. Raises StoreUnavailable while that fails."""
+    # Another value each time: SQLite does not write what stays the same.
+    mark = "INSERT INTO meta VALUES ('probe', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    await database.read(lambda tx: tx.execute("SELECT count(*) FROM meta").fetchone())
+    await database.write(lambda tx: tx.execute(mark, (str(time.time()),)).close())
 
 
 class Store:
@@ -265,6 +274,16 @@ class Outages:
         if now - outage.logged_at >= REMIND_S:
             outage.logged_at = now
             telemetry.log.error("store.trouble", kind=kind, operation=side, error=name)
+
+    @contextmanager
+    def noting(self, side: Side) -> Iterator[None]:
+        """Record how the operation in the block went."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            self.failed(side, error)
+            raise
+        self.worked(side)
 
     def worked(self, side: Side) -> None:
         """Record an operation that worked: nothing is wrong with its side, unless the file is corrupt."""

@@ -36,6 +36,7 @@ from proxy.storage.sql.database import (
     Diagnosis,
     Outages,
     Side,
+    try_out,
 )
 from proxy.storage.sqlite import file
 
@@ -83,6 +84,7 @@ T = TypeVar("T")
 Work = Callable[[file.SqliteConnection], T]
 """Runs in a thread, inside a transaction; returns plain values and keeps no cursor."""
 
+_READERS = 2
 _PURGE_WAIT_MS = 50
 _TURN_MS, _TURNS = 20, 3  # how long to wait at a time, and how many times the busy timeout in all
 _PURGE_AGAIN_S = 1.0
@@ -114,24 +116,16 @@ class _Entry:
     result: Any = None
     error: BaseException | None = None
 
-    def settle(self) -> None:
-        if self.future.cancelled():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
 
 class SqliteDatabase:
     """Threads over one file. `open()` may be tried again after it failed; after `close()` it is over."""
 
-    def __init__(self, path: Path, *, readers: int = 2) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.commits = 0  # group commits so far
         self.epoch = 0  # rises when another file is found at the path: what was read before is void
         self.outages = Outages(DIAGNOSIS)
-        self._identity: file.Identity | None = None
+        self._identity: tuple[int, int] | None = None  # of the file that was opened
         self._check_due = 0.0  # time.monotonic
         self._opening = threading.Lock()
         self._begun: list[_Entry] = []  # reads that no thread has taken yet
@@ -147,7 +141,7 @@ class SqliteDatabase:
         self._mine = threading.local()
         self._writer = ThreadPoolExecutor(1, "store-writer", initializer=lower_thread_priority)
         self._copier = ThreadPoolExecutor(1, "store-copier", initializer=lower_thread_priority)
-        self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=self._add_reader)
+        self._readers = ThreadPoolExecutor(_READERS, "store-reader", initializer=self._add_reader)
 
     @property
     def is_open(self) -> bool:
@@ -165,11 +159,7 @@ class SqliteDatabase:
         await asyncio.to_thread(self._shutdown)
 
     async def write(self, work: Work[T], *, purge: bool = False) -> T:
-        """Run the work in a write transaction and return its result once that is on the disk.
-
-        With `purge`, what it deleted is removed from the write-ahead log too. Work whose caller is
-        cancelled is still done.
-        """
+        """See Database. With `purge`, the write-ahead log is emptied. A cancelled caller's work is done."""
         entry = _Entry(work, asyncio.get_running_loop().create_future(), purge)
         with self._waiting_lock:
             if self._closed or len(self._waiting) >= _MOST_WAITING:
@@ -181,14 +171,13 @@ class SqliteDatabase:
         return result
 
     async def read(self, work: Work[T]) -> T:
-        """Run the work in a reader thread, on one consistent state of the file."""
+        """See Database."""
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
     def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
-        """Do what `read` does, begun at once, in one transaction with what else is begun now: for work that
-        is short. Raises StoreUnavailable where the file is closed."""
+        """Begin a short read, in one transaction with what else is begun now."""
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -200,23 +189,21 @@ class SqliteDatabase:
 
     async def purge_if_due(self) -> None:
         """Empty the write-ahead log, if that was put off, or not done since the start."""
-        if self._purge_due is not None and time.monotonic() >= self._purge_due:
-            await self.write(_nothing, purge=True)
+        if self._is_purge_due():
+            await self.write(lambda tx: None, purge=True)
 
     async def checkpoint(self) -> None:
-        """Copy the write-ahead log into the file, so that the writer need not do it once it has grown: after
-        a large change the next commit does not wait for the disk."""
+        """Copy the write-ahead log into the file, so that the commit after a large change need not wait."""
         await asyncio.get_running_loop().run_in_executor(self._copier, self._checkpoint)
 
     async def probe(self) -> None:
-        """Try what is in trouble, so that it is known when that is over. Never raises StoreUnavailable."""
+        """See Database."""
         self.outages.settle()
         with suppress(StoreUnavailable):
             if self.outages.is_corrupt:
                 await asyncio.get_running_loop().run_in_executor(self._copier, self._check_again)
             elif self.outages.current:
-                await self.read(_look)
-                await self.write(_leave_a_mark)
+                await try_out(self)
 
     # ------------------------------------------------------------ in the threads
     def _check_again(self) -> None:
@@ -237,14 +224,8 @@ class SqliteDatabase:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def _read(self, work: Work[T]) -> T:
-        try:
-            with self._reading() as connection:
-                result = work(connection)
-        except StoreUnavailable as error:
-            self.outages.failed("read", error)
-            raise
-        self.outages.worked("read")
-        return result
+        with self.outages.noting("read"), self._reading() as connection:
+            return work(connection)
 
     def _read_begun(self) -> None:
         """Do the first few of what was begun. The rest has a turn of its own, after other reads."""
@@ -303,8 +284,7 @@ class SqliteDatabase:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self.commits += 1
-        due = self._purge_due is not None and time.monotonic() >= self._purge_due
-        if due or any(entry.purge for entry in group):
+        if self._is_purge_due() or any(entry.purge for entry in group):
             self._purge(connection)
 
     def _run(self, connection: file.SqliteConnection, entry: _Entry) -> None:
@@ -319,6 +299,9 @@ class SqliteDatabase:
             # Where SQLite gave the whole transaction up (disk full), this raises and the group fails.
             connection.execute("ROLLBACK TO work")
         connection.execute("RELEASE work")
+
+    def _is_purge_due(self) -> bool:
+        return self._purge_due is not None and time.monotonic() >= self._purge_due
 
     def _purge(self, connection: file.SqliteConnection) -> None:
         """Empty the write-ahead log, which still holds the pages as they were."""
@@ -432,19 +415,6 @@ def _empty_log(connection: file.SqliteConnection) -> bool:
     return not busy
 
 
-def _nothing(tx: file.SqliteConnection) -> None:
-    """Change nothing."""
-
-
-def _look(tx: file.SqliteConnection) -> None:
-    tx.execute("SELECT count(*) FROM meta").fetchone()
-
-
-def _leave_a_mark(tx: file.SqliteConnection) -> None:
-    """Write something, so that the commit needs the disk."""
-    tx.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
-
-
 def _deliver(group: Sequence[_Entry]) -> None:
     """Wake the callers: one call into each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}
@@ -457,4 +427,9 @@ def _deliver(group: Sequence[_Entry]) -> None:
 
 def _settle(group: Sequence[_Entry]) -> None:
     for entry in group:
-        entry.settle()
+        if entry.future.cancelled():
+            continue
+        if entry.error is not None:
+            entry.future.set_exception(entry.error)
+        else:
+            entry.future.set_result(entry.result)
