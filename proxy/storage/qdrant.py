@@ -34,12 +34,17 @@ _NO_MODEL = -1
 _K1, _B, _MEAN_LENGTH = 1.2, 0.4, 12.0  # as in exact_index.py; memories have about 12 terms
 _SPARSE_BITS = 2**32 - 1  # two terms that share a number cost a candidate
 _IN_ORDER = models.WriteOrdering.MEDIUM  # all replicas of a point see its writes in one order
-_KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD)
 _INDEXED: dict[str, Any] = {
     "owner": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
-    "project": _KEYWORD,
-    "type": _KEYWORD,
+    "project": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD),
+    "type": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD),
     "expires": models.PayloadSchemaType.FLOAT,
+}
+_INT8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+_QUANTIZATIONS: dict[str, models.QuantizationConfig | None] = {
+    "none": None,
+    "scalar": models.ScalarQuantization(scalar=_INT8),
+    "binary": models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True)),
 }
 
 
@@ -194,19 +199,8 @@ def _parameters(chosen: Collection, dimension: int) -> dict[str, Any]:
         "on_disk_payload": True,
         # One graph for each user and none for all: no search ever crosses users.
         "hnsw_config": models.HnswConfigDiff(payload_m=16, m=0),
-        "quantization_config": _quantization(chosen.quantization),
+        "quantization_config": _QUANTIZATIONS[chosen.quantization],
     }
-
-
-def _quantization(kind: str) -> models.QuantizationConfig | None:
-    match kind:
-        case "scalar":
-            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
-            return models.ScalarQuantization(scalar=scalar)
-        case "binary":
-            return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
-        case _:
-            return None
 
 
 def _struct(point: Point) -> models.PointStruct:

@@ -57,28 +57,30 @@ def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest
     with file.mapped(target), _partial(target) as partial:
         with file.mapped(source), closing(_opened(source)) as database:
             counts = _copy(database, partial, report)
-            schema = _schema(database)
+            (schema,) = database.execute("PRAGMA user_version").fetchone()
             model = newest_model(database) if schema >= _NAMES_MODELS else None
             database.execute("ROLLBACK")
         report("verify", 0, 1)
         verify(partial, counts, f"the copy of {source}")
-        manifest = Manifest(
-            made_at=now,
-            version=__version__,
-            schema=schema,
-            model=model and model[1],
-            dimension=model and model[2],
-            counts=counts,
-            bytes=partial.stat().st_size,
-            sha256=_digest(partial, partial.stat().st_size),
-        )
+        with partial.open("r+b") as copy:
+            size = copy.seek(0, os.SEEK_END)
+            manifest = Manifest(
+                made_at=now,
+                version=__version__,
+                schema=schema,
+                model=model and model[1],
+                dimension=model and model[2],
+                counts=counts,
+                bytes=size,
+                sha256=_digest(copy, size),
+            )
+            trailer = json.dumps({"memory_proxy_backup": _FORMAT, **asdict(manifest)}).encode()
+            copy.seek(size)
+            copy.write(trailer.ljust(TRAILER_BYTES - 1) + b"\n")
         report("verify", 1, 1)
-        with partial.open("ab") as copy:
-            copy.write(_trailer(manifest))
-            copy.flush()
-            os.fsync(copy.fileno())
+        sync(partial)
         partial.replace(target)
-        sync_directory(target.parent)
+        sync(target.parent)
     return manifest
 
 
@@ -95,7 +97,7 @@ def read_manifest(backup: BinaryIO, name: str) -> Manifest:
         manifest = Manifest(**report)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreUnavailable(f"{name} is not a whole backup: it does not end as one") from None
-    if manifest.bytes != size - TRAILER_BYTES or manifest.sha256 != _digest_of(backup, manifest.bytes):
+    if manifest.bytes != size - TRAILER_BYTES or manifest.sha256 != _digest(backup, manifest.bytes):
         raise StoreUnavailable(f"{name} is damaged: its bytes are not those that were backed up")
     if manifest.schema > file.SCHEMA_VERSION:
         raise StoreUnavailable(
@@ -116,9 +118,9 @@ def verify(database: Path, counts: Mapping[str, int], name: str) -> None:
             raise StoreUnavailable(f"{name} does not hold the rows that it should")
 
 
-def sync_directory(directory: Path) -> None:
-    """Have the directory's names on the disk: without it, a rename may not outlive a power cut."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(path: Path) -> None:
+    """Write a file, or the names in a directory, to the disk: a rename may else not survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
@@ -188,22 +190,7 @@ def _counts(database: file.SqliteConnection) -> dict[str, int]:
     }
 
 
-def _schema(database: file.SqliteConnection) -> int:
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _trailer(manifest: Manifest) -> bytes:
-    report = json.dumps({"memory_proxy_backup": _FORMAT, **asdict(manifest)}).encode()
-    return report.ljust(TRAILER_BYTES - 1) + b"\n"
-
-
-def _digest(path: Path, size: int) -> str:
-    with path.open("rb") as opened:
-        return _digest_of(opened, size)
-
-
-def _digest_of(opened: BinaryIO, size: int) -> str:
+def _digest(opened: BinaryIO, size: int) -> str:
     """Return the SHA-256 of the first `size` bytes."""
     digest, left = hashlib.sha256(), size
     opened.seek(0)

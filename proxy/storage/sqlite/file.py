@@ -26,9 +26,6 @@ _PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": distinguishes our file from another program's database
 
-Identity = tuple[int, int]
-"""Device and inode: whether a path is still the file that was opened."""
-
 BUSY_TIMEOUT_MS = 5_000  # how long a write waits for another process's
 
 
@@ -56,8 +53,8 @@ def mapped(path: Path) -> Iterator[None]:
         raise StoreUnavailable(f"{path}: an identifier is not valid Unicode") from None
 
 
-def identity(path: Path) -> Identity:
-    """Return which file is at the path. Raises StoreUnavailable if there is none that we may read."""
+def identity(path: Path) -> tuple[int, int]:
+    """Return device and inode of the file. Raises StoreUnavailable if there is none that we may read."""
     with mapped(path):
         found = path.stat()
     if not stat.S_ISREG(found.st_mode):
@@ -290,9 +287,10 @@ def survey(database: Path) -> Survey:
         ).fetchone()
         (said_at,) = connection.execute("SELECT max(at) FROM exchanges").fetchone()
         model = newest_model(connection)
+        log = database.with_name(database.name + "-wal")
         return Survey(
             bytes=database.stat().st_size,
-            log_bytes=_size(database.with_name(database.name + "-wal")),
+            log_bytes=log.stat().st_size if log.exists() else 0,
             free_bytes=shutil.disk_usage(database.parent).free,
             exposed=_exposed(database),
             schema=schema,
@@ -312,13 +310,6 @@ def _is_sound(database: Path) -> bool | None:
     except StoreUnavailable:
         return False
     return True
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _exposed(database: Path) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ from proxy.storage.sql import forget, users
 from proxy.storage.sql.erasure import add_counts, erase, receipt_of, store_receipt
 from proxy.storage.sql.forget_plan import Seqs
 from proxy.storage.sqlite import file
-from proxy.storage.sqlite.backup import TRAILER_BYTES, Manifest, read_manifest, sync_directory, verify
+from proxy.storage.sqlite.backup import TRAILER_BYTES, Manifest, read_manifest, sync, verify
 from proxy.storage.sqlite.stores import living
 
 # ---------------------------------------------------------------- what a restore keeps
@@ -141,15 +141,9 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
             erased, unknown = add_counts(erased, counts), unknown + (not was_there)
         for receipt in (*theirs, *others):
             store_receipt(database, users.ensure(database, Scope(receipt.tenant, receipt.user)).id, receipt)
-        keys = _keep_keys(database, present)
+        keys = _keep_keys(database, present.keys) if present else 0
         database.execute("COMMIT")
     return Carried(receipts=len(theirs) + len(others), erased=erased, unknown=unknown, keys=keys)
-
-
-def keep_keys(staged: Path, present: Present) -> int:
-    """Have the keys in the staged database as they are now; return how many were made or revoked since."""
-    with _connected(staged) as database:
-        return _keep_keys(database, present)
 
 
 def _as_in(present: Present, staged: file.SqliteConnection, receipts: Sequence[Receipt]) -> ForgetCounts:
@@ -238,11 +232,10 @@ def _names(now: file.SqliteConnection, query: str, ours: dict[str, str]) -> set[
         raise
 
 
-def _keep_keys(staged: file.SqliteConnection, present: Present | None) -> int:
-    if present is None:
-        return 0
+def _keep_keys(staged: file.SqliteConnection, keys: Iterable[tuple[Any, ...]]) -> int:
+    """Have these keys in the staged database; return how many were made or revoked since."""
     known = set(staged.execute(_KEYS).fetchall())
-    new = [key for key in present.keys if key not in known]
+    new = [key for key in keys if key not in known]
     staged.executemany(_KEEP_KEY, new)
     return len(new)
 
@@ -273,9 +266,7 @@ class Restore:
 
     data_dir: Path
     report: Report
-    receipts: Sequence[
-        Receipt
-    ] = ()  # of forgets to be carried out in it, in addition to those of the present one
+    receipts: Sequence[Receipt] = ()  # of forgets to repeat in it, in addition to the present one's
     forgets: bool = True  # False: what was forgotten since the backup comes back
 
     def run(self, backup: BinaryIO, name: str) -> Restored:
@@ -343,7 +334,8 @@ class Restore:
                 present = read(self._database)
                 found = "read"
         if not self.forgets:
-            return found, Carried(keys=keep_keys(staged, present) if present else 0)
+            with _connected(staged) as database:
+                return found, Carried(keys=_keep_keys(database, present.keys if present else ()))
         self.report("forget", 0, 1)
         carried = carry(staged, present, self.receipts)
         self.report("forget", 1, 1)
@@ -363,9 +355,9 @@ class Restore:
             if aside is not None and log.exists():
                 log.rename(aside.with_name(aside.name + suffix))
             log.unlink(missing_ok=True)
-        sync_directory(self.data_dir)
+        sync(self.data_dir)
         staged.replace(database)
-        sync_directory(self.data_dir)
+        sync(self.data_dir)
         return aside
 
 
@@ -380,11 +372,7 @@ def _settle(database: Path) -> None:
     """Have all of the readable database in its one file, and that on the disk."""
     with suppress(sqlite3.Error), closing(file.connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    fd = os.open(database, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync(database)
 
 
 def _unused(path: Path) -> Path:
@@ -402,5 +390,4 @@ def _name_twice(path: Path, second: Path) -> None:
         second.hardlink_to(path)
     except OSError:
         shutil.copy2(path, second)
-        with second.open("rb") as copy:
-            os.fsync(copy.fileno())
+        sync(second)

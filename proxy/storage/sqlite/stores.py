@@ -29,45 +29,29 @@ class SqliteInstance:
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._dir = run_dir
         self.id = secrets.token_hex(8)
-        self._fd = self._take(self.id)
+        self._fd = self._take(self._path_of(self.id))
 
     def is_dead(self, tx: Connection, instance: str) -> bool:
         """True if the process that wrote under this id has ended. Removes what is left of it."""
-        return self._has_ended(instance)
-
-    def _has_ended(self, instance: str) -> bool:
-        if instance == self.id:
-            return False
-        path = self._dir / (instance + _SUFFIX)
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        else:
-            path.unlink(missing_ok=True)
-            return True
-        finally:
-            os.close(fd)
+        return instance != self.id and _has_ended(self._path_of(instance))
 
     def clean(self) -> None:
         """Remove the lock files of dead processes."""
         for path in self._dir.glob("*" + _SUFFIX):
-            self._has_ended(path.name.removesuffix(_SUFFIX))
+            if path != self._path_of(self.id):
+                _has_ended(path)
 
     def close(self) -> None:
         """Be dead to the others."""
         if self._fd >= 0:
-            with suppress(FileNotFoundError):
-                (self._dir / (self.id + _SUFFIX)).unlink()
+            self._path_of(self.id).unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
 
-    def _take(self, instance: str) -> int:
-        path = self._dir / (instance + _SUFFIX)
+    def _path_of(self, instance: str) -> Path:
+        return self._dir / (instance + _SUFFIX)
+
+    def _take(self, path: Path) -> int:
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -80,20 +64,22 @@ class SqliteInstance:
 
 def living(run_dir: Path) -> int:
     """Return how many processes work on the data directory now."""
-    return sum(_is_locked(path) for path in run_dir.glob("*" + _SUFFIX))
+    return sum(not _has_ended(path) for path in run_dir.glob("*" + _SUFFIX))
 
 
-def _is_locked(path: Path) -> bool:
+def _has_ended(path: Path) -> bool:
+    """True if the process that locked the file has ended; the file is then deleted."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
         return True
-    else:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
+    else:
+        path.unlink(missing_ok=True)
+        return True
     finally:
         os.close(fd)
 
@@ -103,17 +89,12 @@ class SqliteStores(SqlStores):
     """The stores over `<data_dir>/memory.db`, which may be shared by the processes of one machine."""
 
     def __init__(
-        self,
-        data_dir: Path,
-        *,
-        readers: int = 2,
-        allow_network: bool = False,
-        **options: Unpack[StoreOptions],
+        self, data_dir: Path, *, allow_network: bool = False, **options: Unpack[StoreOptions]
     ) -> None:
         self.path = data_dir / "memory.db"
         self._allow_network = allow_network
         self._run_dir = data_dir / "run"
-        self._database = SqliteDatabase(self.path, readers=readers)
+        self._database = SqliteDatabase(self.path)
         super().__init__(self._database, **options)
 
     @property
