@@ -30,8 +30,7 @@ from proxy.text import terms
 
 _ANOTHERS = """
     SELECT 1 FROM memories m JOIN scopes s ON s.id = m.owner
-    WHERE m.id = :id AND s.tenant = :tenant AND m.owner <> :owner LIMIT 1
-"""
+    WHERE m.id = :id AND s.tenant = :tenant AND m.owner <> :owner LIMIT 1"""
 
 
 def with_own_ids(tx: Connection, owner: int, memory: Memory) -> Memory:
@@ -57,12 +56,10 @@ _HELD = """
            q.span, q.replaces, q.source, q.importance, q.observed_at, q.expires_at, q.session_id,
            q.exchange_id
     FROM quarantine q JOIN scopes s ON s.id = q.owner
-    WHERE s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR q.project = :project)
-"""
+    WHERE s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR q.project = :project)"""
 _TRIM = """
     DELETE FROM quarantine WHERE owner = :owner AND seq <= (
-        SELECT seq FROM quarantine WHERE owner = :owner ORDER BY seq DESC LIMIT 1 OFFSET :most)
-"""
+        SELECT seq FROM quarantine WHERE owner = :owner ORDER BY seq DESC LIMIT 1 OFFSET :most)"""
 
 
 class SqlQuarantine(Store):

@@ -12,8 +12,7 @@ check of all of it has passed, or another file has taken its place, since writin
 
 The log says that an outage began, once a minute that it lasts, and that it is over. Outages seldom end at
 once: on a disk that is nearly full, small writes work between large ones that do not. So the log reports one
-as over only when it has not come back for a while.
-"""
+as over only when it has not come back for a while."""
 
 import asyncio
 import time
@@ -30,6 +29,7 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="Store")
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
+Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
 
 class Cursor(Protocol):
@@ -136,9 +136,18 @@ class Store:
         return self.instance
 
 
-def reads(
-    work: Callable[Concatenate[S, Connection, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def column(tx: Connection, sql: str, parameters: Parameters = ()) -> tuple[Any, ...]:
+    """Return the first column of all rows."""
+    return tuple(row[0] for row in tx.execute(sql, parameters))
+
+
+def value(tx: Connection, sql: str, parameters: Parameters = ()) -> Any:
+    """Return the first column of the first row, None if there is no row."""
+    row = tx.execute(sql, parameters).fetchone()
+    return row[0] if row else None
+
+
+def reads(work: Callable[Concatenate[S, Connection, P], T]) -> "Method[S, P, T]":
     """Make a method that is given a transaction one that awaits Database.read."""
 
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -147,26 +156,18 @@ def reads(
     return method
 
 
-def writes(
-    work: Callable[Concatenate[S, Connection, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def writes(work: Callable[Concatenate[S, Connection, P], T], *, purge: bool = False) -> "Method[S, P, T]":
     """Make a method that is given a transaction one that awaits Database.write."""
 
     async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._database.write(lambda tx: work(self, tx, *args, **kwargs))
+        return await self._database.write(lambda tx: work(self, tx, *args, **kwargs), purge=purge)
 
     return method
 
 
-def purges(
-    work: Callable[Concatenate[S, Connection, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def purges(work: Callable[Concatenate[S, Connection, P], T]) -> "Method[S, P, T]":
     """The same; what the method deletes is removed from the database's logs too."""
-
-    async def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._database.write(lambda tx: work(self, tx, *args, **kwargs), purge=True)
-
-    return method
+    return writes(work, purge=True)
 
 
 class Instance(Protocol):

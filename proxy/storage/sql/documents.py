@@ -2,8 +2,7 @@
 
 Passages are searched in arrays: sections first, then the passages of those that were chosen. Both levels are
 the arrays that serve memories. A section's vector is the mean of its passages' vectors, its words are all of
-theirs. To the second level a section is what a type is to memories: a filter.
-"""
+theirs. To the second level a section is what a type is to memories: a filter."""
 
 import asyncio
 import json
@@ -45,34 +44,28 @@ COLUMNS = """
     d.seq, d.id, s.tenant, s.user, d.project, d.name, d.version, d.digest, d.characters, d.sections,
     d.passages, d.created_at, d.updated_at,
     EXISTS (SELECT 1 FROM passages p WHERE p.document = d.seq AND p.generation < (
-                SELECT max(generation) FROM embeddings))
-"""
+                SELECT max(generation) FROM embeddings))"""
 _DOCUMENTS = f"SELECT {COLUMNS} FROM documents d JOIN scopes s ON s.id = d.owner WHERE d.doomed = 0"
 _NAMED = f"""
     {_DOCUMENTS} AND s.tenant = :tenant AND s.user = :user AND coalesce(d.project, '') = :in_project
-    AND d.name = :name
-"""
+    AND d.name = :name"""
 _DOCUMENT_BY_ID = f"{_DOCUMENTS} AND d.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)"
 _LIST = f"""
     {_DOCUMENTS} AND s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR d.project = :project)
-    AND (:before IS NULL OR d.seq < :before) ORDER BY d.seq DESC LIMIT :limit
-"""
+    AND (:before IS NULL OR d.seq < :before) ORDER BY d.seq DESC LIMIT :limit"""
 _USED = "SELECT count(*), coalesce(sum(passages), 0) FROM documents WHERE owner = ? AND doomed = 0"
 _INSERT = """
     INSERT INTO documents (id, owner, project, name, version, digest, characters, sections, passages,
            created_at, updated_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq
-"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq"""
 _INSERT_PASSAGE = """
     INSERT INTO passages (document, section, headings, start, lead, tile, terms, generation, embedding)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 # By the id too: its document may have a later version already.
 _PASSAGES = """
     SELECT p.headings, p.section, p.tile, p.start, p.lead
     FROM documents d JOIN passages p ON p.document = d.seq JOIN scopes s ON s.id = d.owner
-    WHERE d.id = ? AND d.version = ? AND s.tenant = ? AND s.user = ? AND d.doomed = 0 ORDER BY p.seq
-"""
+    WHERE d.id = ? AND d.version = ? AND s.tenant = ? AND s.user = ? AND d.doomed = 0 ORDER BY p.seq"""
 
 
 class SqlDocuments(Store):
@@ -281,36 +274,30 @@ def _centroid(vectors: Sequence[NDArray[np.float32]]) -> bytes | None:
 # ---------------------------------------------------------------- passages
 _HOLDS = """
     SELECT EXISTS (SELECT 1 FROM scopes s JOIN documents d ON d.owner = s.id
-                   WHERE s.tenant = ? AND s.user = ? AND d.doomed = 0)
-"""
+                   WHERE s.tenant = ? AND s.user = ? AND d.doomed = 0)"""
 _VERSION = "SELECT id, documents FROM scopes WHERE tenant = ? AND user = ?"
 _ALL = f"""
     SELECT p.seq, p.document, p.section, d.project,
            iif(p.generation IN {rows.seqs_in(":generations")}, p.embedding, NULL), p.terms
     FROM documents d JOIN passages p ON p.document = d.seq
-    WHERE d.owner = :owner AND d.doomed = 0 ORDER BY p.seq
-"""
+    WHERE d.owner = :owner AND d.doomed = 0 ORDER BY p.seq"""
 _FOUND_PASSAGES = f"""
     SELECT p.seq, p.headings, p.section, p.tile, p.start, p.lead, {COLUMNS}
     FROM passages p JOIN documents d ON d.seq = p.document JOIN scopes s ON s.id = d.owner
-    WHERE p.seq IN {rows.seqs_in("?")} AND d.doomed = 0
-"""
+    WHERE p.seq IN {rows.seqs_in("?")} AND d.doomed = 0"""
 # Those without any vector, then those of an older model, the oldest first; none of users who are being
 # forgotten. Mostly there is nothing to do, which the index of the generations shows at once: hence CROSS
 # JOIN, and the order.
 _PENDING = """
     SELECT p.seq, p.headings, p.tile, p.lead FROM passages p CROSS JOIN documents d ON d.seq = p.document
     CROSS JOIN scopes s ON s.id = d.owner
-    WHERE p.generation < ? AND d.doomed = 0 AND s.user IS NOT NULL ORDER BY p.generation, p.seq LIMIT ?
-"""
+    WHERE p.generation < ? AND d.doomed = 0 AND s.user IS NOT NULL ORDER BY p.generation, p.seq LIMIT ?"""
 _FILL = """
     UPDATE passages SET embedding = :vector, generation = :generation
-    WHERE seq = :seq AND generation < :generation
-"""
+    WHERE seq = :seq AND generation < :generation"""
 _OWNERS = f"""
     SELECT d.owner FROM passages p JOIN documents d ON d.seq = p.document
-    WHERE p.seq IN {rows.seqs_in("?")}
-"""
+    WHERE p.seq IN {rows.seqs_in("?")}"""
 _CHANGED = f"UPDATE scopes SET documents = documents + 1 WHERE id IN ({_OWNERS})"
 
 

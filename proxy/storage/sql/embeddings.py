@@ -52,8 +52,7 @@ def add_model(tx: Connection, model: EmbeddingModel) -> int:
 def generations_of(tx: Connection, model: EmbeddingModel | None) -> Generations:
     """Return what a process with this model may do. One that named none is taken to use the store's.
 
-    Raises WrongModel if the store does not know the model: it was replaced under the process.
-    """
+    Raises WrongModel if the store does not know the model: it was replaced under the process."""
     last = newest_model(tx)
     if last is None:
         return Generations(FIRST, None, (FIRST,))
@@ -80,13 +79,11 @@ def newest_model(tx: Connection) -> tuple[int, str, int] | None:
 # A user without a name is being forgotten as a whole.
 _STALE = """
     FROM scopes s JOIN memories m ON m.owner = s.id JOIN vectors v ON v.memory = m.seq
-    WHERE s.user IS NOT NULL AND v.generation <> :generation
-"""
+    WHERE s.user IS NOT NULL AND v.generation <> :generation"""
 # One user after another, so that each has memories of two kinds for as short as can be.
 _NEXT = f"""
     SELECT m.owner, m.seq, m.written, m.content {_STALE}
-    AND (s.id > :owner OR (s.id = :owner AND m.seq > :seq)) ORDER BY s.id, m.seq LIMIT :limit
-"""
+    AND (s.id > :owner OR (s.id = :owner AND m.seq > :seq)) ORDER BY s.id, m.seq LIMIT :limit"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +125,7 @@ class SqlVectors(Store):
         """Store the vectors, durable on return, and return how many; None for what the model does not
         understand. What was changed or forgotten since it was read is left as it is.
 
-        Raises WrongModel if the store has another model already.
-        """
+        Raises WrongModel if the store has another model already."""
         count = await self._database.write(partial(_put, generation=generation, made=made))
         await self._database.checkpoint()
         return count

@@ -1,11 +1,9 @@
 """Erase rows in portions, record it in receipts, and hide what a large forget still has to erase.
 
 A receipt proves what was forgotten, without any of it: see ports.Receipts. A large forget is a row of
-`forgets`. What it covers is hidden at once, from every query. All of a user is hidden by taking the row
-of `scopes` away from its name: a new row takes its place, and no query by tenant and user finds the old one's
-memories, sessions, responses any more. Anything less is hidden by a condition, while the forget is
-pending.
-"""
+`forgets`. What it covers is hidden at once, from every query: all of a user by a new row of `scopes` that
+takes the name from the old one, so that no query by tenant and user finds what belongs to the old one;
+anything less by a condition, while the forget is pending."""
 
 import json
 import secrets
@@ -17,7 +15,7 @@ from typing import Any
 from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection, Store, legible, reads
+from proxy.storage.sql.database import Connection, Store, legible, reads, value
 from proxy.storage.sql.forget_plan import Bounds, ForgetPlan, ForgetTarget, Seqs, bounds_now
 from proxy.storage.sql.rows import FORGOTTEN
 
@@ -28,12 +26,10 @@ _LIST = """
     FROM scopes s JOIN receipts r ON r.owner = s.id
     WHERE s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
     AND r.seq < :before AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.receipt = r.seq)
-    ORDER BY r.seq DESC LIMIT :limit
-"""
+    ORDER BY r.seq DESC LIMIT :limit"""
 _CURSOR = """
     SELECT r.seq FROM receipts r JOIN scopes s ON s.id = r.owner
-    WHERE r.id = :after AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
-"""
+    WHERE r.id = :after AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)"""
 _NEWEST = 2**63 - 1
 _NAMES = frozenset(each.name for each in fields(ForgetCounts)) - {"receipt"}
 
@@ -48,10 +44,9 @@ class SqlReceipts(Store):
         """As the port says. Raises NotFound for an `after` that is none of them."""
         wanted = {"tenant": tenant, "user": user, "limit": limit, "after": after, "before": _NEWEST}
         if after is not None:
-            row = tx.execute(_CURSOR, wanted).fetchone()
-            if row is None:
+            wanted["before"] = value(tx, _CURSOR, wanted)
+            if wanted["before"] is None:
                 raise NotFound("no receipt has this id", param="after")
-            wanted["before"] = row[0]
         return [receipt_of(row) for row in tx.execute(_LIST, wanted)]
 
 
@@ -68,13 +63,11 @@ def issue_receipt(
 
 def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> int:
     """Write the receipt, issued here or by another database; return its number."""
-    r = receipt
-    (seq,) = tx.execute(
-        "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq",
-        (r.id, owner, r.project, r.type, r.memory_id, r.by, r.at, json.dumps(counts_as_dict(r.counts))),
-    ).fetchone()
-    return int(seq)
+    r, counts = receipt, json.dumps(counts_as_dict(receipt.counts))
+    stored = """
+        INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq"""
+    return int(value(tx, stored, (r.id, owner, r.project, r.type, r.memory_id, r.by, r.at, counts)))
 
 
 def add_to_receipt(tx: Connection, seq: int, more: ForgetCounts) -> None:
@@ -116,9 +109,8 @@ def counts_as_dict(counts: ForgetCounts) -> dict[str, int]:
 
 def counts_from_dict(row: Mapping[str, int], receipt: str | None = None) -> ForgetCounts:
     """Return those counts that this version knows. Raises TypeError, ValueError for anything else."""
-    return ForgetCounts(
-        **{name: count for name, count in dict(row).items() if name in _NAMES}, receipt=receipt
-    )
+    known = {name: count for name, count in dict(row).items() if name in _NAMES}
+    return ForgetCounts(**known, receipt=receipt)
 
 
 # ---------------------------------------------------------------- rows
@@ -172,11 +164,8 @@ _DELETE = {
     "passages": f"DELETE FROM passages WHERE seq IN {_THESE}",
     "documents": f"DELETE FROM documents WHERE seq IN {_THESE}",
 }
-_COUNTED_AS = {
-    "older": "memories",
-    "linked_responses": "responses",
-    "held": "quarantined",
-}  # else by its name
+# Of the others the name is that of the count.
+_COUNTED_AS = {"older": "memories", "linked_responses": "responses", "held": "quarantined"}
 _NOT_COUNTED = {"linked_items", "items", "answers", "quotes", "passages"}
 
 
@@ -221,10 +210,9 @@ def erase_all(tx: Connection, owner: int, plan: ForgetPlan) -> ForgetCounts:
 def _mark_changed(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
     """Mark the memories that lose a quote as changed, since they are cached with it."""
     raised = "UPDATE scopes SET version = version + 1 WHERE id = ? RETURNING version"
-    (version,) = tx.execute(raised, (owner,)).fetchone()
     of_quotes = f"SELECT memory FROM evidence WHERE id IN {_THESE}"
     marked = f"UPDATE memories SET changed = :version WHERE seq IN ({of_quotes})"
-    tx.execute(marked, quotes | {"version": version})
+    tx.execute(marked, quotes | {"version": value(tx, raised, (owner,))})
 
 
 # ---------------------------------------------------------------- large forgets
@@ -241,16 +229,14 @@ _HIDDEN = """NOT EXISTS (
     AND m.seq <= CAST(json_extract(f.bounds, '$.memories') AS INTEGER)
     AND (f.memory_id IS NULL OR f.memory_id = line.id)
     AND (f.project IS NULL OR f.project = line.project)
-    AND (f.types IS NULL OR line.type IN (SELECT value FROM json_each(f.types))))
-"""
+    AND (f.types IS NULL OR line.type IN (SELECT value FROM json_each(f.types))))"""
 _OF_TARGET = "owner = :owner AND (:project IS NULL OR project = :project)"
 _SESSIONS = f"SELECT id FROM sessions WHERE {_OF_TARGET}"
 # Answers that are under way will not find these; the same request may be made again. They are erased with
 # their portion: until then they show which responses belong to them.
 _DETACH = f"""
     UPDATE exchanges SET generation = -1, key = 'forgotten:' || seq WHERE seq IN (
-        SELECT seq FROM exchanges WHERE state = 'open' AND session IN ({_SESSIONS}))
-"""
+        SELECT seq FROM exchanges WHERE state = 'open' AND session IN ({_SESSIONS}))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +266,8 @@ def start_forget(
     erased = ForgetCounts()
     ours = {"owner": target.owner, "project": target.project}
     if target.memory_id is None:
-        erased = ForgetCounts(
-            jobs=tx.execute(f"DELETE FROM jobs WHERE session IN ({_SESSIONS})", ours).rowcount
-        )
+        deleted = tx.execute(f"DELETE FROM jobs WHERE session IN ({_SESSIONS})", ours)
+        erased = ForgetCounts(jobs=deleted.rowcount)
         tx.execute(_DETACH, ours)
     if target.is_scope:  # small, and all of it older: what a session writes from now on survives
         for table in ("anchors", "states", "marks"):
@@ -301,29 +286,23 @@ def start_forget(
 
 def pending_forgets(tx: Connection) -> list[PendingForget]:
     """Return the forgets that are not carried out yet, the oldest first."""
-    found = tx.execute(
-        "SELECT receipt, owner, project, type, memory_id, bounds, instance FROM forgets ORDER BY receipt"
-    ).fetchall()
+    query = "SELECT receipt, instance, bounds, owner, project, type, memory_id FROM forgets ORDER BY receipt"
+    pending = []
     with legible():
-        return [
-            PendingForget(
-                receipt,
-                ForgetTarget(owner=owner, project=project, type=type_, memory_id=memory_id,
-                       bounds=Bounds(**json.loads(bounds))),
-                instance,
-            )
-            for receipt, owner, project, type_, memory_id, bounds, instance in found
-        ]  # fmt: skip
+        for receipt, instance, bounds, owner, project, type_, memory_id in tx.execute(query).fetchall():
+            target = ForgetTarget(owner=owner, project=project, type=type_, memory_id=memory_id)
+            target = replace(target, bounds=Bounds(**json.loads(bounds)))
+            pending.append(PendingForget(receipt, target, instance))
+    return pending
 
 
 def finish_forget(tx: Connection, forget: PendingForget) -> ForgetCounts:
     """Finish the forget; return what it has erased in all. A user's row without a name is deleted
     with the last one, and so is what only users with a name need."""
     tx.execute("DELETE FROM forgets WHERE receipt = ?", (forget.receipt,))
-    nameless = (
-        "SELECT id FROM scopes WHERE id = :id AND user IS NULL"
-        " AND NOT EXISTS (SELECT 1 FROM forgets WHERE owner = :id)"
-    )
+    nameless = """
+        SELECT id FROM scopes WHERE id = :id AND user IS NULL
+        AND NOT EXISTS (SELECT 1 FROM forgets WHERE owner = :id)"""
     tx.execute(f"DELETE FROM evicted WHERE owner IN ({nameless})", {"id": forget.target.owner})
     tx.execute(f"DELETE FROM scopes WHERE id IN ({nameless})", {"id": forget.target.owner})
     return receipt_counts(tx, forget.receipt)
@@ -331,13 +310,9 @@ def finish_forget(tx: Connection, forget: PendingForget) -> ForgetCounts:
 
 def _take_name(tx: Connection, owner: int) -> int:
     """Give the user a new row, without anything, and one generation on; return its number."""
-    tenant, user, generation, version, served = tx.execute(
-        "SELECT tenant, user, generation, version, served FROM scopes WHERE id = ?", (owner,)
-    ).fetchone()
+    columns = "tenant, user, generation, version, served"
+    row = tx.execute(f"SELECT {columns} FROM scopes WHERE id = ?", (owner,)).fetchone()
     tx.execute("UPDATE scopes SET tenant = NULL, user = NULL WHERE id = ?", (owner,))
-    (fresh,) = tx.execute(
-        "INSERT INTO scopes (tenant, user, generation, version, served) VALUES (?, ?, ?, ?, ?) RETURNING id",
-        (tenant, user, generation, version, served),
-    ).fetchone()
+    fresh = int(value(tx, f"INSERT INTO scopes ({columns}) VALUES (?, ?, ?, ?, ?) RETURNING id", row))
     tx.execute("UPDATE receipts SET owner = ? WHERE owner = ?", (fresh, owner))
-    return int(fresh)
+    return fresh

@@ -12,8 +12,7 @@ another one may have sent a newer state before. What the index was not sent yet 
 the index is asked, so that a memory which arrives in between is in one of the two.
 
 A collection that is not on the list of those that were made gets all memories of its generation. So a Qdrant
-that lost its data is filled again, and so is one that is named for the first time.
-"""
+that lost its data is filled again, and so is one that is named for the first time."""
 
 import asyncio
 import json
@@ -110,24 +109,20 @@ _ENTRIES = "SELECT seq, owner, memory FROM vector_outbox ORDER BY seq LIMIT :mos
 _CURRENT = f"""
     SELECT v.generation, m.seq, m.owner, m.type, m.project, m.expires_at, v.embedding, v.terms
     FROM memories m JOIN vectors v ON v.memory = m.seq
-    WHERE m.seq IN {_THESE} AND m.superseded_by IS NULL AND m.archived = 0
-"""
+    WHERE m.seq IN {_THESE} AND m.superseded_by IS NULL AND m.archived = 0"""
 _ENQUEUE = f"""
     INSERT INTO vector_outbox (owner, memory)
     SELECT m.owner, m.seq FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.superseded_by IS NULL AND m.archived = 0
     AND v.generation IN {seqs_in(":generations")}
-    AND NOT EXISTS (SELECT 1 FROM vector_outbox o WHERE o.memory = m.seq)
-"""
+    AND NOT EXISTS (SELECT 1 FROM vector_outbox o WHERE o.memory = m.seq)"""
 _WAITING = "SELECT DISTINCT memory FROM vector_outbox WHERE owner = ? LIMIT ?"
 _ENQUEUE_ALL = """
     INSERT INTO vector_outbox (owner, memory)
-    SELECT owner, seq FROM memories WHERE superseded_by IS NULL AND archived = 0
-"""
+    SELECT owner, seq FROM memories WHERE superseded_by IS NULL AND archived = 0"""
 _TAKE = """
     UPDATE vector_targets SET holder = :me, leased_until = :until
-    WHERE name = :name AND (holder = :me OR leased_until < :now)
-"""
+    WHERE name = :name AND (holder = :me OR leased_until < :now)"""
 _RENEW = "UPDATE vector_targets SET leased_until = :until WHERE name = :name AND holder = :me"
 
 Report = Callable[[int, int], None]
@@ -331,8 +326,7 @@ _ROWS = f"""
     SELECT m.seq, m.type, m.project, m.expires_at, 1,
            iif(v.generation IN {seqs_in(":generations")}, v.embedding, NULL), v.terms
     FROM memories m JOIN vectors v ON v.memory = m.seq
-    WHERE m.owner = :owner AND m.superseded_by IS NULL AND m.archived = 0
-"""
+    WHERE m.owner = :owner AND m.superseded_by IS NULL AND m.archived = 0"""
 # With the two memories stored before each: a memory's score has a share of theirs (exact_index.py).
 _BEFORE = """(SELECT m.seq FROM memories m WHERE m.owner = :owner AND m.seq < {}.seq
     AND m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq DESC LIMIT 1)"""
@@ -341,15 +335,13 @@ _PROPOSED = f"""
          once (seq) AS (SELECT {_BEFORE.format("proposed")} FROM proposed),
          twice (seq) AS (SELECT {_BEFORE.format("once")} FROM once)
     {_ROWS} AND m.seq IN (SELECT seq FROM proposed UNION SELECT seq FROM once UNION SELECT seq FROM twice)
-    {{hidden}} ORDER BY m.seq
-"""
+    {{hidden}} ORDER BY m.seq"""
 _ADMITTED = """
     SELECT count(*) FROM memories m
     WHERE m.owner = :owner AND m.superseded_by IS NULL AND m.archived = 0
     AND (m.expires_at IS NULL OR m.expires_at > :now)
     AND (:project IS NULL OR m.project IS NULL OR m.project = :project)
-    AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
-"""
+    AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))"""
 _NEWEST = _ROWS + "{hidden} ORDER BY m.seq DESC LIMIT :most"
 
 

@@ -2,8 +2,7 @@
 
 A user with little to forget is served by one transaction. For a user with much, one short transaction raises
 the generation and hides what the forget covers; then it is erased in portions, between which others write.
-Any process that opens the database finishes what a crash interrupted.
-"""
+Any process that opens the database finishes what a crash interrupted."""
 
 import asyncio
 import json
@@ -26,7 +25,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import Conflict
 from proxy.storage.sql import erasure, rows, users
-from proxy.storage.sql.database import Connection, Database, Store, purges
+from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
 from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
 from proxy.storage.sql.forget_related import Verdicts
@@ -40,22 +39,19 @@ _MUCH = """
                                   WHERE owner = :owner LIMIT :most) few) >= :most
         OR (SELECT count(*) FROM (SELECT 1 FROM conversations c JOIN conversation_items i
                                   ON i.conversation = c.seq WHERE c.owner = :owner LIMIT :most) few) >= :most
-        OR (SELECT coalesce(sum(passages), 0) FROM documents WHERE owner = :owner) >= :most
-"""
+        OR (SELECT coalesce(sum(passages), 0) FROM documents WHERE owner = :owner) >= :most"""
 # CROSS JOIN: in this order, and not all users of the tenant first.
 _HOLDERS = """
     SELECT m.owner FROM memories m CROSS JOIN scopes s ON s.id = m.owner
     WHERE m.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
-    AND (:project IS NULL OR m.project = :project)
-"""
+    AND (:project IS NULL OR m.project = :project)"""
 # Answers that came after the forget began, and were given with what it covers in view.
 _LATE = """
     SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND x.seq <= :exchanges AND x.answer <> '' AND x.recalled <> '[]'
     AND EXISTS (SELECT 1 FROM json_each(x.recalled) shown
                 WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = shown.value AND m.owner = :owner)
-                AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = shown.value AND d.owner = :owner))
-"""
+                AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = shown.value AND d.owner = :owner))"""
 
 
 class Forgetting(Store):
@@ -63,7 +59,7 @@ class Forgetting(Store):
 
     def __init__(self, database: Database, drop_caches: Callable[[int], None]) -> None:
         super().__init__(database)
-        self._caches = [drop_caches]  # each drops what is cached of an owner
+        self.on_forget = [drop_caches]  # each is called with an owner after a forget
         self._running: set[int] = set()
 
     async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> ForgetCounts:
@@ -106,13 +102,9 @@ class Forgetting(Store):
         _, receipt = erasure.issue_receipt(tx, owner.id, where, memory_id=document_id, by=by, counts=erased)
         return replace(erased, receipt=receipt), owner.id
 
-    def on_forget(self, drop: Callable[[int], None]) -> None:
-        """Also call `drop` for each owner after a forget."""
-        self._caches.append(drop)
-
     def drop_caches(self, owner: int) -> None:
         """Drop a user's caches after a forget."""
-        for drop in self._caches:
+        for drop in self.on_forget:
             drop(owner)
 
     async def count(self, where: MemoryFilter, memory_id: str | None) -> ForgetCounts:
@@ -152,8 +144,8 @@ class Forgetting(Store):
             users.raise_generation(tx, target.owner)
             if target.is_everything:
                 users.forget_timezone(tx, target.owner)
-            # A text is content: a pending forget must not store it.
-            if target.text is None and _is_much(tx, target.owner):
+            much = value(tx, _MUCH, {"owner": target.owner, "most": _MOST_AT_ONCE + 1})
+            if much and target.text is None:  # a text is content: a pending forget must not store it
                 large.append(erasure.start_forget(tx, target, where, by=by, instance=self._living.id))
                 continue
             erased = erase_all(tx, target.owner, plan_forget(tx, target, verdicts))
@@ -174,7 +166,9 @@ class Forgetting(Store):
                 for portion in portions:
                     await self._database.write(partial(_erase_portion, forget=forget, portion=portion))
                     await self._database.checkpoint()
-            late = await self._database.read(lambda tx: _late(tx, forget.target))
+            late: tuple[int, ...] = ()
+            if not forget.target.is_everything:
+                late = await self._database.read(lambda tx: column(tx, _LATE, forget.target.parameters()))
             return await self._database.write(partial(_finish, forget=forget, late=late), purge=True)
         finally:
             self._running.discard(forget.receipt)
@@ -199,27 +193,15 @@ def _holder(where: MemoryFilter, memory_id: str) -> dict[str, str | None]:
     return {"id": rows.storable(memory_id), **of_filter}
 
 
-def _is_much(tx: Connection, owner: int) -> bool:
-    (much,) = tx.execute(_MUCH, {"owner": owner, "most": _MOST_AT_ONCE + 1}).fetchone()
-    return bool(much)
-
-
 def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts) -> ForgetCounts:
     targets = _targets(tx, where, memory_id, make=False)
-    return reduce(
-        add_counts, (plan_forget(tx, target, verdicts).counts for target in targets), ForgetCounts()
-    )
+    counts = (plan_forget(tx, target, verdicts).counts for target in targets)
+    return reduce(add_counts, counts, ForgetCounts())
 
 
 def _erase_portion(tx: Connection, *, forget: PendingForget, portion: Portion) -> None:
     users.lock_id(tx, forget.target.owner)
     erasure.add_to_receipt(tx, forget.receipt, erase(tx, forget.target.owner, portion))
-
-
-def _late(tx: Connection, target: ForgetTarget) -> tuple[int, ...]:
-    if target.is_everything:
-        return ()
-    return tuple(seq for (seq,) in tx.execute(_LATE, target.parameters()))
 
 
 def _finish(tx: Connection, *, forget: PendingForget, late: tuple[int, ...]) -> ForgetCounts:
@@ -240,8 +222,7 @@ _COLLIDING = """
             SELECT n.seq, n.id, n.project, n.type, n.superseded_by
             FROM line JOIN memories n ON n.id = line.superseded_by AND n.owner = :owner
         )
-        SELECT 1 FROM line m WHERE {match})
-"""
+        SELECT 1 FROM line m WHERE {match})"""
 _SAME_ID = _COLLIDING.format("w.id = :new_id AND w.owner = :owner", match=MATCH)
 _SAME_WORDS = _COLLIDING.format(
     "w.owner = :owner AND coalesce(w.project, '') = :new_project AND w.type = :new_type"
@@ -270,10 +251,9 @@ def unblock_insert(tx: Connection, owner: int, changes: Sequence[Change]) -> Non
 
 
 def _would_be_covered(tx: Connection, target: ForgetTarget, edited: Memory) -> bool:
-    row = tx.execute(
-        "SELECT seq FROM memories WHERE id = ? AND owner = ?", (rows.storable(edited.id), target.owner)
-    ).fetchone()
-    if row is None or row[0] > target.bounds.memories or not target.is_of_many:
+    query = "SELECT seq FROM memories WHERE id = ? AND owner = ?"
+    seq = value(tx, query, (rows.storable(edited.id), target.owner))
+    if seq is None or seq > target.bounds.memories or not target.is_of_many:
         return False
     of_project = target.project in (None, edited.scope.project)
     return of_project and (target.types is None or edited.type in target.types)
@@ -288,7 +268,7 @@ def _colliding(tx: Connection, forget: PendingForget, new: Iterable[Memory]) -> 
             "new_digest": rows.digest(memory.content),
         }
         for query in (_SAME_ID, _SAME_WORDS):
-            yield from (seq for (seq,) in tx.execute(query, asked))
+            yield from column(tx, query, asked)
 
 
 # ---------------------------------------------------------------- expiry
@@ -298,8 +278,7 @@ _EXPIRED_AT_ONCE = 100
 _EXPIRED = """
     SELECT m.owner, m.seq FROM memories m JOIN scopes s ON s.id = m.owner
     WHERE m.expires_at IS NOT NULL AND m.expires_at <= :before AND s.user IS NOT NULL
-    ORDER BY m.owner, m.seq
-"""
+    ORDER BY m.owner, m.seq"""
 # Asked again where it is erased: its owner may have given it more time.
 _WITH_OLDER = f"""
     WITH RECURSIVE expired (seq, id) AS (
@@ -308,8 +287,7 @@ _WITH_OLDER = f"""
         SELECT older.seq, older.id
         FROM expired JOIN memories older ON older.superseded_by = expired.id AND +older.owner = :owner
     )
-    SELECT seq FROM expired
-"""
+    SELECT seq FROM expired"""
 
 
 async def expire(database: Database, now: float) -> int:
@@ -334,8 +312,7 @@ def _expire(
 ) -> tuple[int, int]:
     """Erase one portion; return how many memories it had, and the receipt's number, 0 for none yet."""
     users.lock_id(tx, owner)
-    expired = tuple(seq for (seq,) in tx.execute(_WITH_OLDER, part))
-    if not expired:
+    if not (expired := column(tx, _WITH_OLDER, part)):
         return 0, receipt
     erased = erase(tx, owner, (("memories", expired),))
     if receipt:
@@ -352,8 +329,7 @@ def _expire(
 # nothing is extracted that had not been read yet: what was forgotten may be in it.
 RECEIPTS = """
     SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
-    FROM receipts r JOIN scopes s ON s.id = r.owner WHERE s.user IS NOT NULL ORDER BY r.seq
-"""
+    FROM receipts r JOIN scopes s ON s.id = r.owner WHERE s.user IS NOT NULL ORDER BY r.seq"""
 _OF_USER = (
     "JOIN sessions n ON n.id = x.session JOIN scopes s ON s.id = n.owner"
     " WHERE s.tenant = :tenant AND s.user = :user"
@@ -400,11 +376,8 @@ def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:
         return so_far
     erased, was_there = repeat_one(tx, receipt)
     erasure.store_receipt(tx, users.ensure(tx, Scope(receipt.tenant, receipt.user)).id, receipt)
-    return Repeated(
-        receipts=so_far.receipts + 1,
-        erased=add_counts(so_far.erased, erased),
-        unknown=so_far.unknown + (not was_there),
-    )
+    total, unknown = add_counts(so_far.erased, erased), so_far.unknown + (not was_there)
+    return Repeated(receipts=so_far.receipts + 1, erased=total, unknown=unknown)
 
 
 def repeat_one(tx: Connection, receipt: Receipt) -> tuple[ForgetCounts, bool]:
@@ -424,6 +397,5 @@ def repeat_one(tx: Connection, receipt: Receipt) -> tuple[ForgetCounts, bool]:
         erased = add_counts(erased, erase_all(tx, owner.id, plan_forget(tx, document)))
     was_there = receipt.memory_id is None or erased != ForgetCounts()
     ours = {"tenant": scope.tenant, "user": scope.user}
-    unread = tuple(seq for (seq,) in tx.execute(_UNREAD, ours))
-    jobs = tuple(seq for (seq,) in tx.execute(_JOBS, ours))
-    return add_counts(erased, erase(tx, owner.id, (("jobs", jobs), ("exchanges", unread)))), was_there
+    unread = (("jobs", column(tx, _JOBS, ours)), ("exchanges", column(tx, _UNREAD, ours)))
+    return add_counts(erased, erase(tx, owner.id, unread)), was_there

@@ -1,34 +1,22 @@
 """Collect the rows that a forget erases: the memories and documents it covers, and everything else that
 holds their text.
 
-In doubt a row is erased. An exchange that is erased, or an answer that was given with what is forgotten in
-view, takes with it: the later answers of its session, which were given with
-it in their history (what the user said stays); the stored responses of its session, since later ones replay
-or repeat earlier ones; and what hangs together with those (forget_related.py).
-"""
+In doubt a row is erased. With an exchange, or an answer that was given with what is forgotten in view, these
+are erased: the later answers of its session, which had it in their history (what the user said stays); the
+stored responses of its session, which replay or repeat earlier ones; and what is linked to those."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from proxy.domain.core import ForgetCounts, MemoryFilter, with_children
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection
-from proxy.storage.sql.forget_related import LinkedResponses, Verdicts, mentioning_exchanges
+from proxy.storage.sql.database import Connection, column, value
+from proxy.storage.sql.forget_related import LinkedResponses, Session, Verdicts, mentioning_exchanges
 
 # ---------------------------------------------------------------- target
 _NO_BOUND = 2**63 - 1
-# In the order of the fields of Bounds.
-_BOUNDED = (
-    "memories",
-    "exchanges",
-    "quarantine",
-    "stored_responses",
-    "conversations",
-    "conversation_items",
-    "documents",
-)
+_TABLES = {"held": "quarantine", "responses": "stored_responses", "items": "conversation_items"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +64,7 @@ class ForgetTarget:
     @property
     def types(self) -> frozenset[str] | None:
         """The named type with its subtypes, None for all."""
-        return None if self.type is None else _with_children(self.type)
+        return None if self.type is None else with_children((self.type,)) | {self.type}
 
     def parameters(self) -> dict[str, Any]:
         """Return what the constant SQL of this package refers to."""
@@ -87,13 +75,7 @@ class ForgetTarget:
             "only": None if self.only is None else rows.as_json(self.only),
             "document_id": self.document_id,
             "id": None if self.memory_id is None else rows.storable(self.memory_id),
-            "memories": self.bounds.memories,
-            "exchanges": self.bounds.exchanges,
-            "held": self.bounds.held,
-            "responses": self.bounds.responses,
-            "conversations": self.bounds.conversations,
-            "items": self.bounds.items,
-            "documents": self.bounds.documents,
+            **asdict(self.bounds),
         }
 
 
@@ -106,26 +88,18 @@ def target_of(owner: int, where: MemoryFilter, memory_id: str | None) -> ForgetT
 
 def bounds_now(tx: Connection) -> Bounds:
     """Return the last row of each table. All of them count upwards and never use a number twice."""
-    return Bounds(
-        *(tx.execute(f"SELECT coalesce(max(seq), 0) FROM {table}").fetchone()[0] for table in _BOUNDED)
-    )
-
-
-@cache
-def _with_children(type_: str) -> frozenset[str]:
-    return with_children((type_,)) | {type_}
+    tables = {each.name: _TABLES.get(each.name, each.name) for each in fields(Bounds)}
+    last = "SELECT coalesce(max(seq), 0) FROM"
+    return Bounds(**{name: value(tx, f"{last} {table}") for name, table in tables.items()})
 
 
 # ---------------------------------------------------------------- rows
 Seqs = tuple[int, ...]
-Session = tuple[str | None, str]
-"""Project and name: a session may still have responses when retention has removed its row."""
 
 # What superseded a forgotten memory stays; what a forgotten memory superseded is erased with it.
 MATCH = """
     m.seq <= :memories AND (:id IS NULL OR m.id = :id) AND (:project IS NULL OR m.project = :project)
-    AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
-"""
+    AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))"""
 _MEMORIES = f"""
     WITH RECURSIVE covered (seq, id, direct) AS (
         SELECT m.seq, m.id, 1 FROM memories m WHERE {{}} AND {MATCH}
@@ -134,8 +108,7 @@ _MEMORIES = f"""
         FROM covered JOIN memories older ON older.superseded_by = covered.id AND +older.owner = :owner
         WHERE older.seq <= :memories
     )
-    SELECT seq, id, max(direct) FROM covered GROUP BY seq, id ORDER BY seq
-"""
+    SELECT seq, id, max(direct) FROM covered GROUP BY seq, id ORDER BY seq"""
 # By which index: the plus keeps SQLite from walking through all that the user has.
 _ALL = _MEMORIES.format("m.owner = :owner")
 _NAMED = _MEMORIES.format("+m.owner = :owner AND m.id = :id")
@@ -145,12 +118,10 @@ _IDS = "(SELECT value FROM json_each(:{}))"
 _THESE = rows.seqs_in(":these")  # seqs of the memories
 _SHOWN = f"""
     recalled <> '[]'
-    AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value IN {_IDS.format("ids")})
-"""
+    AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value IN {_IDS.format("ids")})"""
 _ANSWERS = f"""
     SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
-    WHERE n.owner = :owner AND {_SHOWN}
-"""
+    WHERE n.owner = :owner AND {_SHOWN}"""
 # From where it was first stated, or shown: everything later had it in view.
 _LATER = """
     SELECT x.seq FROM (
@@ -165,21 +136,18 @@ _LATER_THAN_REMOVED = f"""
     CROSS JOIN exchanges x ON x.session = n.id
     WHERE m.seq IN {_THESE} AND x.seq <= :exchanges
     AND NOT EXISTS (SELECT 1 FROM exchanges source JOIN sessions o ON o.id = source.session
-                    WHERE source.id = e.exchange_id AND o.owner = :owner)
-"""
+                    WHERE source.id = e.exchange_id AND o.owner = :owner)"""
 # A summary names one exchange of its session and repeats all of them. :sessions: where it was said.
 _SUMMARIES = """
     SELECT DISTINCT m.seq, m.id FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
     JOIN (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
           FROM json_each(:sessions)) n ON e.session_id = n.name AND m.project IS n.project
-    WHERE m.owner = :owner AND m.source = 'summary' AND m.seq <= :memories
-"""
+    WHERE m.owner = :owner AND m.source = 'summary' AND m.seq <= :memories"""
 _SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
 _NAMES = f"SELECT id FROM exchanges WHERE seq IN {rows.seqs_in('?')}"
 _STATED = f"""
     SELECT DISTINCT m.project, e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
-    WHERE e.memory IN {_THESE}
-"""
+    WHERE e.memory IN {_THESE}"""
 # A general memory may have been stated in any project; once its exchange is deleted, nothing shows in which.
 _STATED_SOMEWHERE = f"""
     WITH names (name) AS (
@@ -194,48 +162,38 @@ _STATED_SOMEWHERE = f"""
     ON r.owner = :owner AND r.session = names.name
     UNION
     SELECT i.project, i.session FROM names CROSS JOIN conversation_items i ON i.session = names.name
-    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
-"""
+    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner"""
 # By their ids, but only the owner's own: every client may claim to quote anything. CROSS JOIN: in this order.
 _STATED_IN = """
     SELECT x.seq, n.project, n.name FROM json_each(:sources) source
     CROSS JOIN exchanges x ON x.id = source.value CROSS JOIN sessions n ON n.id = x.session
-    WHERE n.owner = :owner
-"""
+    WHERE n.owner = :owner"""
 _QUOTES = f"""
     SELECT e.id FROM json_each(:sources) source
     CROSS JOIN evidence e ON e.exchange_id = source.value CROSS JOIN memories m ON m.seq = e.memory
-    WHERE m.owner = :owner AND e.span <> '' AND e.memory NOT IN {_THESE}
-"""
+    WHERE m.owner = :owner AND e.span <> '' AND e.memory NOT IN {_THESE}"""
 _OURS = "n.owner = :owner AND (:project IS NULL OR n.project = :project)"
 # What was not extracted yet may contain what is to be forgotten.
 _UNREAD = f"""
     SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
-    WHERE {_OURS} AND x.extraction <> 'done' AND x.seq <= :exchanges
-"""
+    WHERE {_OURS} AND x.extraction <> 'done' AND x.seq <= :exchanges"""
 _SAID = f"""
-    SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id WHERE {_OURS} AND x.seq <= :exchanges
-"""
+    SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id WHERE {_OURS} AND x.seq <= :exchanges"""
 _SESSIONS = f"""
     SELECT n.id FROM sessions n WHERE {_OURS}
-    AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = n.id AND x.seq > :exchanges)
-"""
+    AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = n.id AND x.seq > :exchanges)"""
 _JOBS = f"SELECT j.id FROM jobs j JOIN sessions n ON n.id = j.session WHERE {_OURS}"
 _HELD = """
     SELECT q.seq, q.content FROM quarantine q WHERE q.owner = :owner AND q.seq <= :held
     AND (:project IS NULL OR q.project = :project)
-    AND (:types IS NULL OR q.type IN (SELECT value FROM json_each(:types)))
-"""
-_HELD_OF = (
-    f"SELECT q.seq FROM quarantine q WHERE q.owner = :owner AND q.exchange_id IN {_IDS.format('sources')}"
-)
+    AND (:types IS NULL OR q.type IN (SELECT value FROM json_each(:types)))"""
+_HELD_OF = f"SELECT seq FROM quarantine WHERE owner = :owner AND exchange_id IN {_IDS.format('sources')}"
 _RESPONSES = "SELECT seq FROM stored_responses WHERE owner = :owner AND seq <= :responses"
 _OF_PROJECT = f"{_RESPONSES} AND project = :project"
 _SHOWN_RESPONSES = f"SELECT seq FROM stored_responses WHERE owner = :owner AND {_SHOWN}"
 _DOCUMENTS = """
     SELECT d.seq FROM documents d WHERE d.owner = :owner AND d.seq <= :documents
-    AND (:project IS NULL OR d.project = :project) AND (:document_id IS NULL OR d.id = :document_id)
-"""
+    AND (:project IS NULL OR d.project = :project) AND (:document_id IS NULL OR d.id = :document_id)"""
 _DOCUMENT_IDS = f"SELECT id FROM documents WHERE seq IN {rows.seqs_in(':of_documents')}"
 _PASSAGES = f"SELECT seq FROM passages WHERE document IN {rows.seqs_in(':of_documents')}"
 _CONVERSATIONS = "SELECT seq FROM conversations WHERE owner = :owner AND seq <= :conversations"
@@ -243,8 +201,7 @@ _CONVERSATIONS_OF_PROJECT = f"{_CONVERSATIONS} AND project = :project"
 _ITEMS_OF_PROJECT = """
     SELECT i.seq FROM conversations c JOIN conversation_items i ON i.conversation = c.seq
     WHERE c.owner = :owner AND i.seq <= :items
-    AND (:project IS NULL OR :project IN (c.project, i.project))
-"""
+    AND (:project IS NULL OR :project IN (c.project, i.project))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,17 +263,17 @@ def plan_forget(tx: Connection, target: ForgetTarget, verdicts: Verdicts | None 
 
 def _everything(tx: Connection, target: ForgetTarget) -> ForgetPlan:
     ours = target.parameters()
-    responses, documents = _seqs(tx, _RESPONSES, ours), _seqs(tx, _DOCUMENTS, ours)
+    responses, documents = column(tx, _RESPONSES, ours), column(tx, _DOCUMENTS, ours)
     return ForgetPlan(
         responses=responses,
-        items=_seqs(tx, _ITEMS_OF_PROJECT, ours),
-        conversations=_seqs(tx, _CONVERSATIONS, ours),
-        jobs=_seqs(tx, _JOBS, ours),
-        exchanges=_seqs(tx, _SAID, ours),
-        held=tuple(seq for seq, _ in tx.execute(_HELD, ours)),
-        memories=_seqs(tx, "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories", ours),
-        sessions=_seqs(tx, _SESSIONS, ours),
-        passages=_seqs(tx, _PASSAGES, {"of_documents": rows.as_json(documents)}),
+        items=column(tx, _ITEMS_OF_PROJECT, ours),
+        conversations=column(tx, _CONVERSATIONS, ours),
+        jobs=column(tx, _JOBS, ours),
+        exchanges=column(tx, _SAID, ours),
+        held=column(tx, _HELD, ours),
+        memories=column(tx, "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories", ours),
+        sessions=column(tx, _SESSIONS, ours),
+        passages=column(tx, _PASSAGES, {"of_documents": rows.as_json(documents)}),
         documents=documents,
         with_content=_with_content(tx, responses),
     )
@@ -336,16 +293,18 @@ class _Search:
 
     def memories(self) -> None:
         """Find the memories, the exchanges they came from, and the answers that may repeat them."""
-        if self._target.text is not None:
-            covered = self._tx.execute(_CONTENTS, self._ours)
-            self._ours["only"] = rows.as_json(self._holding(covered))
-        found = self._tx.execute(self._query(), self._ours).fetchall()
+        target, query = self._target, _ALL if self._target.memory_id is None else _NAMED
+        if target.text is not None:
+            self._ours["only"] = rows.as_json(self._holding(self._tx.execute(_CONTENTS, self._ours)))
+        if target.only is not None or target.text is not None:
+            query = _ONLY
+        found = self._tx.execute(query, self._ours).fetchall()
         self._seqs["memories"] = {seq for seq, _, direct in found if direct}
         self._seqs["older"] = {seq for seq, _, direct in found if not direct}
         if not found:
             return
         self._ours["these"] = rows.as_json(seq for seq, _, _ in found)
-        self._sources = {source for (source,) in self._tx.execute(_SOURCES, self._ours)}
+        self._sources = set(column(self._tx, _SOURCES, self._ours))
         self._ours["sources"] = rows.as_json(self._sources)
         self._sessions.update(self._tx.execute(_STATED, self._ours))
         self._sessions.update(self._tx.execute(_STATED_SOMEWHERE, self._ours))
@@ -384,8 +343,7 @@ class _Search:
         self._ours["sessions"] = rows.as_json(stated_in)
         found = self._tx.execute(_SUMMARIES, self._ours).fetchall()
         self._seqs["memories"].update({seq for seq, _ in found} - self._seqs["older"])
-        these = self._seqs["memories"] | self._seqs["older"]
-        self._ours["these"] = rows.as_json(sorted(these))
+        self._ours["these"] = rows.as_json(sorted(self._seqs["memories"] | self._seqs["older"]))
         return found
 
     def _holding(self, found: Iterable[tuple[int, str]]) -> list[int]:
@@ -393,16 +351,10 @@ class _Search:
         text = self._target.text
         return [seq for seq, _ in found] if text is None else rows.holding(text, found)
 
-    def _query(self) -> str:
-        if self._target.only is not None or self._target.text is not None:
-            return _ONLY
-        return _ALL if self._target.memory_id is None else _NAMED
-
     def said(self) -> None:
         """Find what the forget of a scope or type takes in addition to memories."""
         self._add("jobs", _JOBS)
-        held = self._tx.execute(_HELD, self._ours).fetchall()
-        self._seqs["held"].update(self._holding(held))
+        self._seqs["held"].update(self._holding(self._tx.execute(_HELD, self._ours).fetchall()))
         if not self._target.is_scope:
             self._add("exchanges", _UNREAD)
             return
@@ -419,8 +371,7 @@ class _Search:
         self._add("documents", _DOCUMENTS)
         self._ours["of_documents"] = rows.as_json(self._seqs["documents"])
         self._add("passages", _PASSAGES)
-        found = self._tx.execute(_DOCUMENT_IDS, self._ours)
-        self._ours["ids"] = rows.as_json(id_ for (id_,) in found)
+        self._ours["ids"] = rows.as_json(column(self._tx, _DOCUMENT_IDS, self._ours))
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
         self._later("answers")
@@ -429,7 +380,7 @@ class _Search:
         """Return all of it, with the responses of the sessions and those that continue them."""
         # For each erased exchange: memories that cite it lose the quote, candidates in quarantine are erased.
         erased = (rows.as_json(self._seqs["exchanges"]),)
-        self._sources.update(source for (source,) in self._tx.execute(_NAMES, erased))
+        self._sources.update(column(self._tx, _NAMES, erased))
         self._ours["sources"] = rows.as_json(self._sources)
         self._add("quotes", _QUOTES)
         self._add("held", _HELD_OF)
@@ -450,13 +401,6 @@ class _Search:
                 self._sessions.add((session[0], session[1]))
 
 
-def _seqs(tx: Connection, query: str, parameters: dict[str, Any]) -> Seqs:
-    return tuple(seq for (seq,) in tx.execute(query, parameters))
-
-
 def _with_content(tx: Connection, responses: Seqs) -> int:
-    query = (
-        f"SELECT count(*) FROM stored_responses WHERE response IS NOT NULL AND seq IN {rows.seqs_in(':seqs')}"
-    )
-    (count,) = tx.execute(query, {"seqs": rows.as_json(responses)}).fetchone()
-    return int(count)
+    these = f"stored_responses WHERE response IS NOT NULL AND seq IN {rows.seqs_in(':seqs')}"
+    return int(value(tx, f"SELECT count(*) FROM {these}", {"seqs": rows.as_json(responses)}))

@@ -1,6 +1,5 @@
 """Find what repeats a memory that is being forgotten, though no row links the two: exchanges that mention it,
-and stored responses that were made with those in view.
-"""
+and stored responses that were made with those in view."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection
+from proxy.storage.sql.database import Connection, column
 from proxy.text.sentences import sentences
 from proxy.text.terms import CJK, STOP_WORDS, fold
 
@@ -21,8 +20,7 @@ _MAY_MENTION = """
     FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND x.seq <= :exchanges AND (x.extraction <> 'done' OR n.id IN (
         SELECT e.session FROM json_each(:seen) seen
-        CROSS JOIN exchanges e ON e.seq = CAST(seen.value AS INTEGER)))
-"""
+        CROSS JOIN exchanges e ON e.seq = CAST(seen.value AS INTEGER)))"""
 SHARE = 0.5  # of a fact's words
 FEW = 4  # words; of so many all are wanted, but for the first, which mostly names the user
 ENOUGH = 3  # words; a shorter fact is only found in a text that says something about its user
@@ -42,16 +40,12 @@ def mentioning_exchanges(
 ) -> Iterator[tuple[str, int, tuple[str | None, str]]]:
     """Yield "exchanges" where the user's words mention one of `:these` memories, "answers" where only the
     answer does; the exchange's number; its session. `:seen`: exchanges of sessions that are searched."""
-    facts = MentionMatcher(_column(tx, _WORDS, ours), _column(tx, _QUOTES, ours), verdicts)
+    facts = MentionMatcher(column(tx, _WORDS, ours), column(tx, _QUOTES, ours), verdicts)
     for seq, project, name, said, answer, personal in tx.execute(_MAY_MENTION, ours):
         if facts.is_in(said, personal=bool(personal)):
             yield "exchanges", seq, (project, name)
         elif facts.is_in(answer, personal=False):
             yield "answers", seq, (project, name)
-
-
-def _column(tx: Connection, query: str, ours: dict[str, Any]) -> list[str]:
-    return [text for (text,) in tx.execute(query, ours)]
 
 
 # ---------------------------------------------------------------- words alone
@@ -84,8 +78,7 @@ class Verdicts:
     """Which texts state a fact, of those that hold its words. Finding the sentences of a long text takes up
     to 0.1 s: each is judged once, and outside of transactions.
 
-    `put_off`: answer no for now, and collect what is asked until `settle` judges it, in any thread.
-    """
+    `put_off`: answer no for now, and collect what is asked until `settle` judges it, in any thread."""
 
     put_off: bool = False
     _known: dict[Case, bool] = field(default_factory=dict)
@@ -141,8 +134,7 @@ def _judge(facts: tuple[_Fact, ...], text: str) -> bool:
 
 def _fact(text: str, *, names_user: bool) -> _Fact | None:
     """Return what of the text can be looked for; None if there is nothing."""
-    bare = _DATE.sub(" ", text)
-    folded = _searchable(bare)
+    folded = _searchable(_DATE.sub(" ", text))
     words = tuple(dict.fromkeys(map(_beginning, _words(folded))))
     numbers = frozenset(_NUMBER.findall(folded))
     return _Fact(words, numbers, names_user) if words or numbers else None
@@ -198,17 +190,14 @@ Session = tuple[str | None, str]
 
 _NAMED = """
     (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
-     FROM json_each(:sessions))
-"""
+     FROM json_each(:sessions))"""
 _OF_SESSIONS = f"""
     SELECT x.seq FROM {_NAMED} n
-    JOIN stored_responses x ON x.owner = :owner AND x.session = n.name WHERE x.project IS n.project
-"""
+    JOIN stored_responses x ON x.owner = :owner AND x.session = n.name WHERE x.project IS n.project"""
 _ITEMS_OF_SESSIONS = f"""
     SELECT i.seq FROM {_NAMED} n
     JOIN conversation_items i ON i.session = n.name AND i.project IS n.project
-    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
-"""
+    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner"""
 # Who continued a response was shown all of it.
 _LATER = f"""
     WITH RECURSIVE led (seq, owner, id) AS (
@@ -218,8 +207,7 @@ _LATER = f"""
         FROM led JOIN stored_responses later
         ON later.previous_id = led.id AND later.owner = led.owner
     )
-    SELECT r.seq, r.project, r.session FROM led JOIN stored_responses r ON r.seq = led.seq
-"""
+    SELECT r.seq, r.project, r.session FROM led JOIN stored_responses r ON r.seq = led.seq"""
 _OF_CONVERSATIONS = f"""
     SELECT r.seq, r.project, r.session FROM stored_responses r
     WHERE r.owner = :owner AND r.conversation_id IN (
@@ -228,16 +216,14 @@ _OF_CONVERSATIONS = f"""
         SELECT c.id FROM conversation_items i JOIN conversations c ON c.seq = i.conversation
         WHERE i.seq IN {rows.seqs_in(":items_led")}
         UNION
-        SELECT id FROM conversations WHERE seq IN {rows.seqs_in(":conversations_led")})
-"""
+        SELECT id FROM conversations WHERE seq IN {rows.seqs_in(":conversations_led")})"""
 # Whose input named an item of one has a copy of it.
 _REFERRING = f"""
     SELECT r.seq, r.project, r.session FROM stored_responses r
     WHERE r.owner = :owner AND r.recalled <> '[]' AND EXISTS (
         SELECT 1 FROM json_each(r.recalled) shown
         JOIN stored_responses led ON led.owner = r.owner AND led.id = shown.value
-        WHERE led.seq IN {rows.seqs_in(":responses_led")})
-"""
+        WHERE led.seq IN {rows.seqs_in(":responses_led")})"""
 _ITEMS = f"""
     SELECT i.seq, i.project, i.session FROM stored_responses r
     JOIN conversations c ON c.owner = r.owner AND c.id = r.conversation_id
@@ -248,8 +234,7 @@ _ITEMS = f"""
         SELECT conversation, min(seq) AS first FROM conversation_items
         WHERE seq IN {rows.seqs_in(":items_led")} GROUP BY conversation) led
     JOIN conversation_items i ON i.conversation = led.conversation AND i.seq >= led.first
-    WHERE i.seq <= :items
-"""
+    WHERE i.seq <= :items"""
 # Sessions that something led to out of another, whatever else leads to them. CROSS JOIN, plus: each by its
 # name, and looked for among the numbers.
 _CROSSED = f"""
@@ -267,13 +252,11 @@ _CROSSED = f"""
     WHERE i.seq IN {rows.seqs_in(":items_all")} AND i.conversation IN (
         SELECT conversation FROM conversation_items
         WHERE seq IN {rows.seqs_in(":items_all")} AND session IS NOT NULL
-        GROUP BY conversation HAVING count(DISTINCT json_array(project, session)) > 1)
-"""
+        GROUP BY conversation HAVING count(DISTINCT json_array(project, session)) > 1)"""
 _ANSWERS = f"""
     SELECT x.seq FROM {_NAMED} named
     CROSS JOIN sessions n ON n.owner = :owner AND n.name = named.name AND n.project IS named.project
-    CROSS JOIN exchanges x ON x.session = n.id WHERE x.seq <= :exchanges
-"""
+    CROSS JOIN exchanges x ON x.session = n.id WHERE x.seq <= :exchanges"""
 
 
 class LinkedResponses:
@@ -282,7 +265,7 @@ class LinkedResponses:
     def __init__(self, tx: Connection, ours: dict[str, Any], sessions: Collection[Session]) -> None:
         self._tx, self._ours, self._sessions = tx, ours, sessions
         self._linked: dict[int, Session] = {}  # responses, as they were led to
-        self._items: set[int] = set()
+        self.linked_items: tuple[int, ...] = ()
         self._said_in: set[Session] = set()  # sessions of the conversation items that are erased
         self._crossed: set[Session] = set()
 
@@ -290,8 +273,8 @@ class LinkedResponses:
         """Add to the responses and items those of the sessions; find what they and the conversations lead
         to."""
         self._ours["sessions"] = rows.as_json(self._sessions)
-        responses.update(seq for (seq,) in self._tx.execute(_OF_SESSIONS, self._ours))
-        items.update(seq for (seq,) in self._tx.execute(_ITEMS_OF_SESSIONS, self._ours))
+        responses.update(column(self._tx, _OF_SESSIONS, self._ours))
+        items.update(column(self._tx, _ITEMS_OF_SESSIONS, self._ours))
         self._ours |= {"items_led": rows.as_json(items), "conversations_led": rows.as_json(conversations)}
         while True:
             self._ours["responses_led"] = rows.as_json({*responses, *self._linked})
@@ -300,24 +283,20 @@ class LinkedResponses:
                 break
             self._linked |= {seq: more[seq] for seq in sorted(new)}
         found = dict(self._rows(_ITEMS))
-        self._items, self._said_in = found.keys() - items, {*found.values()}
+        self.linked_items, self._said_in = tuple(sorted(found.keys() - items)), {*found.values()}
         self._ours["items_all"] = rows.as_json({*found, *items})
-        self._crossed = {(project, session) for project, session in self._tx.execute(_CROSSED, self._ours)}
+        self._crossed = set(self._tx.execute(_CROSSED, self._ours))
 
     @property
     def linked_responses(self) -> tuple[int, ...]:
         """Those found last first: after a crash, what is left of them is found again."""
         return tuple(reversed(self._linked))
 
-    @property
-    def linked_items(self) -> tuple[int, ...]:
-        return tuple(sorted(self._items))
-
     def answers(self) -> Iterable[int]:
         """Return the exchanges of the sessions that were reached by what leads from one to another."""
         reached = {*self._linked.values(), *self._said_in} - {*self._sessions} | self._crossed
         self._ours["sessions"] = rows.as_json(sorted(reached, key=str))
-        return [seq for (seq,) in self._tx.execute(_ANSWERS, self._ours)]
+        return column(self._tx, _ANSWERS, self._ours)
 
     def _rows(self, query: str) -> Iterator[tuple[int, Session]]:
         for seq, project, session in self._tx.execute(query, self._ours):

@@ -2,8 +2,7 @@
 
 A job goes queued → running → gone, or back to queued, to waiting (for a credential), or to dead. A session
 has at most one job queued or waiting, a user at most one running; two unique indexes hold that. A job
-reads exchanges by marking them with its number: what it did not read, it does not settle.
-"""
+reads exchanges by marking them with its number: what it did not read, it does not settle."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,50 +28,41 @@ _STATES = """
     WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
       AND e.seq > coalesce(
           (SELECT max(upto) FROM jobs WHERE jobs.session = e.session AND jobs.state = 'running'), 0)
-    GROUP BY e.session
-"""
+    GROUP BY e.session"""
 _DUE = """
     FROM jobs j JOIN sessions n ON n.id = j.session JOIN scopes s ON s.id = j.owner
     WHERE j.state = 'queued' AND j.due_at <= :now AND j.lane <= :lane
-      AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.owner = j.owner AND r.state = 'running')
-"""
+      AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.owner = j.owner AND r.state = 'running')"""
 # Lanes first; within a lane the user who was served longest ago.
 _NEXT = f"SELECT j.id {_DUE} ORDER BY j.lane, s.served, j.id LIMIT 1"
 _IF_DUE = f"""
     SELECT s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at, j.closing
-    {_DUE} AND j.id = :job
-"""
+    {_DUE} AND j.id = :job"""
 _NAMED = """
     FROM sessions n JOIN scopes s ON s.id = n.owner
     WHERE s.tenant = :tenant AND s.user = :user AND n.name = :name
-      AND (:project IS NULL OR n.project = :project)
-"""
+      AND (:project IS NULL OR n.project = :project)"""
 _BEING_ANSWERED = f"FROM exchanges WHERE state = 'open' AND session IN (SELECT n.id {_NAMED})"
 _SUMMED_UP = """
     UPDATE sessions SET unsummarised = (
         SELECT count(*) FROM exchanges WHERE session = :session AND state = 'done' AND seq > :upto)
-    WHERE id = :session
-"""
+    WHERE id = :session"""
 _LOST = """
     FROM jobs WHERE state = 'running'
-    AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))
-"""
+    AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))"""
 _DEAD = """
     FROM jobs j JOIN scopes s ON s.id = j.owner WHERE j.state = 'dead'
-    AND s.tenant = ? AND s.user = coalesce(?, s.user) AND j.id = coalesce(?, j.id)
-"""
+    AND s.tenant = ? AND s.user = coalesce(?, s.user) AND j.id = coalesce(?, j.id)"""
 _WIDEN = "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?), closing = max(closing, ?)"
 _WAKE = "UPDATE jobs SET state = 'queued', due_at = 0 WHERE state = 'waiting'"
 # What the job reads now is marked as its own: `finish` settles exactly that.
 _MARK = """
     UPDATE exchanges SET job = :job WHERE seq IN (
         SELECT seq FROM exchanges WHERE session = :session AND extraction = 'pending' AND state = 'done'
-        AND seq <= :upto ORDER BY seq LIMIT :limit)
-"""
+        AND seq <= :upto ORDER BY seq LIMIT :limit)"""
 _BEFORE = """
     e.seq IN (SELECT seq FROM exchanges WHERE session = :session AND state = 'done' AND seq < :first
-              ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq
-"""
+              ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq"""
 # A dead letter has what it read; another has to read what is pending and not in another job's hands.
 _INFOS = """
     SELECT j.id, s.tenant, s.user, n.project, n.name, j.state, j.lane, j.attempts,
@@ -85,8 +75,7 @@ _INFOS = """
     FROM jobs j JOIN sessions n ON n.id = j.session JOIN scopes s ON s.id = j.owner
     WHERE s.tenant = :tenant AND s.user = coalesce(:user, s.user) AND j.state = coalesce(:state, j.state)
       AND j.id > :after
-    ORDER BY j.id LIMIT :limit
-"""
+    ORDER BY j.id LIMIT :limit"""
 
 
 class SqlJobs(Store):
@@ -322,8 +311,7 @@ def leased_session(tx: Connection, job: Job) -> int | None:
 def finish(tx: Connection, job: Job) -> None:
     """Settle what the job has read; it queues again where exchanges are left.
 
-    Raises LeaseLost if the lease is no longer the job's.
-    """
+    Raises LeaseLost if the lease is no longer the job's."""
     session = leased_session(tx, job)
     if session is None:
         raise LeaseLost("another has the job, or it was forgotten")

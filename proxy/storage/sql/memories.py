@@ -1,8 +1,7 @@
 """The MemoryStore over SQL: see ports.MemoryStore for what every method guarantees.
 
 A list follows the rows' numbers by an index, a slice at a time. Each slice is a read of its own: where
-a filter lets few rows through, other requests need not wait until all have been looked at.
-"""
+a filter lets few rows through, other requests need not wait until all have been looked at."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -48,8 +47,7 @@ _NO_OWNER = -1
 _FROM = "memories m CROSS JOIN scopes s ON s.id = m.owner"
 _READINGS = """
     SELECT m.id, v.reading FROM memories m JOIN vectors v ON v.memory = m.seq
-    WHERE m.owner = ? AND m.id IN (SELECT value FROM json_each(?))
-"""
+    WHERE m.owner = ? AND m.id IN (SELECT value FROM json_each(?))"""
 _FEW = 200
 _PROFILES = 10_000  # of users that are cached
 _MOST_IN_PROFILE = 40

@@ -4,8 +4,7 @@ warm-up after a start.
 Both caches are bounded in bytes and brought up to date when used. Reading a row again costs more than
 searching a small user's index. A cached memory is valid while its row's `changed` is the same and the user
 forgot nothing. The access counter moves without changing that: it is read again, together with `changed`,
-once what was read before is a minute old.
-"""
+once what was read before is a minute old."""
 
 import threading
 import time
@@ -31,10 +30,9 @@ _ROWS = f"""
            iif(v.generation IN {rows.seqs_in(":generations")}, v.embedding, NULL),
            v.terms, m.written > :version
     FROM memories m JOIN vectors v ON v.memory = m.seq
-    WHERE m.owner = :owner {{hidden}} AND
-"""
-_CURRENT = _ROWS + "m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq"
-_CHANGED = _ROWS + "m.changed > :version ORDER BY m.seq LIMIT 1000"
+    WHERE m.owner = :owner {{hidden}} AND"""
+_CURRENT = _ROWS + " m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq"
+_CHANGED = _ROWS + " m.changed > :version ORDER BY m.seq LIMIT 1000"
 # A row that was deleted for the quota's sake cannot be seen to change. See Writer.erase.
 _EVICTED = "SELECT memory FROM evicted WHERE owner = :owner AND version > :version LIMIT 1000"
 _STRIPES = 64
@@ -100,8 +98,7 @@ def _refreshed(tx: Connection, owner: Owner, cached: UserIndex, generations: Seq
 
 # ---------------------------------------------------------------- rows
 _STATES = f"""
-    SELECT seq, changed, access_count, last_accessed FROM memories WHERE seq IN {rows.seqs_in("?")}
-"""
+    SELECT seq, changed, access_count, last_accessed FROM memories WHERE seq IN {rows.seqs_in("?")}"""
 _OVERHEAD_BYTES = 800  # of a Memory without its texts, 700 measured, and its place in the last look
 _EVIDENCE_BYTES = 300
 _FRESH_S = 60.0  # access counts may be so old: they are used by the day
@@ -195,8 +192,7 @@ _LATEST = """
     SELECT tenant, user FROM (
         SELECT id, tenant, user, served, memories FROM scopes ORDER BY served DESC, id DESC LIMIT ?
     ) latest
-    WHERE user IS NOT NULL AND memories BETWEEN 1 AND ? ORDER BY served DESC, id DESC
-"""
+    WHERE user IS NOT NULL AND memories BETWEEN 1 AND ? ORDER BY served DESC, id DESC"""
 
 
 class Prefetch:

@@ -1,8 +1,7 @@
 """The NoteStore over SQL: see note_store.NoteStore for what every method guarantees.
 
 Anchors are a log, resolved when they are read: an exchange that is taken back, or forgotten, takes with it
-what it said, and what held before holds again. Lines are the exchanges' beginnings, not rows of their own.
-"""
+what it said, and what held before holds again. Lines are the exchanges' beginnings, not rows of their own."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -38,47 +37,38 @@ _AT_ONCE = 100  # sessions that one `close` looks at
 _SESSION = """
     SELECT n.id, n.stateful FROM sessions n JOIN scopes s ON s.id = n.owner
     WHERE s.tenant = ? AND s.user = ? AND n.project IS ? AND n.name = ?
-    AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = s.id)
-"""
+    AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = s.id)"""
 _LOG = "SELECT slot, content, holds, at FROM anchors WHERE session = :session"
 _SAID_BY = """
     AND exchange <= (SELECT max(seq) FROM exchanges
                      WHERE session = :session AND state = 'done'
-                     AND trim(answer, :blanks) = trim(:after, :blanks))
-"""
+                     AND trim(answer, :blanks) = trim(:after, :blanks))"""
 _LINES = f"""
     SELECT substr(said, 1, {MOST_LINE_CHARS + 1}), substr(answer, 1, {MOST_LINE_CHARS + 1}), at, seq
-    FROM exchanges WHERE session = ? AND state = 'done' ORDER BY seq DESC LIMIT ?
-"""
+    FROM exchanges WHERE session = ? AND state = 'done' ORDER BY seq DESC LIMIT ?"""
 _EARLIER = "SELECT 1 FROM exchanges WHERE session = ? AND state = 'done' AND seq < ? LIMIT 1"
 _PREVIOUS = """
     SELECT slot, content FROM anchors WHERE holds = 1 AND session = :session AND exchange = (
-        SELECT max(seq) FROM exchanges WHERE session = :session AND seq < :exchange)
-"""
+        SELECT max(seq) FROM exchanges WHERE session = :session AND seq < :exchange)"""
 _FORGET_OLDEST = f"""
     DELETE FROM anchors WHERE session = :session AND seq <= (
-        SELECT seq FROM anchors WHERE session = :session ORDER BY seq DESC LIMIT 1 OFFSET {_MOST_LOGGED})
-"""
+        SELECT seq FROM anchors WHERE session = :session ORDER BY seq DESC LIMIT 1 OFFSET {_MOST_LOGGED})"""
 # Up to the first that is still being answered: a state leaves no gap.
 _UNREAD = """
     e.session = :session AND e.state = 'done' AND e.seq > :upto AND e.seq < coalesce(
         (SELECT min(seq) FROM exchanges WHERE session = :session AND state = 'open'), e.seq + 1)
-    ORDER BY e.seq LIMIT :limit
-"""
+    ORDER BY e.seq LIMIT :limit"""
 _TO_EXTRACT = """
     SELECT 1 FROM exchanges WHERE session = ? AND extraction = 'pending' AND state = 'done' AND seq <= ?
-    AND job IS NOT ? LIMIT 1
-"""
+    AND job IS NOT ? LIMIT 1"""
 _WHOLE = """
     e.seq IN (SELECT seq FROM exchanges WHERE session = :session AND state = 'done' AND seq <= :upto
-              ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq
-"""
+              ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq"""
 _SUMMARY = """
     SELECT m.id FROM exchanges x JOIN evidence e ON e.exchange_id = x.id JOIN memories m ON m.seq = e.memory
     JOIN sessions n ON n.id = x.session
     WHERE x.session = ? AND m.owner = n.owner AND m.source = 'summary'
-    AND m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq DESC LIMIT 1
-"""
+    AND m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq DESC LIMIT 1"""
 _ENDED = """
     SELECT n.id, n.owner, n.name, count(x.seq), max(x.seq) FROM (
         SELECT * FROM sessions n WHERE n.unsummarised > 0
@@ -88,8 +78,7 @@ _ENDED = """
         AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id AND j.closing = 1)
         AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = n.owner)
         LIMIT :limit) n
-    LEFT JOIN exchanges x ON x.session = n.id AND x.state = 'done' GROUP BY n.id, n.owner, n.name
-"""
+    LEFT JOIN exchanges x ON x.session = n.id AND x.state = 'done' GROUP BY n.id, n.owner, n.name"""
 
 
 class _Ended(NamedTuple):

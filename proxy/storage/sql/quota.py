@@ -4,8 +4,7 @@
 changes are applied and the weakest of the others are erased: the history first, then what has expired, then
 by importance x weight x confidence, then who was used least lately. Under `refuse` nothing is
 evicted: a change that does not fit is left out. A memory that supersedes may then take the place of the one
-it supersedes, which stays in its history; otherwise a full memory could only become stale.
-"""
+it supersedes, which stays in its history; otherwise a full memory could only become stale."""
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
@@ -24,8 +23,7 @@ _CLOSED = "(CASE WHEN superseded_by IS NOT NULL OR archived = 1 THEN 1 ELSE 0 EN
 _WEAKEST_FIRST = "(importance * weight * confidence), (coalesce(last_accessed, created_at)), seq"
 _OTHERS = f"""
     SELECT seq, id, superseded_by, length(CAST(content AS BLOB)) FROM memories
-    WHERE owner = :owner AND written < :version AND {_CLOSED} =
-"""
+    WHERE owner = :owner AND written < :version AND {_CLOSED} ="""
 _IN_THIS_ORDER = (
     f"{_OTHERS} 1 ORDER BY {_WEAKEST_FIRST}",
     f"{_OTHERS} 0 AND expires_at <= :now ORDER BY {_WEAKEST_FIRST}",

@@ -2,8 +2,7 @@
 
 A response that its owner deleted leaves a row without content: a background response still under way
 cannot store itself again, and a chain passes over the gap. A response that has expired is hidden from `get`
-at once, but its row stays while a living one continues it: a chain in use does not lose its beginning.
-"""
+at once, but its row stays while a living one continues it: a chain in use does not lose its beginning."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,14 +11,16 @@ from typing import Any
 from proxy.domain.core import Scope
 from proxy.domain.responses import Chain, Conversation, ItemPage, StoredResponse
 from proxy.storage.sql import rows, sessions, users
-from proxy.storage.sql.database import Connection, Database, Store, purges, reads, writes
+from proxy.storage.sql.database import Connection, Database, Store, column, purges, reads, value, writes
 from proxy.storage.sql.rows import FORGOTTEN
+
+Items = Sequence[tuple[str, bytes]]
+"""Ids, and the items as JSON."""
 
 # ---------------------------------------------------------------- conversations
 _CONVERSATION = """
     conversations c JOIN scopes s ON s.id = c.owner
-    WHERE s.tenant = :tenant AND s.user = :user AND c.id = :id
-"""
+    WHERE s.tenant = :tenant AND s.user = :user AND c.id = :id"""
 _ITEM = f"conversation = (SELECT c.seq FROM {_CONVERSATION}) AND id = :item"
 _BEYOND_ALL = 2**63 - 1
 _THESE = rows.seqs_in(":seqs")
@@ -28,21 +29,21 @@ _USED = "UPDATE conversations SET used_at = max(used_at, :at) WHERE seq = :seq A
 _GET = f"""
     SELECT c.id, c.project, c.metadata, c.created_at, c.used_at,
            (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq)
-    FROM {_CONVERSATION}
-"""
+    FROM {_CONVERSATION}"""
 
 
 class SqlConversations(Store):
     """Conversations of all processes that share the file."""
 
     @writes
-    def create(self, tx: Connection, conversation: Conversation, items: Sequence[tuple[str, bytes]]) -> None:
+    def create(self, tx: Connection, conversation: Conversation, items: Items) -> None:
         c = conversation
-        (seq,) = tx.execute(
+        seq = value(
+            tx,
             "INSERT INTO conversations (id, owner, project, metadata, created_at, used_at)"
             " VALUES (?, ?, ?, ?, ?, ?) RETURNING seq",
             (c.id, users.ensure(tx, c.scope).id, c.scope.project, c.metadata, c.created_at, c.used_at),
-        ).fetchone()
+        )
         _append(tx, seq, items, project=c.scope.project, session=None)
 
     @reads
@@ -61,11 +62,10 @@ class SqlConversations(Store):
         self, tx: Connection, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
     ) -> bool:
         users.lock(tx, scope)
-        change = (
-            "UPDATE conversations SET metadata = :metadata, "
-            "used_at = CASE WHEN used_at IS NULL THEN NULL ELSE max(used_at, coalesce(:at, used_at)) END"
-            f" WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"
-        )
+        change = f"""
+            UPDATE conversations SET metadata = :metadata,
+            used_at = CASE WHEN used_at IS NULL THEN NULL ELSE max(used_at, coalesce(:at, used_at)) END
+            WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"""
         asked = rows.named(scope, id=rows.storable(conversation_id), metadata=metadata, at=at)
         return tx.execute(change, asked).rowcount > 0
 
@@ -77,17 +77,9 @@ class SqlConversations(Store):
 
     @writes
     def add(
-        self,
-        tx: Connection,
-        scope: Scope,
-        conversation_id: str,
-        items: Sequence[tuple[str, bytes]],
-        *,
-        generation: int,
-        session_id: str | None = None,
-        only_new: bool = False,
-        at: float | None = None,
-    ) -> bool:
+        self, tx: Connection, scope: Scope, conversation_id: str, items: Items, *,
+        generation: int, session_id: str | None = None, only_new: bool = False, at: float | None = None,
+    ) -> bool:  # fmt: skip
         """As the port says; an id that the conversation holds already is not added again. `session_id`:
         where the items were said, so that a forget of what was said there finds them."""
         owner, seq = users.lock(tx, scope), _seq(tx, scope, conversation_id)
@@ -111,24 +103,21 @@ class SqlConversations(Store):
         start = 0 if ascending else _BEYOND_ALL
         if after is not None:
             query = "SELECT seq FROM conversation_items WHERE conversation = ? AND id = ?"
-            row = tx.execute(query, (conversation, rows.storable(after))).fetchone()
-            if row is None:
+            if (start := value(tx, query, (conversation, rows.storable(after)))) is None:
                 return None
-            (start,) = row
         rest = "seq > :start ORDER BY seq ASC" if ascending else "seq < :start ORDER BY seq DESC"
-        found = tx.execute(
+        found = column(
+            tx,
             f"SELECT item FROM conversation_items WHERE conversation = :conversation AND {rest} LIMIT :limit",
             {"conversation": conversation, "start": start, "limit": limit + 1},
-        ).fetchall()
-        return ItemPage(tuple(item for (item,) in found[:limit]), has_more=len(found) > limit)
+        )
+        return ItemPage(found[:limit], has_more=len(found) > limit)
 
     @reads
     def item(self, tx: Connection, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
         asked = rows.named(scope, id=rows.storable(conversation_id), item=rows.storable(item_id))
-        row: tuple[bytes] | None = tx.execute(
-            f"SELECT item FROM conversation_items WHERE {_ITEM}", asked
-        ).fetchone()
-        return row[0] if row else None
+        found: bytes | None = value(tx, f"SELECT item FROM conversation_items WHERE {_ITEM}", asked)
+        return found
 
     @purges
     def remove(self, tx: Connection, scope: Scope, conversation_id: str, item_id: str) -> bool:
@@ -137,7 +126,7 @@ class SqlConversations(Store):
         return tx.execute(f"DELETE FROM conversation_items WHERE {_ITEM}", asked).rowcount > 0
 
 
-def append_said(tx: Connection, response: StoredResponse, items: Sequence[tuple[str, bytes]]) -> None:
+def append_said(tx: Connection, response: StoredResponse, items: Items) -> None:
     """Append the items to the conversation that the response was made in, if it is there."""
     scope = response.scope
     if response.conversation_id is None:
@@ -156,36 +145,28 @@ async def expire_conversations(database: Database, unused_since: float) -> int:
         users.lock_all(tx, f"SELECT owner {old}", these)
         return tx.execute(f"DELETE FROM conversations WHERE seq IN (SELECT seq {old})", these).rowcount
 
-    total = 0
-    while True:
-        some = await database.write(work, purge=True)
-        total += some
-        if some < _CONVERSATIONS_AT_ONCE:
-            return total
+    total, last = 0, _CONVERSATIONS_AT_ONCE
+    while last == _CONVERSATIONS_AT_ONCE:
+        last = await database.write(work, purge=True)
+        total += last
+    return total
 
 
 def _seq(tx: Connection, scope: Scope, conversation_id: str) -> int | None:
     named = rows.named(scope, id=rows.storable(conversation_id))
-    row = tx.execute(f"SELECT c.seq FROM {_CONVERSATION}", named).fetchone()
-    return int(row[0]) if row else None
+    seq: int | None = value(tx, f"SELECT c.seq FROM {_CONVERSATION}", named)
+    return seq
 
 
-def _holds_any(tx: Connection, conversation: int, items: Sequence[tuple[str, bytes]]) -> bool:
-    query = """
-        SELECT 1 FROM conversation_items
-        WHERE conversation = ? AND id IN (SELECT value FROM json_each(?)) LIMIT 1
-    """
+def _holds_any(tx: Connection, conversation: int, items: Items) -> bool:
+    these = "conversation = ? AND id IN (SELECT value FROM json_each(?))"
     ids = rows.as_json(rows.storable(id_) for id_, _ in items)
-    return tx.execute(query, (conversation, ids)).fetchone() is not None
+    query = f"SELECT 1 FROM conversation_items WHERE {these} LIMIT 1"
+    return value(tx, query, (conversation, ids)) is not None
 
 
 def _append(
-    tx: Connection,
-    conversation: int,
-    items: Sequence[tuple[str, bytes]],
-    *,
-    project: str | None,
-    session: str | None,
+    tx: Connection, conversation: int, items: Items, *, project: str | None, session: str | None
 ) -> None:
     tx.executemany(
         "INSERT INTO conversation_items (conversation, id, project, session, item) VALUES (?, ?, ?, ?, ?)"
@@ -197,12 +178,10 @@ def _append(
 # ---------------------------------------------------------------- stored responses
 _COLUMNS = """
     r.id, r.project, r.session, r.previous_id, r.conversation_id, r.response, r.input_items, r.created_at,
-    r.expires_at
-"""
+    r.expires_at"""
 _RESPONSE = """
     stored_responses r JOIN scopes s ON s.id = r.owner
-    WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.response IS NOT NULL
-"""
+    WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.response IS NOT NULL"""
 _ALIVE = f"{_RESPONSE} AND (r.expires_at IS NULL OR r.expires_at > :now)"
 _CHAIN = f"""
     WITH RECURSIVE chain (depth, seq, owner, previous_id) AS (
@@ -211,20 +190,17 @@ _CHAIN = f"""
         SELECT chain.depth + 1, r.seq, r.owner, r.previous_id
         FROM chain JOIN stored_responses r ON r.owner = chain.owner AND r.id = chain.previous_id
         WHERE chain.depth < :limit
-    )
-"""
+    )"""
 # Without the bodies: how large they are is known from their rows.
 _SIZE_OF_CHAIN = f"""
     {_CHAIN}
     SELECT count(*), sum(length(r.response) + length(r.input_items)),
            (SELECT previous_id FROM chain ORDER BY depth DESC LIMIT 1)
-    FROM chain JOIN stored_responses r ON r.seq = chain.seq
-"""
+    FROM chain JOIN stored_responses r ON r.seq = chain.seq"""
 _WHOLE_CHAIN = f"""
     {_CHAIN}
     SELECT {_COLUMNS} FROM chain JOIN stored_responses r ON r.seq = chain.seq
-    WHERE r.response IS NOT NULL ORDER BY chain.depth DESC
-"""
+    WHERE r.response IS NOT NULL ORDER BY chain.depth DESC"""
 _SAVE = """
     INSERT INTO stored_responses (id, owner, project, session, previous_id, conversation_id, created_at,
                                   expires_at, recalled, response, input_items)
@@ -235,8 +211,7 @@ _SAVE = """
         expires_at = excluded.expires_at, response = excluded.response, input_items = excluded.input_items,
         -- What the model was shown once, it was shown: a later save may not know of it.
         recalled = iif(excluded.recalled = '[]', stored_responses.recalled, excluded.recalled)
-    WHERE stored_responses.response IS NOT NULL
-"""
+    WHERE stored_responses.response IS NOT NULL"""
 # `needed`: expired ones that a living one continues, directly or through others.
 _EXPIRED = """
     WITH RECURSIVE needed (seq, owner, previous_id) AS (
@@ -247,15 +222,13 @@ _EXPIRED = """
         SELECT r.seq, r.owner, r.previous_id
         FROM needed JOIN stored_responses r ON r.owner = needed.owner AND r.id = needed.previous_id
     )
-    SELECT seq FROM stored_responses WHERE expires_at <= :now AND seq NOT IN (SELECT seq FROM needed)
-"""
+    SELECT seq FROM stored_responses WHERE expires_at <= :now AND seq NOT IN (SELECT seq FROM needed)"""
 # It may have been saved again since, or continued by a request that was under way.
 _EXPIRE = f"""
     DELETE FROM stored_responses AS old
     WHERE seq IN {_THESE} AND expires_at <= :now AND NOT EXISTS (
         SELECT 1 FROM stored_responses r WHERE r.owner = old.owner AND r.previous_id = old.id
-        AND (r.expires_at IS NULL OR r.expires_at > :now))
-"""
+        AND (r.expires_at IS NULL OR r.expires_at > :now))"""
 # Responses and conversations of a user that are beyond the bytes, counted from the newest.
 _BEYOND = """
     SELECT kind, seq FROM (
@@ -272,20 +245,14 @@ _BEYOND = """
             WHERE s.tenant = :tenant AND s.user = :user AND c.used_at IS NOT NULL
         ) each_one
         WINDOW newest AS (ORDER BY at DESC, kind, seq DESC)
-    ) summed WHERE total > :most AND place > 1
-"""
-_DROP = {
-    "response": "DELETE FROM stored_responses WHERE seq = ?",
-    "conversation": "DELETE FROM conversations WHERE seq = ?",
-}
+    ) summed WHERE total > :most AND place > 1"""
 # A response is not stored if a forget reached its chain or session: see forget_related.py.
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
                    WHERE n.owner = :owner AND x.id = :exchange AND x.generation = :generation AND NOT EXISTS (
                        SELECT 1 FROM json_each(x.recalled) shown WHERE shown.value = :forgotten))
        AND (:previous IS NULL OR EXISTS (
-                SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))
-"""
+                SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))"""
 _OWNERS = f"SELECT owner FROM stored_responses WHERE seq IN {_THESE}"
 _RESPONSES_AT_ONCE = 200  # rows of a transaction: other writers wait for it
 
@@ -295,21 +262,14 @@ class SqlChains(Store):
 
     @writes
     def save(
-        self,
-        tx: Connection,
-        response: StoredResponse,
-        *,
-        generation: int,
-        recalled: Sequence[str] = (),
-        over: bytes | None = None,
-        exchange: str | None = None,
-        said: Sequence[tuple[str, bytes]] = (),
-    ) -> bool:
+        self, tx: Connection, response: StoredResponse, *,
+        generation: int, recalled: Sequence[str] = (), over: bytes | None = None,
+        exchange: str | None = None, said: Items = (),
+    ) -> bool:  # fmt: skip
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
         owner = users.ensure(tx, response.scope)
-        is_late = owner.stamp.generation != generation
-        of = (exchange, generation)
+        is_late, of = owner.stamp.generation != generation, (exchange, generation)
         if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
             return False
         saved = _save(tx, owner.id, response, recalled, over)
@@ -337,10 +297,9 @@ class SqlChains(Store):
     @purges
     def delete(self, tx: Connection, scope: Scope, response_id: str) -> bool:
         users.lock(tx, scope)
-        emptied = (
-            "UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'"
-            f" WHERE seq = (SELECT r.seq FROM {_RESPONSE})"
-        )
+        emptied = f"""
+            UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'
+            WHERE seq = (SELECT r.seq FROM {_RESPONSE})"""
         return tx.execute(emptied, rows.named(scope, id=rows.storable(response_id))).rowcount > 0
 
     @writes
@@ -348,12 +307,12 @@ class SqlChains(Store):
         users.lock(tx, scope)
         beyond = tx.execute(_BEYOND, rows.named(scope, most=most_bytes)).fetchall()
         for kind, seq in beyond:
-            tx.execute(_DROP[kind], (seq,))
+            table = "stored_responses" if kind == "response" else "conversations"
+            tx.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))
         return len(beyond)
 
     async def expire(self, now: float, *, unused_since: float | None = None) -> int:
-        found = await self._database.read(lambda tx: tx.execute(_EXPIRED, {"now": now}).fetchall())
-        seqs, total = [seq for (seq,) in found], 0
+        seqs, total = await self._database.read(lambda tx: column(tx, _EXPIRED, {"now": now})), 0
         for start in range(0, len(seqs), _RESPONSES_AT_ONCE):
             portion = {"now": now, "seqs": rows.as_json(seqs[start : start + _RESPONSES_AT_ONCE])}
             total += await self._database.write(partial(_expire, portion=portion))
@@ -372,13 +331,11 @@ def _save(
 ) -> bool:
     if _has_lost_its_beginning(tx, owner, response):
         return False
-    if over is not None:
-        now = tx.execute(
-            f"SELECT r.response FROM {_RESPONSE}", rows.named(response.scope, id=rows.storable(response.id))
-        ).fetchone()
-        if now is None or now[0] != over:
-            return False
     r = response
+    if over is not None:
+        named = rows.named(r.scope, id=rows.storable(r.id))
+        if value(tx, f"SELECT r.response FROM {_RESPONSE}", named) != over:
+            return False
     saved = tx.execute(
         _SAVE,
         (r.id, owner, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
@@ -388,14 +345,9 @@ def _save(
 
 
 def _is_left(
-    tx: Connection,
-    owner: int,
-    response: StoredResponse,
-    recalled: Sequence[str],
-    *,
-    of: tuple[str | None, int],
-    over: bytes | None,
-) -> bool:
+    tx: Connection, owner: int, response: StoredResponse, recalled: Sequence[str], *,
+    of: tuple[str | None, int], over: bytes | None,
+) -> bool:  # fmt: skip
     """True if a forget that came in between has looked at the response, which is stored already, or at
     the exchange that it is of, and has taken nothing that the model was shown.
 
@@ -414,8 +366,7 @@ def _is_left(
         "owner": owner, "exchange": exchange, "generation": generation, "forgotten": FORGOTTEN,
         "previous": response.previous_id,
     }  # fmt: skip
-    (left,) = tx.execute(_LEFT, asked).fetchone()
-    return bool(left) and not sessions.any_forgotten(tx, owner, recalled)
+    return bool(value(tx, _LEFT, asked)) and not sessions.any_forgotten(tx, owner, recalled)
 
 
 def _has_lost_its_beginning(tx: Connection, owner: int, response: StoredResponse) -> bool:
@@ -423,13 +374,11 @@ def _has_lost_its_beginning(tx: Connection, owner: int, response: StoredResponse
     write: who read the chain after it began, and before its portion was erased, has the new generation."""
     if response.previous_id is None:
         return False
-    (lost,) = tx.execute(
-        "SELECT generation = portioned AND NOT EXISTS ("
-        " SELECT 1 FROM stored_responses r WHERE r.owner = s.id AND r.id IN (?, ?))"
-        " FROM scopes s WHERE id = ?",
-        (response.previous_id, response.id, owner),
-    ).fetchone()
-    return bool(lost)
+    query = """
+        SELECT generation = portioned AND NOT EXISTS (
+            SELECT 1 FROM stored_responses r WHERE r.owner = s.id AND r.id IN (?, ?))
+        FROM scopes s WHERE id = ?"""
+    return bool(value(tx, query, (response.previous_id, response.id, owner)))
 
 
 def _response(scope: Scope, row: tuple[Any, ...]) -> StoredResponse:

@@ -22,28 +22,24 @@ _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
            m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
            m.confidence, m.tags, m.access_count, m.last_accessed, m.changed
-    FROM memories m JOIN scopes s ON s.id = m.owner
-"""
+    FROM memories m JOIN scopes s ON s.id = m.owner"""
 _INSERT_MEMORY = """
     INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
            valid_from, valid_to, superseded_by, expires_at, archived, importance, weight, confidence, tags,
            access_count, last_accessed, changed, written)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT DO NOTHING RETURNING seq
-"""
+    ON CONFLICT DO NOTHING RETURNING seq"""
 # While something is being forgotten, an answer that was given with memories in view may repeat it.
 _EXCHANGE = """
     SELECT e.seq, e.id, e.model, e.said,
            iif(e.recalled <> '[]' AND EXISTS (
                SELECT 1 FROM sessions x JOIN forgets f ON f.owner = x.owner WHERE x.id = e.session
            ), '', e.answer), e.at, e.whole, e.timezone, e.dated
-    FROM exchanges e
-"""
+    FROM exchanges e"""
 _IN_VIEW = """
     SELECT e.seq, e.recalled FROM exchanges e
     WHERE e.session = (SELECT session FROM exchanges WHERE seq = ?) AND e.seq <= ? AND e.recalled <> '[]'
-    ORDER BY e.seq
-"""
+    ORDER BY e.seq"""
 
 
 def storable(text: str) -> str:

@@ -11,7 +11,7 @@ from proxy.domain.errors import NotFound
 from proxy.domain.ports import Trigger
 from proxy.domain.session import ORDINARY, Exchange, NewExchange, NewJob, Outcome, SessionInfo, StoredExchange
 from proxy.storage.sql import jobs, notes, rows, users
-from proxy.storage.sql.database import Connection, Instance, Store, reads, writes
+from proxy.storage.sql.database import Connection, Instance, Store, column, reads, value, writes
 from proxy.storage.sql.rows import FORGOTTEN
 
 # ---------------------------------------------------------------- exchanges, inside the writer's transaction
@@ -20,16 +20,20 @@ _STILL_THERE = """
     SELECT (SELECT count(*) FROM memories m WHERE m.owner = :owner
             AND m.id IN (SELECT value FROM json_each(:ids)))
          + (SELECT count(*) FROM documents d WHERE d.owner = :owner AND d.doomed = 0
-            AND d.id IN (SELECT value FROM json_each(:ids)))
-"""
+            AND d.id IN (SELECT value FROM json_each(:ids)))"""
 _NEWEST = """
     SELECT e.id, e.generation, e.whole
     FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
     WHERE s.tenant = :tenant AND s.user = :user AND n.project IS :project AND n.name = :name AND {which}
-    ORDER BY e.seq DESC LIMIT 1
-"""
+    ORDER BY e.seq DESC LIMIT 1"""
 _OF_KEY = "(e.key = :key OR e.key > :key || ':' AND e.key < :key || ';')"  # repeated: ":12"
 _OF_RESPONSE = "e.id = (SELECT r.exchange FROM responses r WHERE r.owner = n.owner AND r.id = :response)"
+_BEGUN = """
+    SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.recalled, e.extraction, e.job
+    FROM exchanges e JOIN sessions n ON n.id = e.session WHERE e.id = ? AND e.generation = ?"""
+_ANSWERED_AS = """
+    INSERT INTO responses (id, owner, session, exchange) VALUES (?, ?, ?, ?)
+    ON CONFLICT (owner, id) DO UPDATE SET session = excluded.session, exchange = excluded.exchange"""
 _COLUMNS = "seq, id, generation, state, key, whole, at"
 _RETRY_WITHIN_S = 60.0  # a client's own retries come sooner
 _UNFINISHED_WITHIN_S = 3600.0  # a person's, of what was never wholly answered
@@ -38,13 +42,9 @@ _OPENING_WITHIN_S = 3600.0
 _SINCE = """
     SELECT EXISTS (SELECT 1 FROM sessions n CROSS JOIN exchanges x ON x.session = n.id
                    WHERE n.owner = (SELECT owner FROM sessions WHERE id = :session) AND n.id <> :session
-                   AND x.seq > :seq AND x.said <> :said)
-"""
+                   AND x.seq > :seq AND x.said <> :said)"""
 _THESE = rows.seqs_in("?")
-_OWNER = "SELECT n.owner FROM exchanges e JOIN sessions n ON n.id = e.session WHERE e.id = ?"
-_OWNERS_OF_EXCHANGES = (
-    f"SELECT n.owner FROM exchanges e JOIN sessions n ON n.id = e.session WHERE e.seq IN {_THESE}"
-)
+_OWNERS = "SELECT n.owner FROM exchanges e JOIN sessions n ON n.id = e.session WHERE"
 _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
 
 
@@ -57,8 +57,7 @@ def _repeated(
     again, unless they are the last thing said and that is a retry: soon, and without other words in between.
     But where a session's requests hold their history (`retold`), one without is its beginning, sent again:
     in a session without a name, which another conversation may share, only for a while. In doubt the words
-    count as said again: a fact that is read twice is stored once, one that is not read is lost.
-    """
+    count as said again: a fact that is read twice is stored once, one that is not read is lost."""
     if retold or not new.standalone:
         opens = new.standalone and new.unnamed
         which = _OF_KEY if opens else "e.key = :key"
@@ -76,15 +75,10 @@ def _repeated(
         within_s = _RETRY_WITHIN_S if row[5] else _UNFINISHED_WITHIN_S
         same = row[4].partition(":")[0] == new.key and abs(new.at - row[-1]) < within_s
     seq, _, _, state, key, _, _ = row
-    if same and (state == "open" or not _said_elsewhere(tx, session, new, seq)):
+    ours = {"session": session, "seq": seq, "said": rows.storable(new.said)}
+    if same and (state == "open" or not value(tx, _SINCE, ours)):
         return key, row[:4]
     return f"{new.key}:{seq}", None
-
-
-def _said_elsewhere(tx: Connection, session: int, new: NewExchange, seq: int) -> bool:
-    ours = {"session": session, "seq": seq, "said": rows.storable(new.said)}
-    (found,) = tx.execute(_SINCE, ours).fetchone()
-    return bool(found)
 
 
 def _session(tx: Connection, owner: int, new: NewExchange) -> tuple[int, bool, bool]:
@@ -116,33 +110,28 @@ def any_forgotten(tx: Connection, owner: int, ids: Collection[str]) -> bool:
     """Return whether one of what was shown is not there any more."""
     if not ids:
         return False
-    (left,) = tx.execute(_STILL_THERE, {"owner": owner, "ids": rows.as_json(ids)}).fetchone()
-    return bool(left < len(set(ids)))
+    return bool(value(tx, _STILL_THERE, {"owner": owner, "ids": rows.as_json(ids)}) < len(set(ids)))
 
 
 # ---------------------------------------------------------------- the store
 _MARKED = 64  # characters of a name in a cursor that also names the row
 _OURS = """
     FROM sessions n JOIN scopes s ON s.id = n.owner
-    WHERE s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR n.project = :project)
-"""
+    WHERE s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR n.project = :project)"""
 _SESSIONS = f"""
     SELECT n.name, n.project, n.last_at, (SELECT count(*) FROM exchanges e WHERE e.session = n.id),
            (SELECT count(*) FROM exchanges e WHERE e.session = n.id AND e.extraction = 'pending'),
            iif((SELECT count(*) FROM sessions other WHERE other.owner = n.owner AND other.name = n.name) > 1,
                substr(n.name, 1, {_MARKED}) || '@' || n.id, n.name)
     {_OURS} AND (:last_at IS NULL OR (n.last_at, n.id) < (:last_at, :last_id))
-    ORDER BY n.last_at DESC, n.id DESC LIMIT :limit
-"""
+    ORDER BY n.last_at DESC, n.id DESC LIMIT :limit"""
 _UNQUEUED = """
-    NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.session = e.session AND jobs.state IN ('queued', 'waiting'))
-"""
+    NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.session = e.session AND jobs.state IN ('queued', 'waiting'))"""
 _LAST = """
     e.seq IN (SELECT x.seq FROM exchanges x
               JOIN sessions n ON n.id = x.session JOIN scopes s ON s.id = n.owner
               WHERE s.tenant = :tenant AND s.user = :user AND n.project IS :project AND n.name = :name
-              AND x.state = 'done' ORDER BY x.seq DESC LIMIT :limit) ORDER BY e.seq
-"""
+              AND x.state = 'done' ORDER BY x.seq DESC LIMIT :limit) ORDER BY e.seq"""
 # Stored responses record their session even when no exchange was saved.
 _SESSION_OF = """
     SELECT n.name FROM responses r JOIN sessions n ON n.id = r.session JOIN scopes s ON s.id = r.owner
@@ -150,12 +139,10 @@ _SESSION_OF = """
     UNION ALL
     SELECT r.session FROM stored_responses r JOIN scopes s ON s.id = r.owner
     WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.session <> ''
-    LIMIT 1
-"""
+    LIMIT 1"""
 _IS_OLD = """
     n.last_at < :before AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.session = n.id)
-    AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id)
-"""
+    AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id)"""
 _SLICE = 10_000  # sessions that one read looks at: other readers wait for it
 _BEYOND_ALL = 2**63 - 1
 _SLICE_END = f"SELECT id FROM sessions WHERE id > :edge ORDER BY id LIMIT 1 OFFSET {_SLICE - 1}"
@@ -163,9 +150,8 @@ _OLD_SESSIONS = f"SELECT n.id FROM sessions n WHERE n.id > :edge AND n.id <= :en
 # Which responses were made in a session is deleted with it.
 _PRUNE_SESSIONS = f"""
     DELETE FROM sessions AS n
-    WHERE n.id IN {rows.seqs_in(":ids")} AND {_IS_OLD}
-"""
-_OWNERS_OF_SESSIONS = f"SELECT owner FROM sessions WHERE id IN {rows.seqs_in(':{}')}"
+    WHERE n.id IN {rows.seqs_in(":ids")} AND {_IS_OLD}"""
+_OWNERS_OF_SESSIONS = f"SELECT owner FROM sessions WHERE id IN {rows.seqs_in(':ids')}"
 _AT_ONCE = 200  # rows of a transaction: other writers wait for it
 
 
@@ -181,9 +167,8 @@ class SqlSessions(Store):
         if row is not None:
             seq, id_, generation, state = row
             if state == "open":
-                tx.execute(
-                    "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?", (instance, seq)
-                )
+                again = "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?"
+                tx.execute(again, (instance, seq))
             return StoredExchange(id_, generation)
         (number,) = tx.execute(
             "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal,"
@@ -211,24 +196,14 @@ class SqlSessions(Store):
 
     @writes
     def complete(self, tx: Connection, begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
-        users.lock_all(tx, _OWNER, (begun.id,))
-        row = tx.execute(
-            "SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.recalled,"
-            " e.extraction, e.job FROM exchanges e"
-            " JOIN sessions n ON n.id = e.session WHERE e.id = ? AND e.generation = ?",
-            (begun.id, begun.generation),
-        ).fetchone()
+        users.lock_all(tx, f"{_OWNERS} e.id = ?", (begun.id,))
+        row = tx.execute(_BEGUN, (begun.id, begun.generation)).fetchone()
         if row is None:
             return False
         seq, session, owner, at, state, whole, before, extraction, job = row
         jobs.wake(tx, owner)  # the request that was answered brought a credential, maybe a better one
         if outcome.response_id is not None:
-            tx.execute(
-                "INSERT INTO responses (id, owner, session, exchange) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (owner, id)"
-                " DO UPDATE SET session = excluded.session, exchange = excluded.exchange",
-                (outcome.response_id, owner, session, begun.id),
-            )
+            tx.execute(_ANSWERED_AS, (outcome.response_id, owner, session, begun.id))
         # An answer that broke off gives way to a whole one, unless a job has read it.
         unread = extraction == "pending" and job is None
         is_final = state == "done" and not (unread and outcome.whole and not whole)
@@ -262,7 +237,7 @@ class SqlSessions(Store):
     @writes
     def abort(self, tx: Connection, begun: StoredExchange) -> None:
         """Remove the exchange once no request holds it, and the session if nothing else is in it."""
-        users.lock_all(tx, _OWNER, (begun.id,))
+        users.lock_all(tx, f"{_OWNERS} e.id = ?", (begun.id,))
         row = tx.execute(
             "UPDATE exchanges SET holders = holders - 1 WHERE id = ? AND generation = ? AND state = 'open'"
             " RETURNING seq, session, holders",
@@ -284,14 +259,13 @@ class SqlSessions(Store):
 
     @reads
     def session_of(self, tx: Connection, scope: Scope, response_id: str) -> str | None:
-        row = tx.execute(_SESSION_OF, rows.named(scope, id=rows.storable(response_id))).fetchone()
-        return str(row[0]) if row else None
+        name: str | None = value(tx, _SESSION_OF, rows.named(scope, id=rows.storable(response_id)))
+        return name
 
     @reads
     def timezone(self, tx: Connection, scope: Scope) -> str | None:
         query = "SELECT timezone FROM scopes WHERE tenant = ? AND user = ?"
-        row = tx.execute(query, (scope.tenant, scope.user)).fetchone()
-        known: str | None = row[0] if row else None
+        known: str | None = value(tx, query, (scope.tenant, scope.user))
         return known
 
     async def sweep(self, now: float, trigger: Trigger) -> int:
@@ -344,10 +318,9 @@ class SqlSessions(Store):
 
 def _queue(tx: Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
     """Queue the jobs of those of the sessions (by row) that still have something pending; return how many."""
-    condition = f"e.session IN {rows.seqs_in(':sessions')} AND {_UNQUEUED}"
-    these = {"sessions": rows.as_json(wanted)}
-    users.lock_all(tx, _OWNERS_OF_SESSIONS.format("sessions"), these)
-    found = jobs.pending_sessions(tx, condition, these)
+    these = {"ids": rows.as_json(wanted)}
+    users.lock_all(tx, _OWNERS_OF_SESSIONS, these)
+    found = jobs.pending_sessions(tx, f"e.session IN {rows.seqs_in(':ids')} AND {_UNQUEUED}", these)
     for one in found:
         jobs.enqueue(tx, one.session, one.owner, wanted[one.session], at=now)
     return len(found)
@@ -356,24 +329,23 @@ def _queue(tx: Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
 def _prune_exchanges(tx: Connection, *, before: float) -> int:
     """Delete some of the exchanges from before `before` that are extracted; return how many. What was made
     of them for their session stays: the mark tells the schema's triggers that this is not a forget."""
-    old = [seq for (seq,) in tx.execute(_OLD, (before, _AT_ONCE))]
+    old = column(tx, _OLD, (before, _AT_ONCE))
     these = (rows.as_json(old),)
-    users.lock_all(tx, _OWNERS_OF_EXCHANGES, these)
+    users.lock_all(tx, f"{_OWNERS} e.seq IN {_THESE}", these)
     tx.execute(f"UPDATE exchanges SET extraction = 'old' WHERE seq IN {_THESE}", these)
     tx.execute(f"DELETE FROM exchanges WHERE seq IN {_THESE}", these)
     return len(old)
 
 
-def _old(tx: Connection, *, before: float, edge: int) -> tuple[list[int], int | None]:
+def _old(tx: Connection, *, before: float, edge: int) -> tuple[Sequence[int], int | None]:
     """Return the old and empty sessions of the slice beyond the edge, and where it ends, if there is more."""
-    row = tx.execute(_SLICE_END, {"edge": edge}).fetchone()
-    asked = {"before": before, "edge": edge, "end": row[0] if row else _BEYOND_ALL}
-    old = [session for (session,) in tx.execute(_OLD_SESSIONS, asked)]
-    return old, row[0] if row else None
+    end = value(tx, _SLICE_END, {"edge": edge})
+    asked = {"before": before, "edge": edge, "end": _BEYOND_ALL if end is None else end}
+    return column(tx, _OLD_SESSIONS, asked), end
 
 
 def _prune_sessions(tx: Connection, *, these: Mapping[str, Any]) -> None:
-    users.lock_all(tx, _OWNERS_OF_SESSIONS.format("ids"), these)
+    users.lock_all(tx, _OWNERS_OF_SESSIONS, these)
     tx.execute(_PRUNE_SESSIONS, these)
 
 

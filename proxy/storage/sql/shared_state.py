@@ -1,6 +1,5 @@
 """What the processes of a store share in addition to users' data: API keys, what models were found to
-accept, and the hourly quota of model calls. See ports.KeyStore, ports.FormStore and limits.CallQuota.
-"""
+accept, and the hourly quota of model calls. See ports.KeyStore, ports.FormStore and limits.CallQuota."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -40,8 +40,7 @@ class SqlStores(ABC):
     """The stores over a database.
 
     Until `open()` has succeeded, and whenever the database is out of reach, their methods raise
-    StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated.
-    """
+    StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class SqlStores(ABC):
         self.forms = SqlForms(database)
         self.documents = SqlDocuments(database, self.memories.forgetting, lambda: self.memories.model)
         self.passages = SqlPassages(database, lambda: self.memories.model, index_bytes=index_bytes // 4)
-        self.memories.forgetting.on_forget(self.passages.drop_cache)
+        self.memories.forgetting.on_forget.append(self.passages.drop_cache)
         self.vectors = SqlVectors(database)
         self._engine = database
 
