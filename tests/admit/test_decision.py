@@ -101,9 +101,9 @@ def test_the_relation_decides_and_not_the_type() -> None:
 @pytest.mark.parametrize(
     ("relation", "cosine", "found"),
     [
-        (Relation(same=0.0, changed=0.6, apart=0.4), 0.6, "apart"),
-        (Relation(same=0.0, changed=0.6, apart=0.4), None, "apart"),
-        (Relation(same=0.0, changed=0.6, apart=0.4), 0.7, "changed"),
+        (Relation(same=0.0, changed=0.55, apart=0.45), 0.6, "apart"),
+        (Relation(same=0.0, changed=0.55, apart=0.45), None, "apart"),
+        (Relation(same=0.0, changed=0.55, apart=0.45), 0.7, "changed"),
         (Relation(same=0.0, changed=0.4, apart=0.6), 0.99, "apart"),
         (Relation(same=0.9, changed=0.05, apart=0.05), 0.4, "same"),
         (Relation(same=0.5, changed=0.4, apart=0.1), 0.4, "changed"),  # the newer text is right in both cases
