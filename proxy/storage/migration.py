@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.domain.errors import StoreError, StoreUnavailable
-from proxy.storage import Report
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage import Refused, Report
 from proxy.storage.postgres import database
 from proxy.storage.postgres.connection import PostgresConnection, Raw, connect, mapped, place_of
 from proxy.storage.postgres.stores import ALIVE
@@ -175,10 +175,6 @@ NOT_COPIED = frozenset({"vector_targets", "vector_outbox", "instances"})
 _OF_THE_DATABASE = frozenset({"application", "schema", "probe", MARK})  # keys of `meta`
 _AT_ONCE = 500  # rows
 _MODULUS = 2**128
-
-
-class Refused(StoreError):
-    """The message says why, and what to do."""
 
 
 @dataclass(slots=True)

@@ -169,19 +169,16 @@ class QdrantIndex:
             async with asyncio.timeout(timeout_s):
                 result = await work()
         except _FOREIGN as error:
-            self._failed(error)
+            self._seen = set()  # one of them may have been deleted
+            if self._breaker.failed() and not self._is_away:
+                self._is_away = True
+                telemetry.log.warning("index.unavailable", error=type(error).__name__)
             raise IndexUnavailable(type(error).__name__) from None  # its text may hold what was asked
         self._breaker.succeeded()
         if self._is_away:
             self._is_away = False
             telemetry.log.info("index.available")
         return result
-
-    def _failed(self, error: Exception) -> None:
-        self._seen = set()  # one of them may have been deleted
-        if self._breaker.failed() and not self._is_away:
-            self._is_away = True
-            telemetry.log.warning("index.unavailable", error=type(error).__name__)
 
 
 def _parameters(chosen: Collection, dimension: int) -> dict[str, Any]:

@@ -149,27 +149,18 @@ class RedisCache:
 
 
 class SharedCalls:
-    """Our own model calls of the last hour, over all replicas: see limits.CallQuota."""
+    """Our own model calls of the last hour, over all replicas and by Redis's clock: see limits.CallQuota."""
 
     def __init__(self, cache: RedisCache, without: CallQuota) -> None:
         self._cache, self._without = cache, without
 
     async def spend(self, limit: int, now: float) -> QuotaDecision:
-        """As CallQuota says, by Redis's clock."""
-        try:
-            return await self._ask(limit, counts=True)
-        except StoreUnavailable:
-            return await self._without.spend(limit, now)
+        return await self._ask(limit, counts=True) or await self._without.spend(limit, now)
 
     async def look(self, limit: int, now: float) -> QuotaDecision:
-        """As CallQuota says, by Redis's clock."""
-        try:
-            return await self._ask(limit, counts=False)
-        except StoreUnavailable:
-            return await self._without.look(limit, now)
+        return await self._ask(limit, counts=False) or await self._without.look(limit, now)
 
     async def refund(self, at: float) -> None:
-        """As CallQuota says, wherever the call was counted."""
         try:
             taken = await self._cache.run(_REFUND, "calls", f"{at:.6f}")
         except StoreUnavailable:
@@ -177,8 +168,12 @@ class SharedCalls:
         if not taken:
             await self._without.refund(at)
 
-    async def _ask(self, limit: int, *, counts: bool) -> QuotaDecision:
-        granted, left, wait_s, at = await self._cache.run(_SPEND, "calls", limit, HOUR_S, int(counts))
+    async def _ask(self, limit: int, *, counts: bool) -> QuotaDecision | None:
+        """Return Redis's decision, None while it is away."""
+        try:
+            granted, left, wait_s, at = await self._cache.run(_SPEND, "calls", limit, HOUR_S, int(counts))
+        except StoreUnavailable:
+            return None
         return QuotaDecision(bool(granted), int(left), float(wait_s), float(at))
 
 

@@ -26,8 +26,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from proxy.domain.core import Evidence, Memory, Receipt, Scope
-from proxy.domain.errors import StoreError, StoreUnavailable
-from proxy.storage import Report
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage import Refused, Report
 from proxy.storage.exact_index import pack
 from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import Connection
@@ -45,10 +45,6 @@ _TABLES = (
     "states", "marks", "quarantine", "responses", "stored_responses", "conversations", "conversation_items",
     "documents", "passages", "receipts", "keys", "embeddings",
 )  # fmt: skip
-
-
-class Refused(StoreError):
-    """Nothing was copied. The message says why, and what to do."""
 
 
 @dataclass(slots=True)
@@ -83,10 +79,6 @@ class OldRedis:
     def table(self, home: str, name: str) -> dict[str, Any]:
         """Return a table of JSON rows."""
         return {key: orjson.loads(row) for key, row in self.hash(f"u:{home}:{name}").items()}
-
-    def in_order(self, home: str, name: str) -> list[tuple[str, Row]]:
-        """Return a table of JSON rows, the oldest first."""
-        return _in_order(self.table(home, name))
 
     def users(self) -> list[tuple[str, Scope]]:
         """Return everybody who has anything, by uid."""
@@ -144,7 +136,10 @@ def move(tx: Connection, old: OldRedis, report: Report) -> Moved:
         store_receipt(tx, owner, receipt)
         writer.moved.rows["receipts"] += 1
     report("move", len(users), len(users))
-    writer.compare()
+    for table in _TABLES:
+        (found,) = tx.execute(f"SELECT count(*) FROM {table}").fetchone()
+        if found != writer.moved.rows[table]:
+            raise Refused(f"{table}: {writer.moved.rows[table]:,} rows were read, {found:,} arrived")
     return writer.moved
 
 
@@ -165,16 +160,9 @@ class _Writer:
         self.moved.rows[table] += 1
         return int(cursor.fetchone()[0]) if returning else 0
 
-    def compare(self) -> None:
-        """Raise Refused, which takes everything back, if a table has other rows than were copied."""
-        for table in _TABLES:
-            (found,) = self.tx.execute(f"SELECT count(*) FROM {table}").fetchone()
-            if found != self.moved.rows[table]:
-                raise Refused(f"{table}: {self.moved.rows[table]:,} rows were read, {found:,} arrived")
-
 
 def _keys(writer: _Writer, old: OldRedis, uid: str) -> None:
-    for digest, row in old.in_order(uid, "api-keys"):
+    for digest, row in _in_order(old.table(uid, "api-keys")):
         sealed = row["upstream_key"]
         writer.insert(
             "keys", digest=bytes.fromhex(digest), rights=json.dumps(row["rights"]),
@@ -207,13 +195,11 @@ class _User:
         self._quarantine()
         self._responses()
         self._conversations()
-        for document_id, row in self._in_order("documents"):
+        for document_id, row in _in_order(self._table("documents")):
             self._document(document_id, row)
         self._settle_counters()
-        return [(self._owner, self._receipt(*item)) for item in self._old.in_order(self._uid, "receipts")]
-
-    def _in_order(self, table: str) -> list[tuple[str, Row]]:
-        return self._old.in_order(self._home, table)
+        receipts = _in_order(self._old.table(self._uid, "receipts"))
+        return [(self._owner, self._receipt(*item)) for item in receipts]
 
     def _table(self, name: str) -> dict[str, Any]:
         return self._old.table(self._home, name)
@@ -229,7 +215,7 @@ class _User:
     # ------------------------------------------------------------ memories
     def _memories(self) -> None:
         writer, vectors, history = self._writer, self._vectors(), self._table("events")
-        for memory_id, row in self._in_order("memories"):
+        for memory_id, row in _in_order(self._table("memories")):
             memory = self._memory(memory_id, row)
             seq = rows.insert_memory(
                 writer.tx, self._owner, memory, rows.digest(memory.content), row["written"]
@@ -275,7 +261,7 @@ class _User:
 
     # ------------------------------------------------------------ sessions
     def _sessions(self) -> None:
-        for sid, row in self._in_order("sessions"):
+        for sid, row in _in_order(self._table("sessions")):
             self._session_ids[sid] = self._writer.insert(
                 "sessions", "id", owner=self._owner, ended=int(row["ended"]), stateful=int(row["stateful"]),
                 retold=int(row["retold"]), **_same(row, "project name last_at unsummarised"),
@@ -330,7 +316,7 @@ class _User:
     def _notes(self) -> None:
         """Copy standing instructions and states. Its exchange may have been deleted: number 0."""
         for sid, session in self._session_ids.items():
-            for _, row in self._in_order(f"anchors:{sid}"):
+            for _, row in _in_order(self._table(f"anchors:{sid}")):
                 self._writer.insert(
                     "anchors", session=session, exchange=self._exchange_seqs.get(row["exchange"], 0),
                     holds=int(row["holds"]), **_same(row, "exchange_id slot content at"),
@@ -344,7 +330,7 @@ class _User:
 
     # ------------------------------------------------------------ quarantine, responses, receipts
     def _quarantine(self) -> None:
-        for held_id, row in self._in_order("held"):
+        for held_id, row in _in_order(self._table("held")):
             columns = {name: value for name, value in row.items() if name not in ("seq", "tags")}
             self._writer.insert(
                 "quarantine", id=held_id, owner=self._owner, tags=json.dumps(row["tags"]), **columns
@@ -352,7 +338,7 @@ class _User:
 
     def _responses(self) -> None:
         bodies = self._old.hash(f"u:{self._home}:bodies")
-        for response_id, row in self._in_order("stored"):
+        for response_id, row in _in_order(self._table("stored")):
             self._writer.insert(
                 "stored_responses", id=response_id, owner=self._owner, recalled=rows.as_json(row["recalled"]),
                 response=None if row["deleted"] else bodies[f"{response_id} r"],

@@ -14,9 +14,10 @@ from redis import Redis
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
+from proxy.storage import Refused
 from proxy.storage.postgres import PostgresStores, database
 from proxy.storage.postgres.connection import connect
-from proxy.storage.redis_migration import Moved, OldRedis, Refused, move
+from proxy.storage.redis_migration import Moved, OldRedis, move
 from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores
 from tests import postgres_server, redis_server

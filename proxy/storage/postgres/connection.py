@@ -94,17 +94,12 @@ def _extract(arguments: Sequence[str]) -> str:
     return f"(({arguments[0]})::jsonb ->> {key})"
 
 
-def _or_aggregate(name: str, of_two: str) -> Callable[[Sequence[str]], str]:
-    """`max(a)` is the aggregate in both dialects, `max(a, b)` the greater of two."""
-    return lambda arguments: f"{name if len(arguments) == 1 else of_two}({','.join(arguments)})"
-
-
 _FUNCTIONS: dict[str, Callable[[Sequence[str]], str]] = {
     "iif": lambda a: f"CASE WHEN {a[0]} THEN {a[1]} ELSE {a[2]} END",
     "instr": lambda a: f"strpos({','.join(a)})",
     "lower": lambda a: f'lower(({a[0]}) COLLATE "C")',
-    "max": _or_aggregate("max", "greatest"),
-    "min": _or_aggregate("min", "least"),
+    "max": lambda a: f"{'max' if len(a) == 1 else 'greatest'}({','.join(a)})",  # max(a): the aggregate
+    "min": lambda a: f"{'min' if len(a) == 1 else 'least'}({','.join(a)})",
     "json_extract": _extract,
     "json_array": lambda a: f"jsonb_build_array({','.join(a)})",
 }

@@ -47,7 +47,7 @@ _OURS = ("application", "memory-proxy")  # a row of `meta`
 _VERSION = "schema"  # another
 
 
-def prepare(connection: "psycopg.Connection[tuple[object, ...]]", place: str) -> None:
+def prepare(connection: Raw, place: str) -> None:
     """Leave tables of the newest schema. Raises UnfitStore for a newer or a foreign database."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -61,7 +61,7 @@ def prepare(connection: "psycopg.Connection[tuple[object, ...]]", place: str) ->
             connection.execute(keep, (_VERSION, str(SCHEMA_VERSION)))
 
 
-def version_of(connection: "psycopg.Connection[tuple[object, ...]]", place: str) -> int:
+def version_of(connection: Raw, place: str) -> int:
     """Return the version of the schema, 0 where there are no tables. Raises UnfitStore as `prepare` does."""
     found = connection.execute(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
@@ -70,15 +70,15 @@ def version_of(connection: "psycopg.Connection[tuple[object, ...]]", place: str)
         if connection.execute("SELECT current_schema()").fetchone() == (None,):
             raise StoreUnavailable(f"{place}: no schema of the search_path exists: create it, or grant USAGE")
         return 0
-    known: dict[object, object] = {}
+    known: dict[str, str] = {}
     if ("meta",) in found and ("scopes",) in found:
-        known = dict(connection.execute("SELECT key, value FROM meta").fetchall())  # type: ignore[arg-type]
+        known = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     if known.get(_OURS[0]) != _OURS[1]:
         raise UnfitStore(
             f"{place} holds tables of another program: name an empty database in storage.postgres_url, or a"
             " schema of its own (…?options=-csearch_path%3Dmemory_proxy, after CREATE SCHEMA memory_proxy)"
         )
-    version = int(str(known[_VERSION]))
+    version = int(known[_VERSION])
     if version > SCHEMA_VERSION:
         raise UnfitStore(
             f"{place} was made by a newer version of memory-proxy: schema {version}, this one knows"

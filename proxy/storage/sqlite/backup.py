@@ -55,7 +55,11 @@ def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest
     if target.exists() and os.path.samefile(source, target):
         raise StoreUnavailable(f"{target} is the database itself: name another file")
     with file.mapped(target), _partial(target) as partial:
-        with file.mapped(source), closing(_opened(source)) as database:
+        file.identity(source)
+        with file.mapped(source), closing(file.connect(source)) as database:
+            database.execute("BEGIN")
+            if not file.is_ours(database):
+                raise StoreUnavailable(f"{source} is not a database of memory-proxy")
             counts = _copy(database, partial, report)
             (schema,) = database.execute("PRAGMA user_version").fetchone()
             model = newest_model(database) if schema >= _NAMES_MODELS else None
@@ -108,8 +112,7 @@ def read_manifest(backup: BinaryIO, name: str) -> Manifest:
 
 
 def verify(database: Path, counts: Mapping[str, int], name: str) -> None:
-    """Raise StoreUnavailable, naming it, unless the file is ours, sound to its last page, and has these
-    rows."""
+    """Raise StoreUnavailable, naming it, unless the file is ours, sound, and has these rows."""
     with file.mapped(database), closing(_unshared(database)) as copy:
         (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok" or copy.execute("PRAGMA foreign_key_check").fetchone():
@@ -125,17 +128,6 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _opened(source: Path) -> file.SqliteConnection:
-    """Open the database in a read transaction, having seen that it is ours."""
-    file.identity(source)
-    database = file.connect(source)
-    database.execute("BEGIN")
-    if not file.is_ours(database):
-        database.close()
-        raise StoreUnavailable(f"{source} is not a database of memory-proxy")
-    return database
 
 
 def _copy(database: file.SqliteConnection, target: Path, report: Report) -> dict[str, int]:

@@ -128,10 +128,9 @@ class SqliteDatabase:
         self._identity: tuple[int, int] | None = None  # of the file that was opened
         self._check_due = 0.0  # time.monotonic
         self._opening = threading.Lock()
+        self._queue_lock = threading.Lock()  # of the next two
         self._begun: list[_Entry] = []  # reads that no thread has taken yet
-        self._begun_lock = threading.Lock()
-        self._waiting: list[_Entry] = []
-        self._waiting_lock = threading.Lock()
+        self._waiting: list[_Entry] = []  # writes
         self._closed = False
         # time.monotonic of the next try; due at the start: a crash may have come between commit and purge.
         self._purge_due: float | None = 0.0
@@ -154,14 +153,14 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         """Finish the writes that wait, then end the threads."""
-        with self._waiting_lock:
+        with self._queue_lock:
             self._closed = True
         await asyncio.to_thread(self._shutdown)
 
     async def write(self, work: Work[T], *, purge: bool = False) -> T:
         """See Database. With `purge`, the write-ahead log is emptied. A cancelled caller's work is done."""
         entry = _Entry(work, asyncio.get_running_loop().create_future(), purge)
-        with self._waiting_lock:
+        with self._queue_lock:
             if self._closed or len(self._waiting) >= _MOST_WAITING:
                 raise StoreUnavailable(f"{self.path} is {'closed' if self._closed else 'overloaded'}")
             self._waiting.append(entry)
@@ -181,7 +180,7 @@ class SqliteDatabase:
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        with self._begun_lock:
+        with self._queue_lock:
             self._begun.append(_Entry(work, future))
             if len(self._begun) % _MOST_TOGETHER == 1:  # so that there is a turn for every few of them
                 self._readers.submit(self._read_begun)
@@ -229,7 +228,7 @@ class SqliteDatabase:
 
     def _read_begun(self) -> None:
         """Do the first few of what was begun. The rest has a turn of its own, after other reads."""
-        with self._begun_lock:
+        with self._queue_lock:
             group, self._begun = self._begun[:_MOST_TOGETHER], self._begun[_MOST_TOGETHER:]
         if not group:
             return  # they went with an earlier turn
@@ -252,7 +251,7 @@ class SqliteDatabase:
             entry.error = error
 
     def _drain(self) -> None:
-        with self._waiting_lock:
+        with self._queue_lock:
             group, self._waiting = self._waiting, []
         with self._answering("write", group), self._connection(self._write_handle) as connection:
             if self.outages.is_corrupt:

@@ -177,9 +177,11 @@ def obstacle(data_dir: Path) -> str:
             f"{there} is on a read-only file system: mount it writable (Docker: without `:ro`), or name"
             " another data directory (--data-dir)"
         )
-    for path in _ours(data_dir, there):
+    names = ("memory.db", "memory.db-wal", "memory.db-shm", "memory.opening", "run")
+    inside = [there / name for name in names] if there == data_dir.absolute() else []
+    for path in (there, *inside):
         wanted = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
-        if not os.access(path, wanted, effective_ids=True):
+        if path.exists() and not os.access(path, wanted, effective_ids=True):
             return _not_ours(path, data_dir)
     return ""
 
@@ -218,13 +220,6 @@ def _nearest(path: Path) -> Path:
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
     return path
-
-
-def _ours(data_dir: Path, there: Path) -> Iterator[Path]:
-    yield there
-    if there == data_dir.absolute():
-        names = ("memory.db", "memory.db-wal", "memory.db-shm", "memory.opening", "run")
-        yield from (path for name in names if (path := there / name).exists())
 
 
 def _not_ours(path: Path, data_dir: Path) -> str:
@@ -287,9 +282,9 @@ def survey(database: Path) -> Survey:
         ).fetchone()
         (said_at,) = connection.execute("SELECT max(at) FROM exchanges").fetchone()
         model = newest_model(connection)
-        log = database.with_name(database.name + "-wal")
+        size, log = database.stat().st_size, database.with_name(database.name + "-wal")
         return Survey(
-            bytes=database.stat().st_size,
+            bytes=size,
             log_bytes=log.stat().st_size if log.exists() else 0,
             free_bytes=shutil.disk_usage(database.parent).free,
             exposed=_exposed(database),
@@ -298,13 +293,11 @@ def survey(database: Path) -> Survey:
             memories=memories,
             newest_at=max((at for at in (stored_at, said_at) if at is not None), default=None),
             forms=forms_in(connection),
-            is_sound=_is_sound(database),
+            is_sound=_is_sound(database) if size <= MOST_CHECKED_BYTES else None,
         )
 
 
-def _is_sound(database: Path) -> bool | None:
-    if database.stat().st_size > MOST_CHECKED_BYTES:
-        return None
+def _is_sound(database: Path) -> bool:
     try:
         check(database)
     except StoreUnavailable:

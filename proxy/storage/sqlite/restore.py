@@ -123,8 +123,7 @@ def receipts_in(path: Path) -> tuple[Receipt, ...]:
 
 
 def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) -> Carried:
-    """Forget in the staged database what was forgotten since it was made; keep the receipts, and the keys as
-    they are now."""
+    """Forget in the staged database what was forgotten since; keep all receipts, and the keys of now."""
     with _connected(staged) as database:
         database.execute("BEGIN IMMEDIATE")
         known = {id_ for (id_,) in database.execute("SELECT id FROM receipts")}
@@ -247,9 +246,6 @@ def _connected(path: Path) -> Iterator[file.SqliteConnection]:
 
 
 # ---------------------------------------------------------------- restore
-_COPIED_AT_ONCE = 1 << 20
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
     """What a restore did."""
@@ -285,20 +281,17 @@ class Restore:
     def _database(self) -> Path:
         return self.data_dir / "memory.db"
 
-    @property
-    def _staging(self) -> Path:
-        return self.data_dir / "restoring"
-
     def _refuse_company(self) -> None:
         if count := living(self.data_dir / "run"):
             what = "a process works" if count == 1 else f"{count} processes work"
             raise StoreUnavailable(f"{what} on {self.data_dir}: stop the proxy first")
 
     def _run(self, backup: BinaryIO, name: str) -> Restored:
-        shutil.rmtree(self._staging, ignore_errors=True)  # of a restore that was killed
-        self._staging.mkdir(mode=0o700)
+        staging = self.data_dir / "restoring"
+        shutil.rmtree(staging, ignore_errors=True)  # of a restore that was killed
+        staging.mkdir(mode=0o700)
         try:
-            staged = self._staging / "memory.db"
+            staged = staging / "memory.db"
             manifest = self._stage(backup, staged, name)
             present, carried = self._complete(staged)
             _leave_index(staged)
@@ -306,14 +299,14 @@ class Restore:
             self._refuse_company()
             aside = self._swap(staged)
         finally:
-            shutil.rmtree(self._staging, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
         return Restored(manifest=manifest, aside=aside, present=present, carried=carried)
 
     def _stage(self, backup: BinaryIO, staged: Path, name: str) -> Manifest:
         """Copy the database out of the backup, and prove it."""
         self.report("copy", 0, 1)
         with os.fdopen(os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as copy:
-            shutil.copyfileobj(backup, copy, _COPIED_AT_ONCE)
+            shutil.copyfileobj(backup, copy, 1 << 20)
             copy.flush()
             manifest = read_manifest(copy, name)
             copy.truncate(copy.seek(0, os.SEEK_END) - TRAILER_BYTES)

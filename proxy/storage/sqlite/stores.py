@@ -120,6 +120,5 @@ class SqliteStores(SqlStores):
 
     def _live(self) -> SqliteInstance:
         with file.mapped(self._run_dir):
-            if not self._run_dir.parent.exists():
-                self._run_dir.parent.mkdir(mode=0o700, parents=True)
+            self._run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return SqliteInstance(self._run_dir)

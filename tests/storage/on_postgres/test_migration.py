@@ -12,8 +12,8 @@ import pytest
 
 from proxy.cli.main import main
 from proxy.domain.errors import UnfitStore
-from proxy.storage import migration
-from proxy.storage.migration import NOT_COPIED, TABLES, Refused, copy, open_source, open_target
+from proxy.storage import Refused, migration
+from proxy.storage.migration import NOT_COPIED, TABLES, copy, open_source, open_target
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.sqlite import SqliteStores
 from tests.migrate_support import MODEL, fill, forgets, heard, said_again, seen, worked_off
