@@ -44,7 +44,7 @@ from proxy.recall.rewrite import QueryRewriter, SearchPlanner
 from proxy.recall.search import Searcher
 from proxy.recall.triage import Restraint
 from proxy.upstream.client import Upstream
-from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter
+from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, load_httpx
 from proxy.upstream.connection import ConnectionLimits, Timeouts
 from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network
@@ -350,6 +350,8 @@ async def with_query_models(
         rewriter = QueryRewriter(completer, deadline_s=deadline_s, hyde=hyde, redact=redacted)
     if rewrite.PLAN_ROLE in roles:
         planner = SearchPlanner(completer, deadline_s=deadline_s, redact=redacted)
+    if rewriter or planner:
+        await load_httpx()  # a request's deadline is too short for the import
     loaded = await asyncio.to_thread(
         load_reranker,
         settings.data_dir / "models",

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
+from importlib import import_module
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -42,7 +43,9 @@ from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.wire.answers import Values, objects
 from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece
 
-_TARGET = b"/v1/chat/completions"
+if TYPE_CHECKING:
+    import httpx
+
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _FORM_REFUSED = (400, 422, 500, 501)  # how servers refuse an option, a role, or a call that is not streamed
 _CREDENTIAL_NEEDED = (401, 403)
@@ -169,9 +172,11 @@ class UpstreamCompleter:
         jitter: Callable[[], float] = random.random,
         learning: Learning | None = None,
         own: RoleModel = RoleModel(),
+        transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
         """`endpoints` has an Upstream for every endpoint that `roles` name; they belong to the caller. `own`:
-        for roles that are not named, which ask the conversation's own model."""
+        for roles that are not named, which ask the conversation's own model. `transport`: answers every call
+        in place of the upstream and the endpoints."""
         self._upstream = upstream
         self._credentials = credentials
         self._roles = dict(roles)
@@ -179,6 +184,7 @@ class UpstreamCompleter:
         self._clock, self._jitter = clock, jitter
         self._breakers = TTLCache[EndpointKey, CircuitBreaker](_MAX_PAUSES)
         self._learning, self._own = learning or Learning(Forms(clock)), own
+        self._transport = transport
         self._doubted = TTLCache[ModelRoute, bool](MAX_LEARNT)  # a server error was over with less options
 
     async def complete(self, request: CompletionRequest) -> str:
@@ -282,16 +288,24 @@ class UpstreamCompleter:
         return False
 
     async def _post(self, call: _AddressedCall, given: dict[str, Any]) -> _Answer:
-        request = call.request
+        await load_httpx()
+        from proxy.upstream.httpx_transport import UpstreamTransport, exchange
+
         upstream = self._asked(call.role)
-        body = orjson.dumps({"model": call.model} | given)
-        with await upstream.open("POST", _TARGET, _about(request) + call.headers, body) as opened:
-            answer = bytearray()
-            while chunk := await opened.read():
-                answer += chunk
-                if len(answer) > _MAX_ANSWER_BYTES:
-                    raise CompletionFailed("the answer is absurdly long")
-            return _Answer(opened.status, opened.headers, bytes(answer))
+        answer = await exchange(
+            self._transport or UpstreamTransport(upstream),
+            "POST",
+            f"{upstream.endpoint.scheme}://{upstream.endpoint.authority}/v1/chat/completions",
+            _about(call.request) + call.headers,
+            orjson.dumps({"model": call.model} | given),
+            max_bytes=_MAX_ANSWER_BYTES,
+        )
+        return _Answer(*answer)
+
+
+async def load_httpx() -> None:
+    """Import httpx in a thread. It takes 40 ms: too long for every start, and for the event loop."""
+    await asyncio.to_thread(import_module, "proxy.upstream.httpx_transport")
 
 
 def _why(error: UpstreamError) -> str:

@@ -9,12 +9,21 @@ from contextlib import contextmanager
 
 import httpx
 
-from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
+from proxy.domain.errors import (
+    ConfigError,
+    UpstreamBroken,
+    UpstreamCut,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from proxy.upstream.client import Upstream
-from proxy.upstream.connection import Timeouts, UpstreamResponse
+from proxy.upstream.connection import Body, Timeouts, UpstreamResponse
+from proxy.upstream.headers import Headers
 from proxy.upstream.network import Network
 
 _FRAMING = frozenset((b"host", b"content-length", b"transfer-encoding", b"connection"))
+MOST_BYTES = 1_000_000  # of a document
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -27,12 +36,7 @@ class Transport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request; the answer's body is still to come. Raises httpx.TransportError."""
         with _mapped(request):
-            opened = await self._upstream(request.url).send(
-                request.method,
-                request.url.raw_path,
-                [(n.lower(), value) for n, value in request.headers.raw if n.lower() not in _FRAMING],
-                _body(request),
-            )
+            opened = await self._upstream(request.url).send(*_parts(request))
         return httpx.Response(opened.status, headers=opened.headers, stream=_Stream(opened, request))
 
     async def aclose(self) -> None:
@@ -48,6 +52,20 @@ class Transport(httpx.AsyncBaseTransport):
         return self._upstreams[origin]
 
 
+class UpstreamTransport(httpx.AsyncBaseTransport):
+    """Sends every request to one Upstream, whatever host the URL names, as `Upstream.open` does: `/v1/X`
+    becomes a path under the base URL, which may be a Unix socket. The Upstream belongs to the caller."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request; the answer's body is still to come. Raises httpx.TransportError."""
+        with _mapped(request):
+            opened = await self._upstream.open(*_parts(request))
+        return httpx.Response(opened.status, headers=opened.headers, stream=_Stream(opened, request))
+
+
 class _Stream(httpx.AsyncByteStream):
     def __init__(self, opened: UpstreamResponse, request: httpx.Request) -> None:
         self._opened, self._request = opened, request
@@ -61,7 +79,13 @@ class _Stream(httpx.AsyncByteStream):
         self._opened.close()
 
 
-def _body(request: httpx.Request) -> bytes | AsyncIterator[bytes]:
+def _parts(request: httpx.Request) -> tuple[str, bytes, Headers, Body]:
+    """Return method, target, headers and body."""
+    headers = [(name.lower(), value) for name, value in request.headers.raw if name.lower() not in _FRAMING]
+    return request.method, request.url.raw_path, headers, _body(request)
+
+
+def _body(request: httpx.Request) -> Body:
     try:
         return request.content
     except httpx.RequestNotRead:
@@ -88,35 +112,60 @@ def _mapped(request: httpx.Request) -> Iterator[None]:
         raise httpx.ReadError(error.message, request=request) from error
 
 
-MOST_BYTES = 1_000_000
+async def exchange(
+    transport: httpx.AsyncBaseTransport,
+    method: str,
+    url: str,
+    headers: Headers,
+    body: bytes | None = None,
+    *,
+    max_bytes: int,
+) -> tuple[int, Headers, bytes]:
+    """Send one request and return status, headers and body of the answer, as they were sent.
+
+    Raises UpstreamError, also for a body of more than `max_bytes`. The client is used once, because httpx's
+    clients store cookies: those of an answer to one user must not be sent with a call for another.
+    """
+    answer = bytearray()
+    try:
+        async with (
+            httpx.AsyncClient(transport=transport) as client,
+            client.stream(method, url, headers=headers, content=body) as response,
+        ):
+            assert isinstance(response.stream, httpx.AsyncByteStream)
+            async for chunk in response.stream:  # aiter_raw() cannot read the responses of mocks
+                answer += chunk
+                if len(answer) > max_bytes:
+                    raise UpstreamBroken("the answer is absurdly long")
+            return response.status_code, response.headers.raw, bytes(answer)
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        if isinstance(error.__cause__, UpstreamError):  # a transport of ours has mapped it
+            raise error.__cause__ from error.__cause__.__cause__
+        raise _own(error) from error
+
+
+def _own(error: httpx.TransportError | httpx.InvalidURL) -> UpstreamError:
+    """Return our error for one of httpx's."""
+    if isinstance(error, httpx.TimeoutException):
+        return UpstreamTimeout("no answer in time")
+    if isinstance(error, httpx.ConnectError | httpx.InvalidURL):
+        return UpstreamUnreachable(f"the address cannot be reached: {error}")
+    return UpstreamBroken(f"no valid answer: {error}")
 
 
 async def fetch(url: str, *, timeout_s: float = 3.0, network: Network | None = None) -> bytes:
-    """Return the document at the URL. Raises UpstreamError.
+    """Return the document at the URL, of at most MOST_BYTES. Raises UpstreamError.
 
     No redirect is followed: what is to be trusted is what this very address answers.
     """
-    headers = {"accept": "application/json", "accept-encoding": "identity"}
+    headers = [(b"accept", b"application/json"), (b"accept-encoding", b"identity")]
     try:
-        async with (
-            asyncio.timeout(timeout_s),
-            httpx.AsyncClient(transport=Transport(network)) as client,
-            client.stream("GET", url, headers=headers) as answer,
-        ):
-            return await _document(answer.status_code, answer.aiter_raw())
-    except (TimeoutError, httpx.TimeoutException) as error:
+        async with asyncio.timeout(timeout_s):
+            status, _, document = await exchange(
+                Transport(network), "GET", url, headers, max_bytes=MOST_BYTES
+            )
+    except TimeoutError as error:
         raise UpstreamTimeout("no answer in time") from error
-    except (httpx.TransportError, httpx.InvalidURL) as error:
-        raise UpstreamUnreachable(f"the address cannot be reached: {error}") from error
-
-
-async def _document(status: int, body: AsyncIterator[bytes]) -> bytes:
-    """Return the body of a successful answer, of at most MOST_BYTES. Raises UpstreamBroken."""
     if status != 200:
         raise UpstreamBroken(f"status {status}")
-    document = bytearray()
-    async for chunk in body:
-        document += chunk
-        if len(document) > MOST_BYTES:
-            raise UpstreamBroken("the document is absurdly long")
-    return bytes(document)
+    return document

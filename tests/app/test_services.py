@@ -48,6 +48,7 @@ async def main(data_dir):
         loaded = {name: load.cache_info().currsize for name, load in LOADED_ONCE.items()}
         await ask(origin, b"GET /ready")
         known = set(sys.modules)
+        httpx = "httpx" in known
         said = "Please remember that my budget for Hawaii is $10,000. How much can I spend on my vacation?"
         body = {
             "messages": [{"role": "user", "content": said}],
@@ -61,7 +62,7 @@ async def main(data_dir):
             json.dumps(body).encode(),
         )
         imported = sorted(set(sys.modules) - known)
-    print(json.dumps({"loaded": loaded, "imported": imported, "head": head.decode().lower()}))
+    print(json.dumps({"loaded": loaded, "imported": imported, "httpx": httpx, "head": head.decode().lower()}))
 
 asyncio.run(main(sys.argv[1]))
 """
@@ -96,6 +97,7 @@ async def test_the_first_question_finds_everything_loaded(data_dir: Path) -> Non
     assert "x-memory-status: none" in found["head"]
     assert found["loaded"] == {"vendors": 1, "shapes": 1}
     assert found["imported"] == []
+    assert not found["httpx"]  # 40 ms and 3 MB, which only our own LLM calls need
 
 
 async def test_a_slow_warm_up_is_logged_as_no_failure(

@@ -5,9 +5,12 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import respx
 
 from proxy import __version__
 from proxy.domain.core import Scope
@@ -351,6 +354,85 @@ async def test_an_endpoint_without_a_listener_is_named_with_the_systems_error() 
         with pytest.raises(CompletionFailed) as failed:
             await UpstreamCompleter(upstream, Credentials(), {}).complete(question())
     assert str(failed.value) == "upstream_unreachable (ECONNREFUSED)"
+
+
+async def test_a_router_of_respx_mocks_the_calls() -> None:
+    credentials, router = Credentials(), respx.Router()
+    credentials.remember(ANN, KEY)
+    route = router.post("https://llm.example/v1/chat/completions")
+    route.side_effect = [
+        httpx.Response(200, json=completion("x")),
+        httpx.ReadError("cut"),
+        httpx.ConnectError("refused"),
+    ]
+    async with Upstream("https://llm.example/v1") as upstream:
+        mock = httpx.MockTransport(router.async_handler)
+        completer = UpstreamCompleter(upstream, credentials, {}, transport=mock)
+        assert await completer.complete(question()) == "x"
+        for reason in ("upstream_invalid_response", "upstream_unreachable", "the endpoint rests"):
+            with pytest.raises(CompletionFailed, match=reason):
+                await completer.complete(question())
+    sent = route.calls[0].request
+    assert sent.headers["user-agent"] == f"memory-proxy/{__version__} (memory_extraction)"
+    assert sent.headers["authorization"] == "Bearer ann"
+    assert json.loads(sent.content)["model"] == "model-1"
+    assert route.call_count == 3
+
+
+async def test_a_cookie_of_one_answer_is_not_sent_with_the_next_call() -> None:
+    async def script(exchange: Exchange) -> None:
+        body = json.dumps(completion("x")).encode()
+        await exchange.reply(body, headers=[(b"set-cookie", b"session=ann; Path=/")])
+
+    async with asking(script) as (scripted, completer):
+        for user in ("ann", "bob"):
+            await completer.complete(question(scope=Scope("t", user)))
+    assert [request.header(b"cookie") for request in scripted.requests] == [None, None]
+
+
+async def test_a_call_takes_the_base_path_the_server_s_key_and_a_unix_socket(tmp_path: Path) -> None:
+    url = f"unix:{tmp_path}/Model.sock:/api?v=1"
+    async with (
+        ScriptedUpstream(answering(completion("x")), unix=tmp_path / "Model.sock") as scripted,
+        Upstream(url, api_key="sk-1") as upstream,
+    ):
+        for _ in range(2):
+            assert await UpstreamCompleter(upstream, Credentials(), {}).complete(question()) == "x"
+    assert [request.target for request in scripted.requests] == [b"/api/chat/completions?v=1"] * 2
+    first = scripted.requests[0]
+    assert (first.header(b"host"), first.header(b"authorization")) == (b"localhost", b"Bearer sk-1")
+    assert len(scripted.connections) == 1
+
+
+async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only() -> None:
+    async def elsewhere(exchange: Exchange) -> None:
+        await exchange.reply(b"", 307, [(b"location", f"{other.origin}/v1/chat/completions".encode())])
+
+    async def own(exchange: Exchange) -> None:
+        if exchange.request.target == b"/moved":
+            await exchange.json(completion("x"))
+        else:
+            await exchange.reply(b"", 307, [(b"location", b"/moved")])
+
+    credentials = Credentials()
+    credentials.remember(ANN, KEY)
+    async with ScriptedUpstream(answering(completion("y"))) as other:
+        async with asking(own, credentials) as (scripted, completer):
+            assert await completer.complete(question()) == "x"
+        assert [request.header(b"authorization") for request in scripted.requests] == [b"Bearer ann"] * 2
+        async with asking(elsewhere, credentials) as (_, completer):
+            with pytest.raises(CompletionFailed, match="upstream_invalid_response"):
+                await completer.complete(question())
+        assert other.requests == []
+
+
+async def test_an_answer_without_end_is_a_failure() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"x" * (4 * 1024 * 1024 + 1))
+
+    async with asking(script) as (_, completer):
+        with pytest.raises(CompletionFailed, match="upstream_invalid_response"):
+            await completer.complete(question())
 
 
 # ---------------------------------------------------------------- upstreams that refuse how we ask
