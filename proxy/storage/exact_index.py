@@ -249,7 +249,8 @@ class UserIndex:
             postings, tail = postings.merged(tail), NO_POSTINGS
         buffer, size = self.buffer, len(self.seqs) + len(rows)
         if size > len(buffer):
-            buffer = _room(size, self.matrix.shape[1])
+            # With room for some rows more: the system maps them only when they are written.
+            buffer = np.zeros((size + size // 4 + 8, self.matrix.shape[1]), np.float32)
             buffer[: len(self.seqs)] = self.matrix
         buffer[len(self.seqs) : size] = added.matrix
         columns: dict[str, Any] = {
@@ -317,11 +318,6 @@ def _top(values: Floats, positions: NDArray[np.intp], limit: int) -> NDArray[np.
     floor = np.partition(ours, len(ours) - limit)[len(ours) - limit]
     above, level = positions[ours > floor], positions[ours == floor]
     return np.concatenate([above, level[len(level) - (limit - len(above)) :]])
-
-
-def _room(rows: int, dimension: int) -> Floats:
-    """Return a zeroed matrix with room for some rows more; the system maps them only when written."""
-    return np.zeros((rows + rows // 4 + 8, dimension), np.float32)
 
 
 def _names(known: tuple[Name, ...], new: Iterable[Name]) -> tuple[Name, ...]:

@@ -29,6 +29,7 @@ from proxy.domain.core import Evidence, Memory, Receipt, Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage import Refused, Report
 from proxy.storage.exact_index import pack
+from proxy.storage.migration import TABLES
 from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import Connection
 from proxy.storage.sql.embeddings import NO_MODEL
@@ -40,11 +41,6 @@ Row = Mapping[str, Any]
 NO_USER = Scope("\x1f", "\x1f")  # owns the API keys
 ALIVE_S = 10.0  # a replica that has sent a heartbeat since is running
 _TIMEOUT_S = 60.0
-_TABLES = (
-    "scopes", "memories", "evidence", "events", "vectors", "sessions", "exchanges", "jobs", "anchors",
-    "states", "marks", "quarantine", "responses", "stored_responses", "conversations", "conversation_items",
-    "documents", "passages", "receipts", "keys", "embeddings",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -136,19 +132,19 @@ def move(tx: Connection, old: OldRedis, report: Report) -> Moved:
         store_receipt(tx, owner, receipt)
         writer.moved.rows["receipts"] += 1
     report("move", len(users), len(users))
-    for table in _TABLES:
+    for table in TABLES.keys() - {"meta"}:
         (found,) = tx.execute(f"SELECT count(*) FROM {table}").fetchone()
         if found != writer.moved.rows[table]:
             raise Refused(f"{table}: {writer.moved.rows[table]:,} rows were read, {found:,} arrived")
     return writer.moved
 
 
+@dataclass(slots=True)
 class _Writer:
     """Inserts rows, and counts them."""
 
-    def __init__(self, tx: Connection) -> None:
-        self.tx = tx
-        self.moved = Moved()
+    tx: Connection
+    moved: Moved = field(default_factory=Moved)
 
     def insert(self, table: str, returning: str = "", **columns: Any) -> int:
         """Insert a row; return its number, where `returning` names the column."""

@@ -256,9 +256,8 @@ class PostgresConnection:
     for_update: str = field(default=" FOR UPDATE", init=False)
 
     def execute(self, sql: str, parameters: Any = (), /) -> "psycopg.Cursor[tuple[Any, ...]]":
-        missing: frozenset[str] = frozenset()
-        if isinstance(parameters, dict):
-            missing = frozenset(name for name, value in parameters.items() if value is None)
+        named = parameters.items() if isinstance(parameters, dict) else ()
+        missing = frozenset(name for name, value in named if value is None)
         return self.raw.execute(translate(sql, missing), parameters, binary=True)
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> "psycopg.Cursor[tuple[Any, ...]]":
@@ -269,9 +268,8 @@ class PostgresConnection:
 
 def connect(url: str) -> Raw:
     """Open a connection in autocommit mode. Raises psycopg.Error."""
-    given = conninfo_to_dict(url)
-    missing: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name not in given}
-    connection = psycopg.connect(url, autocommit=True, prepare_threshold=_OFTEN, **missing)
+    given: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(url)}
+    connection = psycopg.connect(autocommit=True, prepare_threshold=_OFTEN, **given)
     connection.prepared_max = _PREPARED
     for kind in (int, bool):
         connection.adapters.register_dumper(kind, _Integer)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import resources
 from typing import TypeVar
 
@@ -148,7 +149,8 @@ class PostgresDatabase:
 
     def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
         self._refuse_unless_open()
-        return asyncio.wrap_future(self._readers.submit(self._read, work))
+        read = partial(self._transaction, _BEGIN_READ, work)
+        return asyncio.wrap_future(self._readers.submit(self._done, "read", read))
 
     def _refuse_unless_open(self) -> None:
         if self._closed or not self.is_open:
@@ -175,12 +177,9 @@ class PostgresDatabase:
             self.is_open = True
             telemetry.log.info("store.opened")
 
-    def _read(self, work: Work[T]) -> T:
-        return self._done("read", lambda: self._transaction(_BEGIN_READ, work))
-
     def _write(self, work: Work[T]) -> T:
         try:
-            result = self._done("write", lambda: self._repeated(work))
+            result = self._done("write", partial(self._repeated, work))
         finally:
             with self._guard:
                 self._waiting -= 1

@@ -120,13 +120,9 @@ class PostgresStores(SqlStores):
     def __init__(self, url: str, *, connections: int = 8, **options: Unpack[StoreOptions]) -> None:
         self._url = url
         self._database = PostgresDatabase(url, connections=connections)
+        self.place = self._database.place
         self._loop: asyncio.AbstractEventLoop | None = None
         super().__init__(self._database, **options)
-
-    @property
-    def place(self) -> str:
-        """Where everything is, without user and password."""
-        return self._database.place
 
     async def _open(self) -> None:
         self._loop = asyncio.get_running_loop()

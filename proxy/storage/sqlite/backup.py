@@ -47,11 +47,9 @@ class Manifest:
 
 
 def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest:
-    """Back up the database at `source`, which may be in use, and return the backup's description.
+    """Back up the database at `source`, which may be in use; return the backup's description.
 
-    On return the backup is whole, verified, on the disk, and readable by its owner only; until then a file
-    that was at `target` stays as it was. Raises StoreUnavailable for what cannot be read, written or proved.
-    """
+    It replaces `target` once it is whole, verified and on the disk. Raises StoreUnavailable if it cannot."""
     if target.exists() and os.path.samefile(source, target):
         raise StoreUnavailable(f"{target} is the database itself: name another file")
     with file.mapped(target), _partial(target) as partial:
@@ -148,24 +146,21 @@ def _copy(database: file.SqliteConnection, target: Path, report: Report) -> dict
 
 @contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """Yield an empty private file next to the target; it is deleted afterwards, unless it was renamed.
-
-    Of constant name, so that what a kill left of an earlier backup is taken over by the next."""
+    """Yield an empty private file next to the target; it is deleted afterwards, unless it was renamed."""
+    # Always the same name: the next backup takes over what a killed one has left.
     path = target.with_name(target.name + ".partial")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
+    with os.fdopen(fd, "r+b") as lock:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StoreUnavailable(f"another backup is being written to {target}") from None
         os.fchmod(fd, 0o600)
-        os.ftruncate(fd, 0)
+        lock.truncate(0)
         try:
             yield path
         finally:
             path.unlink(missing_ok=True)
-    finally:
-        os.close(fd)
 
 
 def _unshared(database: Path) -> file.SqliteConnection:

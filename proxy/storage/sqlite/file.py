@@ -117,12 +117,9 @@ def connect(path: Path) -> SqliteConnection:
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Hold an exclusive lock among processes, waiting for it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(fd)
 
 
 def is_ours(connection: SqliteConnection) -> bool:
@@ -266,8 +263,8 @@ class Survey:
 
 
 def older_schema(database: Path) -> int | None:
-    """Return the schema of a database that an older version has made, None for any other. To open it as a
-    store would bring it up to date. Raises StoreUnavailable."""
+    """Return the schema of a database that an older version has made, None for any other, without changing
+    it. Raises StoreUnavailable."""
     with mapped(database), closing(connect(database)) as connection:
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         return schema if 0 < schema < SCHEMA_VERSION and is_ours(connection) else None

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -282,8 +283,8 @@ class Restore:
         return self.data_dir / "memory.db"
 
     def _refuse_company(self) -> None:
-        if count := living(self.data_dir / "run"):
-            what = "a process works" if count == 1 else f"{count} processes work"
+        if number := living(self.data_dir / "run"):
+            what = "a process works" if number == 1 else f"{number} processes work"
             raise StoreUnavailable(f"{what} on {self.data_dir}: stop the proxy first")
 
     def _run(self, backup: BinaryIO, name: str) -> Restored:
@@ -319,13 +320,12 @@ class Restore:
 
     def _complete(self, staged: Path) -> tuple[str, Carried]:
         """Bring into the copy what must outlive a restore; return how the present database was."""
-        found = "none" if not self._database.exists() else "unreadable"
-        present = None
-        with suppress(StoreUnavailable):
-            if found != "none":
+        found, present = "none", None
+        if self._database.exists():
+            found = "unreadable"
+            with suppress(StoreUnavailable):
                 file.identity(self._database)
-                present = read(self._database)
-                found = "read"
+                found, present = "read", read(self._database)
         if not self.forgets:
             with _connected(staged) as database:
                 return found, Carried(keys=_keep_keys(database, present.keys if present else ()))
@@ -356,7 +356,7 @@ class Restore:
 
 def _leave_index(staged: Path) -> None:
     """Have an external index filled again: it still holds what was written after the backup."""
-    with file.mapped(staged), closing(file.connect(staged)) as connection:
+    with _connected(staged) as connection:
         connection.execute("DELETE FROM vector_targets")
         connection.execute("DELETE FROM vector_outbox")
 
@@ -370,11 +370,8 @@ def _settle(database: Path) -> None:
 
 def _unused(path: Path) -> Path:
     """Return the path, or where that is taken one like it that is not."""
-    free, number = path, 1
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free
+    others = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(free for free in chain([path], others) if not free.exists())
 
 
 def _name_twice(path: Path, second: Path) -> None:

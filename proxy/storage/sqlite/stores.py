@@ -70,18 +70,14 @@ def living(run_dir: Path) -> int:
 def _has_ended(path: Path) -> bool:
     """True if the process that locked the file has ended; the file is then deleted."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with path.open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
     except BlockingIOError:
         return False
-    else:
-        path.unlink(missing_ok=True)
+    except FileNotFoundError:
         return True
-    finally:
-        os.close(fd)
+    return True
 
 
 # ---------------------------------------------------------------- stores
@@ -92,15 +88,11 @@ class SqliteStores(SqlStores):
         self, data_dir: Path, *, allow_network: bool = False, **options: Unpack[StoreOptions]
     ) -> None:
         self.path = data_dir / "memory.db"
+        self.place = str(self.path)
         self._allow_network = allow_network
         self._run_dir = data_dir / "run"
         self._database = SqliteDatabase(self.path)
         super().__init__(self._database, **options)
-
-    @property
-    def place(self) -> str:
-        """The path of the database."""
-        return str(self.path)
 
     async def _open(self) -> None:
         kind = await asyncio.to_thread(file.network_file_system, self.path.parent)
