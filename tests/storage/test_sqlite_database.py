@@ -34,9 +34,9 @@ MINI = EmbeddingModel("mini", 3, 0.3, 0.8)
 
 
 async def test_writes_that_wait_share_a_commit(stores):
-    before = stores.commits
+    before = stores.database.commits
     await asyncio.gather(*(stores.sessions.begin(exchange()) for _ in range(200)))
-    assert 1 <= stores.commits - before <= 20
+    assert 1 <= stores.database.commits - before <= 20
 
 
 async def test_work_that_fails_undoes_only_itself(stores):

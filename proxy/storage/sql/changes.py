@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, assert_never
 
 from proxy.domain.core import (
@@ -24,7 +25,7 @@ from proxy.domain.core import (
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
 from proxy.storage.exact_index import pack
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection, Store, legible, reads
+from proxy.storage.sql.database import Connection, Store, legible, reads, value
 from proxy.storage.sql.embeddings import NO_MODEL, Generations
 from proxy.text import terms
 
@@ -35,12 +36,8 @@ _ANOTHERS = """
 
 def with_own_ids(tx: Connection, owner: int, memory: Memory) -> Memory:
     """Return the memory with ids, its own and that of what superseded it, that no other user has."""
-    successor = memory.superseded_by
-    return replace(
-        memory,
-        id=_own(tx, owner, memory.scope, memory.id),
-        superseded_by=successor and _own(tx, owner, memory.scope, successor),
-    )
+    own, successor = partial(_own, tx, owner, memory.scope), memory.superseded_by
+    return replace(memory, id=own(memory.id), superseded_by=successor and own(successor))
 
 
 def _own(tx: Connection, owner: int, scope: Scope, id_: str) -> str:
@@ -118,13 +115,11 @@ def _read(row: tuple[Any, ...]) -> QuarantinedCandidate:
     with legible():
         named = tuple(json.loads(tags))
     candidate = Candidate(
-        type=type_, content=content, confidence=confidence, tags=named, evidence=span,
-        replaces=replaces, source=source, importance=importance, observed_at=observed_at,
-        expires_at=expires_at, origin=origin,
+        type=type_, content=content, confidence=confidence, tags=named, evidence=span, replaces=replaces,
+        source=source, importance=importance, observed_at=observed_at, expires_at=expires_at, origin=origin,
     )  # fmt: skip
-    return QuarantinedCandidate(
-        id=id_, scope=Scope(tenant, user, project), candidate=candidate, reason=reason, at=at
-    )
+    scope = Scope(tenant, user, project)
+    return QuarantinedCandidate(id=id_, scope=scope, candidate=candidate, reason=reason, at=at)
 
 
 # ---------------------------------------------------------------- memories
@@ -147,7 +142,7 @@ class Writer:
         """Apply one change; return whether anything is different now."""
         match change:
             case Create():
-                return self._create(change.memory, change.vector, change.history, change.reading)
+                return self._create(change.memory, change.vector, change.reading, change.history)
             case Supersede():
                 return self._supersede(change)
             case Confirm():
@@ -162,11 +157,7 @@ class Writer:
                 assert_never(change)
 
     def _create(
-        self,
-        memory: Memory,
-        vector: bytes | None,
-        history: tuple[Event, ...] = (),
-        reading: bytes | None = None,
+        self, memory: Memory, vector: bytes | None, reading: bytes | None, history: tuple[Event, ...] = ()
     ) -> bool:
         statement = rows.digest(memory.content)
         retired = self._retire_expired(memory, statement, at=memory.created_at)
@@ -186,7 +177,7 @@ class Writer:
         """Close the old one first: the new one may say the same in other words."""
         old, new = self._find(change.old_id), change.memory
         if old is None or change.old_id == new.id:
-            return self._create(new, change.vector, reading=change.reading)
+            return self._create(new, change.vector, change.reading)
         if self._is_past(new.id):
             self.dropped.append(new.id)
             return False
@@ -201,7 +192,7 @@ class Writer:
             " WHERE +owner = ? AND superseded_by = ? AND valid_to > ?",
             (new.id, new.valid_from, self.version, self.owner, change.old_id, new.valid_from),
         )
-        created = self._create(new, change.vector, reading=change.reading)
+        created = self._create(new, change.vector, change.reading)
         if closed and not created:
             self._point_to_twin(old[0], new)
         if closed:
@@ -229,18 +220,15 @@ class Writer:
         what superseded it."""
         memory, vector = change.memory, change.vector
         check(memory, vector, self.scope, self.held.dimension)
-        found = self.tx.execute(
-            "SELECT seq, content, source, archived FROM memories WHERE id = ? AND owner = ?",
-            (memory.id, self.owner),
-        ).fetchone()
+        query = "SELECT seq, content, source, archived FROM memories WHERE id = ? AND owner = ?"
+        found = self.tx.execute(query, (memory.id, self.owner)).fetchone()
         if found is None:
             raise NotFound("No memory has this id.")
         seq, content, source, archived = found
         self._retire_expired(memory, rows.digest(memory.content), at=memory.updated_at, keep=memory.id)
         if self._has_twin(seq, memory):
-            raise Duplicate(
-                "Another memory of this user says just that.", param="content", code="duplicate_memory"
-            )
+            message = "Another memory of this user says just that."
+            raise Duplicate(message, param="content", code="duplicate_memory")
         rows.update_memory(self.tx, seq, memory, self.version)
         new_content = rows.storable(memory.content)
         if vector is not None or new_content != content:
@@ -291,13 +279,10 @@ class Writer:
             " AND superseded_by IN (SELECT value FROM json_each(?))",
             (self.owner, rows.as_json(successors)),
         ).fetchall()
+        inherit = "UPDATE memories SET superseded_by = ?, changed = ? WHERE seq = ?"
         for seq, successor in orphans:
-            heir = heir_of(successor, successors)
-            if heir is not None:
-                self.tx.execute(
-                    "UPDATE memories SET superseded_by = ?, changed = ? WHERE seq = ?",
-                    (heir, self.version, seq),
-                )
+            if (heir := heir_of(successor, successors)) is not None:
+                self.tx.execute(inherit, (heir, self.version, seq))
 
     # ------------------------------------------------------------ rows
     def _generation(self, vector: bytes | None) -> int:
@@ -327,29 +312,23 @@ class Writer:
 
     def _find(self, memory_id: str) -> tuple[int, str, str] | None:
         """Return seq, content and source of one of the user's memories."""
-        row: tuple[int, str, str] | None = self.tx.execute(
-            "SELECT seq, content, source FROM memories WHERE id = ? AND owner = ?", (memory_id, self.owner)
-        ).fetchone()
+        query = "SELECT seq, content, source FROM memories WHERE id = ? AND owner = ?"
+        row: tuple[int, str, str] | None = self.tx.execute(query, (memory_id, self.owner)).fetchone()
         return row
 
     def _is_past(self, memory_id: str) -> bool:
         """True of a memory that no longer holds: it ends nothing, however often it is said to."""
-        row = self.tx.execute(
-            "SELECT superseded_by IS NOT NULL OR archived = 1 FROM memories WHERE id = ? AND owner = ?",
-            (memory_id, self.owner),
-        ).fetchone()
-        return row is not None and bool(row[0])
+        query = "SELECT superseded_by IS NOT NULL OR archived = 1 FROM memories WHERE id = ? AND owner = ?"
+        return bool(value(self.tx, query, (memory_id, self.owner)))
 
     def _has_twin(self, seq: int, edited: Memory) -> bool:
         """True if another current memory says what this one is about to say, and this one stays current."""
-        found = self.tx.execute(
-            "SELECT 1 FROM memories t JOIN memories m ON m.seq = ? WHERE t.owner = ?"
-            " AND coalesce(t.project, '') = ? AND t.type = ? AND t.digest = ? AND t.superseded_by IS NULL"
-            " AND t.archived = 0 AND t.seq <> m.seq AND m.superseded_by IS NULL AND ? = 0",
-            (seq, self.owner, edited.scope.project or "", edited.type, rows.digest(edited.content),
-             int(edited.archived)),
-        ).fetchone()  # fmt: skip
-        return found is not None
+        query = """
+            SELECT 1 FROM memories t JOIN memories m ON m.seq = ? WHERE t.owner = ?
+            AND coalesce(t.project, '') = ? AND t.type = ? AND t.digest = ? AND t.superseded_by IS NULL
+            AND t.archived = 0 AND t.seq <> m.seq AND m.superseded_by IS NULL"""
+        asked = (seq, self.owner, edited.scope.project or "", edited.type, rows.digest(edited.content))
+        return not edited.archived and value(self.tx, query, asked) is not None
 
     def _point_to_twin(self, seq: int, dropped: Memory) -> None:
         """Let a closed memory name the one that already says what the dropped memory would have said."""
@@ -383,14 +362,11 @@ class Writer:
         )
 
     def _successor(self, seq: int) -> str:
-        (successor,) = self.tx.execute("SELECT superseded_by FROM memories WHERE seq = ?", (seq,)).fetchone()
-        return str(successor)
+        return str(value(self.tx, "SELECT superseded_by FROM memories WHERE seq = ?", (seq,)))
 
     def _record(self, seq: int, at: float, action: str, by: str, content: str) -> None:
-        self.tx.execute(
-            "INSERT INTO events (memory, at, action, by, content) VALUES (?, ?, ?, ?, ?)",
-            (seq, at, action, by, rows.storable(content)),
-        )
+        event = "INSERT INTO events (memory, at, action, by, content) VALUES (?, ?, ?, ?, ?)"
+        self.tx.execute(event, (seq, at, action, by, rows.storable(content)))
 
 
 def check(memory: Memory, vector: bytes | None, scope: Scope, dimension: int | None) -> None:

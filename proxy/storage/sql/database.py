@@ -3,15 +3,12 @@
 The rules are written in the SQL that SQLite and PostgreSQL share, with `?` or `:name` as placeholders. SQLite
 runs that text as it is; the PostgreSQL driver translates it (postgres/connection.py lists how).
 
-An outage is named in one word: for the log, for /health, and to decide which operations may still be tried.
-
 Reading and writing fail apart: on a full disk everything that is remembered can still be recalled. An outage
 is over with the first operation of its side that works, so an idle process tries one now and then
 (Database.probe). A corrupt file is the exception: it is read where it can be, and not written until a
 check of all of it has passed, or another file has taken its place, since writing spreads the damage.
 
-The log says that an outage began, once a minute that it lasts, and that it is over. Outages seldom end at
-once: on a disk that is nearly full, small writes work between large ones that do not. So the log reports one
+On a disk that is nearly full, small writes work between large ones that do not. So the log reports an outage
 as over only when it has not come back for a while."""
 
 import asyncio
@@ -303,10 +300,8 @@ class Outages:
             if over_at is None or self._steady() - over_at < HOLD_S:
                 continue
             if self._open.pop(kind, None) is not None:  # not by another thread
-                seconds = round(over_at - outage.since, 1)
-                telemetry.log.warning(
-                    "store.recovered", kind=kind, operation=outage.operation, seconds=seconds
-                )
+                seconds, operation = round(over_at - outage.since, 1), outage.operation
+                telemetry.log.warning("store.recovered", kind=kind, operation=operation, seconds=seconds)
 
     def _end(self, side: Side) -> None:
         kind = self._now.pop(side, "")

@@ -1,8 +1,7 @@
 """The DocumentStore and the PassageIndex over SQL: see domain/documents.py for what every method guarantees.
 
-Passages are searched in arrays: sections first, then the passages of those that were chosen. Both levels are
-the arrays that serve memories. A section's vector is the mean of its passages' vectors, its words are all of
-theirs. To the second level a section is what a type is to memories: a filter."""
+Passages are searched in the arrays that serve memories: sections first, then the passages of those that were
+chosen. A section's vector is the mean of its passages' vectors, its words are all of theirs."""
 
 import asyncio
 import json
@@ -34,7 +33,7 @@ from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.exact_index import Row, UserIndex, build, pack
 from proxy.storage.sql import embeddings, rows, users
-from proxy.storage.sql.database import Connection, Database, Store, legible, reads, writes
+from proxy.storage.sql.database import Connection, Database, Store, legible, reads, value, writes
 from proxy.storage.sql.embeddings import NO_MODEL
 from proxy.storage.sql.forget import Forgetting
 from proxy.text import terms
@@ -122,10 +121,9 @@ class SqlDocuments(Store):
     ) -> Sequence[Document]:
         asked = rows.named(scope, limit=limit, before=None)
         if after is not None:
-            row = tx.execute(_DOCUMENT_BY_ID, rows.named(scope, id=rows.storable(after))).fetchone()
-            if row is None:
+            asked["before"] = value(tx, _DOCUMENT_BY_ID, rows.named(scope, id=rows.storable(after)))
+            if asked["before"] is None:
                 raise NotFound("No document has this id.", param="after")
-            asked["before"] = row[0]
         return [document_of(row) for row in tx.execute(_LIST, asked)]
 
     async def delete(self, document: Document, *, by: str, now: float) -> ForgetCounts:
@@ -160,20 +158,16 @@ def _named(tx: Connection, scope: Scope, name: str) -> Document | None:
 
 
 def _insert(
-    tx: Connection,
-    owner: int,
-    new: NewDocument,
-    old: Document | None,
-    packed: Sequence[bytes],
+    tx: Connection, owner: int, new: NewDocument, old: Document | None, packed: Sequence[bytes],
     generation: int,
-) -> None:
+) -> None:  # fmt: skip
     last = new.passages[-1]
     of_document = (
         old.id if old else f"doc_{uuid4().hex}", owner, new.scope.project, rows.storable(new.name),
         old.version + 1 if old else 1, new.digest, last.start + len(last.tile),
         len({p.section for p in new.passages}), len(new.passages), old.created_at if old else new.at, new.at,
     )  # fmt: skip
-    (document,) = tx.execute(_INSERT, of_document).fetchone()
+    document = value(tx, _INSERT, of_document)
     made = new.vectors if new.vectors is not None else (None,) * len(new.passages)
     generation = NO_MODEL if new.vectors is None else generation
     passages = []
@@ -222,17 +216,13 @@ class LibraryIndex:
         types = None
         if look.sections:
             wanted = Search(look.vector, look.terms, limit=look.sections)
-            chosen = {
-                one.seq: PassageScores(one.cosine, one.bm25) for one in self.sections.search(project, wanted)
-            }
+            best = self.sections.search(project, wanted)
+            chosen = {section.seq: PassageScores(section.cosine, section.bm25) for section in best}
             types = frozenset(map(str, chosen))
         found = self.passages.search(project, Search(look.vector, look.terms, limit=look.limit, types=types))
+        none = PassageScores()
         return [
-            (
-                one.seq,
-                PassageScores(one.cosine, one.bm25),
-                chosen.get(self.section_of[one.seq], PassageScores()),
-            )
+            (one.seq, PassageScores(one.cosine, one.bm25), chosen.get(self.section_of[one.seq], none))
             for one in found
         ]
 
@@ -313,13 +303,11 @@ class SqlPassages(Store):
         self._indexes = TTLCache[int, LibraryIndex](
             index_bytes, size_of=lambda index: min(index.nbytes, index_bytes)
         )
+        self.drop_cache = self._indexes.pop  # of one owner
 
     async def holds(self, scope: Scope) -> bool:
-        def work(tx: Connection) -> bool:
-            (holds,) = tx.execute(_HOLDS, (scope.tenant, scope.user)).fetchone()
-            return bool(holds)
-
-        return await self._database.begin_read(work)
+        asked = (scope.tenant, scope.user)
+        return await self._database.begin_read(lambda tx: bool(value(tx, _HOLDS, asked)))
 
     @reads
     def search(self, tx: Connection, scope: Scope, look: PassageSearch) -> Sequence[PassageHit]:
@@ -345,16 +333,10 @@ class SqlPassages(Store):
         generation = embeddings.generations_of(tx, self._embedding()).generation
         seqs = (rows.as_json(one.seq for one, _ in made),)
         users.lock_all(tx, _OWNERS, seqs)
-        count = 0
-        for one, vector in made:
-            changed = {"vector": vector, "generation": generation, "seq": one.seq}
-            count += tx.execute(_FILL, changed).rowcount
+        of_each = ({"vector": vector, "generation": generation, "seq": one.seq} for one, vector in made)
+        count = sum(tx.execute(_FILL, changed).rowcount for changed in of_each)
         tx.execute(_CHANGED, seqs)
         return count
-
-    def drop_cache(self, owner: int) -> None:
-        """Drop what is held in memory of a user."""
-        self._indexes.pop(owner)
 
     def _index(self, tx: Connection, owner: int, version: int) -> LibraryIndex:
         generations = embeddings.generations_of(tx, self._embedding()).generations

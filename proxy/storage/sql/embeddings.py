@@ -12,7 +12,7 @@ from functools import partial
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection, Store, reads, writes
+from proxy.storage.sql.database import Connection, Store, column, reads, value, writes
 
 FIRST = 0
 NO_MODEL = -1  # the generation of memories that were stored without a model at hand
@@ -57,21 +57,16 @@ def generations_of(tx: Connection, model: EmbeddingModel | None) -> Generations:
     if last is None:
         return Generations(FIRST, None, (FIRST,))
     name, dimension = (model.name, model.dimension) if model else last[1:]
-    found = tx.execute(
-        "SELECT generation FROM embeddings WHERE name = ? AND dimension = ? ORDER BY generation",
-        (name, dimension),
-    ).fetchall()
-    if not found:
+    query = "SELECT generation FROM embeddings WHERE name = ? AND dimension = ? ORDER BY generation"
+    if not (generations := column(tx, query, (name, dimension))):
         raise WrongModel(f"the store holds vectors of {last[1]}, not of {name}")
-    generations = tuple(generation for (generation,) in found)
     return Generations(generations[-1], dimension, generations)
 
 
 def newest_model(tx: Connection) -> tuple[int, str, int] | None:
     """Return generation, name and dimension of the store's model, None before any was named."""
-    row: tuple[int, str, int] | None = tx.execute(
-        "SELECT generation, name, dimension FROM embeddings ORDER BY generation DESC LIMIT 1"
-    ).fetchone()
+    query = "SELECT generation, name, dimension FROM embeddings ORDER BY generation DESC LIMIT 1"
+    row: tuple[int, str, int] | None = tx.execute(query).fetchone()
     return row
 
 
@@ -111,8 +106,7 @@ class SqlVectors(Store):
     @reads
     def count(self, tx: Connection, generation: int) -> int:
         """Return how many memories have no vector of the generation."""
-        (count,) = tx.execute(f"SELECT count(*) {_STALE}", {"generation": generation}).fetchone()
-        return int(count)
+        return int(value(tx, f"SELECT count(*) {_STALE}", {"generation": generation}))
 
     @reads
     def stale(self, tx: Connection, generation: int, after: Stale | None, limit: int) -> list[Stale]:
@@ -147,8 +141,6 @@ def _put(tx: Connection, *, generation: int, made: Sequence[tuple[Stale, bytes |
         )
         if found.rowcount:
             count += 1
-            tx.execute(
-                "UPDATE vectors SET embedding = ?, generation = ? WHERE memory = ?",
-                (vector, generation, stale.seq),
-            )
+            filled = "UPDATE vectors SET embedding = ?, generation = ? WHERE memory = ?"
+            tx.execute(filled, (vector, generation, stale.seq))
     return count

@@ -122,7 +122,6 @@ _FULL = 1.0
 _WEIGHTS = {
     "linked_responses": 1 / 25,  # large
     "responses": 1 / 25,
-    "conversations": 1 / 100,
     "older": 0.0,  # together: the way to them is lost with the first of those that superseded them
 }
 _WEIGHT = 1 / 100

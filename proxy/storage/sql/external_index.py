@@ -1,18 +1,16 @@
 """Search of users with many memories by an external index, which the database keeps up to date.
 
 The index proposes; what is found, and with which scores, comes from the rows in one transaction: an erased or
-superseded memory is never found, whatever the index still holds. A memory is in it by its number in the
-database, a user by theirs; it holds no text and no name.
+superseded memory is never found, whatever the index still holds. It holds numbers, no text and no name.
 
 Triggers put the number of each memory that changes into `vector_outbox`, in the transaction that changes it.
-One process at a time, under a lease, reads how these memories are now and sends that: current ones as
-points, others as deletions. So an entry may be sent twice, or late, and a crash between commit and delivery
-loses nothing. A process that lost its lease while it was sending puts its memories into the outbox again:
-another one may have sent a newer state before. What the index was not sent yet is read from the outbox before
-the index is asked, so that a memory which arrives in between is in one of the two.
+One process at a time, under a lease, sends the state that these memories have now: current ones as points,
+others as deletions. So an entry may be sent twice, or late, and a crash loses nothing. A process that lost
+its lease while it was sending puts its memories into the outbox again: another may have sent a newer state
+before. The outbox is read before the index is asked: a memory that arrives in between is in one of the two.
 
-A collection that is not on the list of those that were made gets all memories of its generation. So a Qdrant
-that lost its data is filled again, and so is one that is named for the first time."""
+A collection that is not on the list of those that were made, as after Qdrant lost its data, gets all memories
+of its generation."""
 
 import asyncio
 import json
@@ -25,7 +23,7 @@ from typing import Protocol
 from proxy.domain.core import Scope, Search
 from proxy.domain.limits import TTLCache
 from proxy.storage.exact_index import Found, Row, UserIndex, build
-from proxy.storage.sql.database import Connection, Database, Store, reads, writes
+from proxy.storage.sql.database import Connection, Database, Store, column, reads, value, writes
 from proxy.storage.sql.erasure import hidden
 from proxy.storage.sql.rows import as_json, seqs_in
 from proxy.storage.sql.users import Owner
@@ -161,8 +159,7 @@ class Outbox(Store):
     @reads
     def waiting(self, tx: Connection) -> int:
         """Return how many entries wait."""
-        (waiting,) = tx.execute("SELECT count(*) FROM vector_outbox").fetchone()
-        return int(waiting)
+        return int(value(tx, "SELECT count(*) FROM vector_outbox"))
 
     async def deliver(self, seconds: float) -> None:
         """Send what waits, for so long. Raises IndexUnavailable where the index is down; then all waits."""
@@ -369,8 +366,8 @@ class Indexed:
 
     def has_many(self, tx: Connection, owner: Owner) -> bool:
         """True for a user with too many memories to read them all in one search."""
-        (memories,) = tx.execute("SELECT memories FROM scopes WHERE id = ?", (owner.id,)).fetchone()
-        return int(memories) > self._exact_up_to
+        memories = int(value(tx, "SELECT memories FROM scopes WHERE id = ?", (owner.id,)))
+        return memories > self._exact_up_to
 
     def plan(
         self, tx: Connection, owner: Owner, project: str | None, search: Search, compared: Sequence[int]
@@ -378,7 +375,7 @@ class Indexed:
         """Return how to search by the index; None: exactly."""
         target = index_target(tx, self.index.name) if self.has_many(tx, owner) else None
         asked = (owner.id, _MOST_WAITING + 1)
-        waiting = [memory for (memory,) in tx.execute(_WAITING, asked).fetchall()] if target else []
+        waiting = column(tx, _WAITING, asked) if target else ()
         if target is None or not target.generations or len(waiting) > _MOST_WAITING:
             return None
         admitted = self._admitted(tx, owner, project, search)
@@ -391,9 +388,9 @@ class Indexed:
             return known
         types = None if search.types is None else as_json(sorted(search.types))
         wanted = {"owner": owner.id, "now": search.now, "project": project, "types": types}
-        (count,) = tx.execute(_ADMITTED, wanted).fetchone()
-        self._counts.put(key, int(count))
-        return int(count)
+        count = int(value(tx, _ADMITTED, wanted))
+        self._counts.put(key, count)
+        return count
 
     async def propose(self, plan: IndexPlan, scope: Scope, search: Search) -> Sequence[int] | None:
         """Return the memories to look at, by number; None where the index cannot say."""

@@ -189,7 +189,6 @@ _HELD = """
     AND (:types IS NULL OR q.type IN (SELECT value FROM json_each(:types)))"""
 _HELD_OF = f"SELECT seq FROM quarantine WHERE owner = :owner AND exchange_id IN {_IDS.format('sources')}"
 _RESPONSES = "SELECT seq FROM stored_responses WHERE owner = :owner AND seq <= :responses"
-_OF_PROJECT = f"{_RESPONSES} AND project = :project"
 _SHOWN_RESPONSES = f"SELECT seq FROM stored_responses WHERE owner = :owner AND {_SHOWN}"
 _DOCUMENTS = """
     SELECT d.seq FROM documents d WHERE d.owner = :owner AND d.seq <= :documents
@@ -197,7 +196,6 @@ _DOCUMENTS = """
 _DOCUMENT_IDS = f"SELECT id FROM documents WHERE seq IN {rows.seqs_in(':of_documents')}"
 _PASSAGES = f"SELECT seq FROM passages WHERE document IN {rows.seqs_in(':of_documents')}"
 _CONVERSATIONS = "SELECT seq FROM conversations WHERE owner = :owner AND seq <= :conversations"
-_CONVERSATIONS_OF_PROJECT = f"{_CONVERSATIONS} AND project = :project"
 _ITEMS_OF_PROJECT = """
     SELECT i.seq FROM conversations c JOIN conversation_items i ON i.conversation = c.seq
     WHERE c.owner = :owner AND i.seq <= :items
@@ -360,9 +358,9 @@ class _Search:
             return
         self._add("exchanges", _SAID)
         self._add("sessions", _SESSIONS)
-        self._add("responses", _OF_PROJECT)
+        self._add("responses", f"{_RESPONSES} AND project = :project")
         self._add("items", _ITEMS_OF_PROJECT)
-        self._add("conversations", _CONVERSATIONS_OF_PROJECT)
+        self._add("conversations", f"{_CONVERSATIONS} AND project = :project")
         self.documents()
 
     def documents(self) -> None:

@@ -15,7 +15,7 @@ from proxy.domain.errors import LeaseLost, NotFound
 from proxy.domain.ports import Trigger
 from proxy.domain.session import Batch, Job, JobInfo, JobState, NewJob, QueueCounts, SessionState, rest_of
 from proxy.storage.sql import rows, users
-from proxy.storage.sql.database import Connection, Instance, Store, reads, writes
+from proxy.storage.sql.database import Connection, Instance, Store, column, reads, value, writes
 
 _PAUSE_S = 0.01
 _LONGEST_ID = 18  # digits: fits SQLite's integers
@@ -38,6 +38,8 @@ _NEXT = f"SELECT j.id {_DUE} ORDER BY j.lane, s.served, j.id LIMIT 1"
 _IF_DUE = f"""
     SELECT s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at, j.closing
     {_DUE} AND j.id = :job"""
+_LEASE = """
+    UPDATE jobs SET state = 'running', attempts = attempts + 1, leased_until = ?, instance = ? WHERE id = ?"""
 _NAMED = """
     FROM sessions n JOIN scopes s ON s.id = n.owner
     WHERE s.tenant = :tenant AND s.user = :user AND n.name = :name
@@ -53,6 +55,9 @@ _LOST = """
 _DEAD = """
     FROM jobs j JOIN scopes s ON s.id = j.owner WHERE j.state = 'dead'
     AND s.tenant = ? AND s.user = coalesce(?, s.user) AND j.id = coalesce(?, j.id)"""
+_IS_JOB = """
+    SELECT 1 FROM jobs j JOIN scopes s ON s.id = j.owner
+    WHERE j.id = ? AND s.tenant = ? AND s.user = coalesce(?, s.user)"""
 _WIDEN = "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?), closing = max(closing, ?)"
 _WAKE = "UPDATE jobs SET state = 'queued', due_at = 0 WHERE state = 'waiting'"
 # What the job reads now is marked as its own: `finish` settles exactly that.
@@ -100,16 +105,15 @@ class SqlJobs(Store):
     def _look(self, tx: Connection, now: float, upto_lane: int) -> tuple[bool, int | None]:
         """Return whether there are jobs to reclaim, and the next job."""
         dead = dead_instances(tx, "jobs", "running", self._living)
-        lost = tx.execute(f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead))).fetchone()
-        due = tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone()
-        return lost is not None, int(due[0]) if due else None
+        lost = value(tx, f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead)))
+        return lost is not None, value(tx, _NEXT, {"now": now, "lane": upto_lane})
 
     @writes
     def _reclaim(self, tx: Connection, now: float) -> None:
         """Put back the jobs with an expired lease or a dead process."""
         lost = (now, rows.as_json(dead_instances(tx, "jobs", "running", self._living)))
         users.lock_all(tx, f"SELECT owner {_LOST}", lost)
-        for (job_id,) in tx.execute(f"SELECT id {_LOST}", lost).fetchall():
+        for job_id in column(tx, f"SELECT id {_LOST}", lost):
             _park(tx, job_id, state="queued", due_at=0.0)
 
     @writes
@@ -122,15 +126,10 @@ class SqlJobs(Store):
             return None
         owner, tenant, user, project, name, upto, lane, attempts, created_at, closing = row
         tx.execute("UPDATE scopes SET served = (SELECT max(served) + 1 FROM scopes) WHERE id = ?", (owner,))
-        tx.execute(
-            "UPDATE jobs SET state = 'running', attempts = attempts + 1, leased_until = ?, instance = ?"
-            " WHERE id = ?",
-            (now + lease_s, self._living.id, job_id),
-        )
+        tx.execute(_LEASE, (now + lease_s, self._living.id, job_id))
         return Job(
             id=str(job_id), scope=Scope(tenant, user, project), session_id=name, upto=upto, lane=lane,
-            attempts=attempts + 1, leased_until=now + lease_s, created_at=created_at,
-            closing=bool(closing),
+            attempts=attempts + 1, leased_until=now + lease_s, created_at=created_at, closing=bool(closing),
         )  # fmt: skip
 
     @writes
@@ -182,7 +181,7 @@ class SqlJobs(Store):
     @reads
     def counts(self, tx: Connection) -> QueueCounts:
         found = dict(tx.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
-        (oldest,) = tx.execute("SELECT min(created_at) FROM jobs WHERE state = 'queued'").fetchone()
+        oldest = value(tx, "SELECT min(created_at) FROM jobs WHERE state = 'queued'")
         states = ("queued", "running", "waiting", "dead")
         return QueueCounts(**{state: found.get(state, 0) for state in states}, oldest_at=oldest)
 
@@ -191,9 +190,10 @@ class SqlJobs(Store):
         self, tx: Connection, tenant: str, user: str | None, *,
         state: JobState | None, limit: int, after: str | None = None,
     ) -> Sequence[JobInfo]:  # fmt: skip
-        asked = {"tenant": tenant, "user": user, "state": state, "limit": limit, "after": 0}
-        if after is not None:
-            asked["after"] = _cursor(tx, tenant, user, after)
+        number = 0 if after is None else _number(after)
+        if after is not None and not value(tx, _IS_JOB, (number, tenant, user)):
+            raise NotFound("No job has this id.", param="after")
+        asked = {"tenant": tenant, "user": user, "state": state, "limit": limit, "after": number}
         return [_info(row) for row in tx.execute(_INFOS, asked)]
 
     async def revive(self, tenant: str, user: str | None, job_id: str | None = None) -> int:
@@ -209,17 +209,6 @@ def _info(row: tuple[Any, ...]) -> JobInfo:
         id=str(id_), scope=Scope(tenant, user, project), session_id=name, state=state, lane=lane,
         attempts=attempts, exchanges=exchanges, created_at=created_at, due_at=due_at, reason=reason,
     )  # fmt: skip
-
-
-def _cursor(tx: Connection, tenant: str, user: str | None, after: str) -> int:
-    row = tx.execute(
-        "SELECT j.id FROM jobs j JOIN scopes s ON s.id = j.owner"
-        " WHERE j.id = ? AND s.tenant = ? AND s.user = coalesce(?, s.user)",
-        (_number(after), tenant, user),
-    ).fetchone()
-    if row is None:
-        raise NotFound("No job has this id.", param="after")
-    return int(row[0])
 
 
 def _number(job_id: str) -> int | None:
@@ -284,12 +273,12 @@ def end(tx: Connection, scope: Scope, name: str, at: float) -> int:
     as soon as it is; return how many exchanges. A later exchange takes a session up again."""
     ours = rows.named(scope, name=name)
     tx.execute(f"UPDATE sessions SET ended = 1 WHERE id IN (SELECT n.id {_NAMED})", ours)
-    (count,) = tx.execute(f"SELECT count(*) {_BEING_ANSWERED}", ours).fetchone()
+    count = int(value(tx, f"SELECT count(*) {_BEING_ANSWERED}", ours))
     for found in pending_sessions(tx, f"n.id IN (SELECT n.id {_NAMED})", ours):
         enqueue(tx, found.session, found.owner, rest_of(found.state, closing=True), at=at)
         tx.execute("UPDATE jobs SET due_at = 0 WHERE session = ? AND state = 'queued'", (found.session,))
         count += found.state.pending
-    return int(count)
+    return count
 
 
 # ---------------------------------------------------------------- changes of a job's state
@@ -300,12 +289,12 @@ def wake(tx: Connection, owner: int) -> bool:
 
 def leased_session(tx: Connection, job: Job) -> int | None:
     """Return the job's session while the lease is the job's. A lease is known by its end."""
-    row = tx.execute(
-        "SELECT session FROM jobs WHERE id = ? AND state = 'running' AND leased_until = ?"
-        " AND owner = (SELECT id FROM scopes WHERE tenant = ? AND user = ?)",
-        (int(job.id), job.leased_until, job.scope.tenant, job.scope.user),
-    ).fetchone()
-    return int(row[0]) if row else None
+    query = """
+        SELECT session FROM jobs WHERE id = ? AND state = 'running' AND leased_until = ?
+        AND owner = (SELECT id FROM scopes WHERE tenant = ? AND user = ?)"""
+    asked = (int(job.id), job.leased_until, job.scope.tenant, job.scope.user)
+    session: int | None = value(tx, query, asked)
+    return session
 
 
 def finish(tx: Connection, job: Job) -> None:
@@ -317,12 +306,10 @@ def finish(tx: Connection, job: Job) -> None:
         raise LeaseLost("another has the job, or it was forgotten")
     ours = {"job": int(job.id), "session": session}
     tx.execute("UPDATE exchanges SET extraction = 'done' WHERE job = :job AND extraction = 'pending'", ours)
-    left = tx.execute(
-        "SELECT 1 FROM exchanges JOIN jobs ON jobs.id = :job WHERE exchanges.session = :session"
-        " AND extraction = 'pending' AND exchanges.state = 'done' AND seq <= upto LIMIT 1",
-        ours,
-    ).fetchone()
-    if left:
+    left = """
+        SELECT 1 FROM exchanges JOIN jobs ON jobs.id = :job WHERE exchanges.session = :session
+        AND extraction = 'pending' AND exchanges.state = 'done' AND seq <= upto LIMIT 1"""
+    if value(tx, left, ours):
         tx.execute("UPDATE jobs SET attempts = 0 WHERE id = :job", ours)
         _park(tx, int(job.id), state="queued", due_at=0.0)
     else:
@@ -340,11 +327,8 @@ def _park(tx: Connection, job_id: int, *, state: JobState, due_at: float, reason
     ).fetchall():
         tx.execute("DELETE FROM jobs WHERE id = ?", (other,))
         tx.execute(f"{_WIDEN} WHERE id = ?", (*width, job_id))
-    tx.execute(
-        "UPDATE jobs SET state = ?, due_at = ?, reason = ?, leased_until = NULL, instance = NULL"
-        " WHERE id = ?",
-        (state, due_at, reason, job_id),
-    )
+    parked = "state = ?, due_at = ?, reason = ?, leased_until = NULL, instance = NULL"
+    tx.execute(f"UPDATE jobs SET {parked} WHERE id = ?", (state, due_at, reason, job_id))
 
 
 def _take_back_attempt(tx: Connection, job: Job) -> None:
@@ -360,10 +344,8 @@ def _bury(tx: Connection, job: Job, session: int, reason: str) -> None:
             f"{dead}, job = ? WHERE session = ? AND seq <= ? AND extraction = 'pending' AND state = 'done'",
             (int(job.id), session, job.upto),
         )
-    tx.execute(
-        "UPDATE jobs SET state = 'dead', reason = ?, leased_until = NULL, instance = NULL WHERE id = ?",
-        (reason, int(job.id)),
-    )
+    buried = "state = 'dead', reason = ?, leased_until = NULL, instance = NULL"
+    tx.execute(f"UPDATE jobs SET {buried} WHERE id = ?", (reason, int(job.id)))
 
 
 def _revive(tx: Connection, *, asked: tuple[str, str | None, int | None]) -> int:
@@ -372,23 +354,19 @@ def _revive(tx: Connection, *, asked: tuple[str, str | None, int | None]) -> int
     query = f"SELECT j.id, j.session, j.upto, j.lane, j.closing {_DEAD} ORDER BY j.id"
     dead = tx.execute(query, asked).fetchall()
     for dead_id, session, *width in dead:
-        tx.execute(
-            "UPDATE exchanges SET extraction = 'pending', job = NULL WHERE job = ? AND extraction = 'dead'",
-            (dead_id,),
-        )
+        pending = "UPDATE exchanges SET extraction = 'pending', job = NULL"
+        tx.execute(f"{pending} WHERE job = ? AND extraction = 'dead'", (dead_id,))
         merged = f"{_WIDEN} WHERE session = ? AND state IN ('queued', 'waiting')"
         if tx.execute(merged, (*width, session)).rowcount:
             tx.execute("DELETE FROM jobs WHERE id = ?", (dead_id,))
         else:
-            tx.execute(
-                "UPDATE jobs SET state = 'queued', attempts = 0, due_at = 0, reason = '' WHERE id = ?",
-                (dead_id,),
-            )
+            queued = "state = 'queued', attempts = 0, due_at = 0, reason = ''"
+            tx.execute(f"UPDATE jobs SET {queued} WHERE id = ?", (dead_id,))
     return len(dead)
 
 
 def dead_instances(tx: Connection, table: str, state: str, living: Instance) -> list[str]:
     """Return the processes named in `jobs` or `exchanges` rows of a state (both constant) that have died."""
     # Not as a parameter: by it no partial index would be found, and all that was ever said be read.
-    found = tx.execute(f"SELECT DISTINCT instance FROM {table} WHERE state = '{state}'").fetchall()
-    return [name for (name,) in found if living.is_dead(tx, name)]
+    names = column(tx, f"SELECT DISTINCT instance FROM {table} WHERE state = '{state}'")
+    return [name for name in names if living.is_dead(tx, name)]

@@ -33,7 +33,7 @@ from proxy.domain.session import Job
 from proxy.storage.exact_index import Found, UserIndex
 from proxy.storage.sql import embeddings, erasure, jobs, rows, users
 from proxy.storage.sql.changes import Writer
-from proxy.storage.sql.database import Connection, DamagedRow, Database, Store, reads, writes
+from proxy.storage.sql.database import Connection, DamagedRow, Database, Store, reads, value, writes
 from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
 from proxy.storage.sql.forget import Forgetting, expire, unblock_insert
 from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache
@@ -58,19 +58,13 @@ class SqlMemories(Store):
     """Memories in the rows of one file, searched exactly in arrays of the user's own."""
 
     def __init__(
-        self,
-        database: Database,
-        *,
-        index_bytes: int,
-        row_bytes: int,
-        quota: Quota,
-        indexed: Indexed | None = None,
+        self, database: Database, *, index_bytes: int, row_bytes: int, quota: Quota, indexed: Indexed | None
     ) -> None:
         """`indexed`: for the search of users with many memories; None: all are searched exactly."""
         super().__init__(database)
         self._indexed = indexed
         self._quota = quota
-        self._model: EmbeddingModel | None = None  # this process makes and compares its vectors
+        self.model: EmbeddingModel | None = None  # this process makes and compares its vectors
         self._indexes = IndexCache(index_bytes)
         self._rows = RowCache(row_bytes)
         # Numbers and kinds of the memories that hold in every conversation, sorted once a version.
@@ -82,14 +76,9 @@ class SqlMemories(Store):
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
         await self._database.write(lambda tx: embeddings.stamp_model(tx, embedding))
-        self._model = embedding
+        self.model = embedding
         self._indexes.clear()  # they may hold vectors of what was the store's model before
         self._profiles.clear()
-
-    @property
-    def model(self) -> EmbeddingModel | None:
-        """The model of the vectors that this process makes and compares; None if it named none."""
-        return self._model
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         if self._indexed is None:
@@ -133,7 +122,7 @@ class SqlMemories(Store):
                 jobs.finish(tx, done)
             unblock_insert(tx, owner.id, changes)
             version = expect.version + 1
-            held, embeds = embeddings.generations_of(tx, self._model), self._model is not None
+            held, embeds = embeddings.generations_of(tx, self.model), self.model is not None
             writer = Writer(tx, owner.id, scope, version, held, embeds)
             result = apply_within(self._quota, writer, changes)
             if result.changed:
@@ -181,9 +170,8 @@ class SqlMemories(Store):
         self, where: MemoryFilter, *,
         limit: int, after: str | None = None, oldest_first: bool = False, total: bool = True,
     ) -> Page:  # fmt: skip
-        edge: int | None = await self._database.read(
-            partial(_start, where=where, after=after, up=oldest_first)
-        )
+        start = partial(_start, where=where, after=after, up=oldest_first)
+        edge: int | None = await self._database.read(start)
         items: list[Memory] = []
         while edge is not None and len(items) <= limit:
             left = limit + 1 - len(items)
@@ -223,9 +211,7 @@ class SqlMemories(Store):
 
     def _search(self, tx: Connection, scope: Scope, search: Search) -> Sequence[Hit]:
         owner = users.find(tx, scope)
-        if owner is None:
-            return []
-        return self._hits(tx, owner, self._index(tx, owner).search(scope.project, search))
+        return self._hits(tx, owner, self._index(tx, owner).search(scope.project, search)) if owner else []
 
     def _hits(self, tx: Connection, owner: Owner, found: Sequence[Found]) -> Sequence[Hit]:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
@@ -236,7 +222,7 @@ class SqlMemories(Store):
         owner = users.find(tx, scope)
         if owner is None or self._indexed is None:
             return []
-        ours = embeddings.generations_of(tx, self._model).generations
+        ours = embeddings.generations_of(tx, self.model).generations
         plan = self._indexed.plan(tx, owner, scope.project, search, ours)
         return plan or self._search(tx, scope, search)
 
@@ -286,7 +272,7 @@ class SqlMemories(Store):
         known = self._profiles.get(owner.id)
         if known is not None and known[0] == version:
             return known[1]
-        index = index or latest_index(tx, owner, embeddings.generations_of(tx, self._model).generations)
+        index = index or latest_index(tx, owner, embeddings.generations_of(tx, self.model).generations)
         at = np.flatnonzero(index.current & index.embedded)[::-1]
         kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
         found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]
@@ -299,7 +285,7 @@ class SqlMemories(Store):
         return max(self._indexes.filled, self._rows.filled) < _MOSTLY
 
     def _index(self, tx: Connection, owner: Owner) -> UserIndex:
-        ours = embeddings.generations_of(tx, self._model).generations
+        ours = embeddings.generations_of(tx, self.model).generations
         return self._indexes.current(tx, owner, self._database.epoch, ours)
 
 
@@ -327,9 +313,8 @@ class Taken:
 
 def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:
     # An index ahead of the transaction may name what the transaction could not see yet.
-    return [
-        Hit(memories[item.seq], item.cosine, item.bm25, item.vector) for item in found if item.seq in memories
-    ]
+    seen = (item for item in found if item.seq in memories)
+    return [Hit(memories[item.seq], item.cosine, item.bm25, item.vector) for item in seen]
 
 
 # ---------------------------------------------------------------- lists
@@ -360,7 +345,7 @@ def _count(tx: Connection, *, where: MemoryFilter, edge: int) -> tuple[int, int 
     if where.text is not None:
         count = len(rows.holding(where.text, tx.execute(f"SELECT m.seq, m.content {slice_}", parameters)))
     else:
-        (count,) = tx.execute(f"SELECT count(*) {slice_}", parameters).fetchone()
+        count = int(value(tx, f"SELECT count(*) {slice_}", parameters))
     return count, None if end == _BEYOND_ALL else end
 
 
@@ -380,14 +365,12 @@ def _start(tx: Connection, *, where: MemoryFilter, after: str | None, up: bool) 
     """Return the number of the memory `after`, also if it has left the list since the last page."""
     if after is None:
         return 0 if up else _BEYOND_ALL
-    row = tx.execute(
-        f"SELECT m.seq FROM {_FROM} WHERE m.id = :id AND s.tenant = :tenant"
-        f" AND (:user IS NULL OR s.user = :user)",
-        {"id": rows.storable(after), "tenant": where.tenant, "user": where.user},
-    ).fetchone()
-    if row is None:
+    this = "m.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)"
+    asked = {"id": rows.storable(after), "tenant": where.tenant, "user": where.user}
+    seq: int | None = value(tx, f"SELECT m.seq FROM {_FROM} WHERE {this}", asked)
+    if seq is None:
         raise NotFound("no memory has this id", param="after")
-    return int(row[0])
+    return seq
 
 
 def _condition(tx: Connection, where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:

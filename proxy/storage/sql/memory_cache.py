@@ -103,8 +103,6 @@ _OVERHEAD_BYTES = 800  # of a Memory without its texts, 700 measured, and its pl
 _EVIDENCE_BYTES = 300
 _FRESH_S = 60.0  # access counts may be so old: they are used by the day
 
-Validity = tuple[int, int]
-"""The database's epoch and the user's generation."""
 _Row = tuple[int, Memory]
 """A row's `changed`, and what it says."""
 
@@ -114,7 +112,7 @@ class _UserRows:
     """One user's memories by seq, and what was last asked for: at which version of the user, when (steady
     seconds), and what it was."""
 
-    validity: Validity
+    validity: tuple[int, int]  # the database's epoch and the user's generation
     memories: Mapping[int, _Row]
     nbytes: int
     seqs: Sequence[int]

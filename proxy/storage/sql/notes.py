@@ -5,7 +5,6 @@ what it said, and what held before holds again. Lines are the exchanges' beginni
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
 
 from proxy.domain.core import Scope, Stamp
 from proxy.domain.session import (
@@ -29,7 +28,7 @@ from proxy.domain.session import (
     UncoveredExchanges,
 )
 from proxy.storage.sql import jobs, rows, users
-from proxy.storage.sql.database import Connection, Store, legible, reads, writes
+from proxy.storage.sql.database import Connection, Store, column, legible, reads, value, writes
 
 _MOST_LOGGED = 4 * MOST_ANCHORS
 _BLANKS = "\t\n\r "
@@ -81,16 +80,6 @@ _ENDED = """
     LEFT JOIN exchanges x ON x.session = n.id AND x.state = 'done' GROUP BY n.id, n.owner, n.name"""
 
 
-class _Ended(NamedTuple):
-    """A row of _ENDED."""
-
-    session: int
-    owner: int
-    name: str
-    exchanges: int
-    last: int | None
-
-
 class SqlNotes(Store):
     """Notes of all processes that share the file."""
 
@@ -103,8 +92,7 @@ class SqlNotes(Store):
                 return NO_NOTES
             said_by = "" if after is None else _SAID_BY
             ours = {"session": session, "after": rows.storable(after or ""), "blanks": _BLANKS}
-            log = tx.execute(f"{_LOG} {said_by} ORDER BY seq", ours)
-            anchors = _in_force(log)
+            anchors = _in_force(tx.execute(f"{_LOG} {said_by} ORDER BY seq", ours))
             return _with_lines(tx, session, anchors, lines) if lines else SessionNotes(anchors)
 
         return await self._database.begin_read(work)
@@ -114,8 +102,8 @@ class SqlNotes(Store):
         session, _ = _find(tx, scope, session_id)
         if session is None or (state := _state(tx, session)[0]) is None:
             return None
-        marks = tx.execute("SELECT mark FROM marks WHERE session = ?", (session,))
-        return CoveredState(state, frozenset(mark for (mark,) in marks))
+        marks = column(tx, "SELECT mark FROM marks WHERE session = ?", (session,))
+        return CoveredState(state, frozenset(marks))
 
     @reads
     def unread(
@@ -131,16 +119,9 @@ class SqlNotes(Store):
 
     @writes
     def keep_state(
-        self,
-        tx: Connection,
-        scope: Scope,
-        session_id: str,
-        state: State,
-        upto: Exchange,
-        marks: Sequence[str],
-        *,
-        expect: Stamp,
-    ) -> bool:
+        self, tx: Connection, scope: Scope, session_id: str, state: State, upto: Exchange,
+        marks: Sequence[str], *, expect: Stamp,
+    ) -> bool:  # fmt: skip
         owner, (session, _) = users.lock(tx, scope), _find(tx, scope, session_id)
         if owner is None or session is None or owner.stamp.generation != expect.generation:
             return False
@@ -164,17 +145,21 @@ class SqlNotes(Store):
             return None
         ours = {"session": session, "upto": job.upto, "limit": limit}
         whole = rows.exchanges_where(tx, job.scope, job.session_id, _WHOLE, ours)
-        found = rows.without_tainted(tx, whole)
-        before = tx.execute(_SUMMARY, (session,)).fetchone()
-        return Episode(found, before[0] if before else None)
+        return Episode(rows.without_tainted(tx, whole), value(tx, _SUMMARY, (session,)))
 
     async def close(self, *, idle_since: float, left_since: float, now: float) -> int:
         since = {"idle_since": idle_since, "left_since": left_since, "limit": _AT_ONCE}
 
         def work(tx: Connection) -> int:
             users.lock_all(tx, f"SELECT owner FROM ({_ENDED}) ended", since)
-            ended = [_Ended(*row) for row in tx.execute(_ENDED, since).fetchall()]
-            return sum(_close(tx, each, now) for each in ended)
+            queued = 0
+            for session, owner, name, exchanges, last in tx.execute(_ENDED, since).fetchall():
+                if exchanges < 2:  # it needs no summary
+                    tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (session,))
+                else:
+                    jobs.enqueue(tx, session, owner, NewJob(name, last, BATCH, closing=True), at=now)
+                    queued += 1
+            return queued
 
         # Asked every few seconds and seldom fruitful: reading first spares the write, and its fsync.
         if not await self._database.read(lambda tx: tx.execute(_ENDED, since).fetchone()):
@@ -239,17 +224,6 @@ def _state(tx: Connection, session: int) -> tuple[State | None, int, float]:
 
 
 def _keys(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[str, ...]:
-    these = (rows.as_json(e.seq for e in exchanges),)
-    found: dict[int, Any] = dict(
-        tx.execute(f"SELECT seq, key FROM exchanges WHERE seq IN {rows.seqs_in('?')}", these)
-    )
+    query = f"SELECT seq, key FROM exchanges WHERE seq IN {rows.seqs_in('?')}"
+    found: dict[int, str] = dict(tx.execute(query, (rows.as_json(e.seq for e in exchanges),)))
     return tuple(found[e.seq] for e in exchanges)
-
-
-def _close(tx: Connection, ended: _Ended, now: float) -> bool:
-    """Queue the closing job of a session, or note that it needs none."""
-    if ended.exchanges < 2 or ended.last is None:
-        tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (ended.session,))
-        return False
-    jobs.enqueue(tx, ended.session, ended.owner, NewJob(ended.name, ended.last, BATCH, closing=True), at=now)
-    return True

@@ -6,7 +6,7 @@ by importance x weight x confidence, then who was used least lately. Under `refu
 evicted: a change that does not fit is left out. A memory that supersedes may then take the place of the one
 it supersedes, which stays in its history; otherwise a full memory could only become stale."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import assert_never
@@ -65,22 +65,16 @@ def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Res
 
 
 def _usage(writer: Writer) -> Usage:
-    return Usage(
-        *writer.tx.execute(
-            "SELECT memories, content_bytes FROM scopes WHERE id = ?", (writer.owner,)
-        ).fetchone()
-    )
+    query = "SELECT memories, content_bytes FROM scopes WHERE id = ?"
+    return Usage(*writer.tx.execute(query, (writer.owner,)).fetchone())
 
 
 def _usage_of_new(writer: Writer) -> Usage:
     """Return what the changes applied so far have written."""
-    return Usage(
-        *writer.tx.execute(
-            "SELECT count(*), coalesce(sum(length(CAST(content AS BLOB))), 0) FROM memories"
-            " WHERE owner = :owner AND changed = :version AND written = :version",
-            {"owner": writer.owner, "version": writer.version},
-        ).fetchone()
-    )
+    query = """
+        SELECT count(*), coalesce(sum(length(CAST(content AS BLOB))), 0) FROM memories
+        WHERE owner = ? AND changed = ? AND written = ?"""
+    return Usage(*writer.tx.execute(query, (writer.owner, writer.version, writer.version)).fetchone())
 
 
 # ---------------------------------------------------------------- where not everything fits
@@ -114,7 +108,8 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     usage = _usage(writer)
     if fits(quota, usage):
         return 0
-    parameters = {"owner": writer.owner, "version": writer.version, "now": latest(changes)}
+    now = max(map(_time, changes), default=0.0)  # what expires before the last change has expired
+    parameters = {"owner": writer.owner, "version": writer.version, "now": now}
     most = _MOST_AT_ONCE + len(changes)
     evicted: list[tuple[int, str, str | None]] = []
     with closing(_weakest_first(writer.tx, parameters)) as candidates:
@@ -127,19 +122,17 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     return len(evicted)
 
 
-def _weakest_first(
-    tx: Connection, parameters: dict[str, float]
-) -> Generator[tuple[int, str, str | None, int]]:
+def _weakest_first(tx: Connection, asked: dict[str, float]) -> Generator[tuple[int, str, str | None, int]]:
     for query in _IN_THIS_ORDER:
-        with closing(tx.execute(query, parameters)) as found:
+        with closing(tx.execute(query, asked)) as found:
             yield from found
 
 
 # ---------------------------------------------------------------- the rule
 def fits(quota: Quota, usage: Usage) -> bool:
-    return (not quota.memories or usage.memories <= quota.memories) and (
-        not quota.content_bytes or usage.content_bytes <= quota.content_bytes
-    )
+    too_many = quota.memories and usage.memories > quota.memories
+    too_much = quota.content_bytes and usage.content_bytes > quota.content_bytes
+    return not (too_many or too_much)
 
 
 def grown_too_far(quota: Quota, before: Usage, after: Usage) -> bool:
@@ -160,11 +153,6 @@ def growth(change: Change) -> Usage:
             return Usage()
         case _:
             assert_never(change)
-
-
-def latest(changes: Iterable[Change]) -> float:
-    """Return the time of the last change; what expires before it has expired."""
-    return max(map(_time, changes), default=0.0)
 
 
 def _time(change: Change) -> float:

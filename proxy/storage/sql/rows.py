@@ -10,7 +10,7 @@ from typing import Any
 
 from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, with_children
 from proxy.domain.session import Exchange
-from proxy.storage.sql.database import Connection, legible
+from proxy.storage.sql.database import Connection, legible, value
 from proxy.text import terms
 
 # `recalled` of an exchange: ids of the memories and documents that its answer was given with.
@@ -88,16 +88,16 @@ def insert_memory(tx: Connection, owner: int, memory: Memory, statement: bytes, 
     """Store the memory's own row and evidence, `statement` being its digest; return its seq, or None if the
     same one is already there."""
     m, content = memory, storable(memory.content)
-    row: tuple[int] | None = tx.execute(
+    seq: int | None = value(
+        tx,
         _INSERT_MEMORY,
         (owner, m.scope.project, m.id, m.type, content, statement, m.source, m.created_at, m.updated_at,
          m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
          m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, changed, changed),
-    ).fetchone()  # fmt: skip
-    if row is None:
-        return None
-    insert_evidence(tx, row[0], memory.evidence)
-    return row[0]
+    )  # fmt: skip
+    if seq is not None:
+        insert_evidence(tx, seq, memory.evidence)
+    return seq
 
 
 def update_memory(tx: Connection, seq: int, memory: Memory, changed: int) -> None:
@@ -116,13 +116,10 @@ def insert_evidence(tx: Connection, seq: int, evidence: Sequence[Evidence]) -> N
     """Add where a memory comes from; what is known already is not doubled."""
     for item in evidence:
         row = (seq, item.session_id, item.exchange_id, storable(item.span))
-        known = tx.execute(
-            "SELECT 1 FROM evidence WHERE memory = ? AND session_id = ? AND exchange_id = ? AND span = ?", row
-        ).fetchone()
-        if not known:
-            tx.execute(
-                "INSERT INTO evidence (memory, session_id, exchange_id, span) VALUES (?, ?, ?, ?)", row
-            )
+        known = "SELECT 1 FROM evidence WHERE memory = ? AND session_id = ? AND exchange_id = ? AND span = ?"
+        if not value(tx, known, row):
+            new = "INSERT INTO evidence (memory, session_id, exchange_id, span) VALUES (?, ?, ?, ?)"
+            tx.execute(new, row)
 
 
 def memories_where(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[tuple[int, Memory]]:
@@ -148,11 +145,9 @@ def _memories(tx: Connection, condition: str, parameters: dict[str, Any]) -> lis
 
 def _evidence_of(tx: Connection, seqs: list[int]) -> dict[int, tuple[Evidence, ...]]:
     found: dict[int, tuple[Evidence, ...]] = {}
-    for seq, session_id, exchange_id, span in tx.execute(
-        "SELECT memory, session_id, exchange_id, span FROM evidence"
-        f" WHERE memory IN {seqs_in('?')} ORDER BY id",
-        (as_json(seqs),),
-    ):
+    columns, these = "memory, session_id, exchange_id, span", f"memory IN {seqs_in('?')}"
+    query = f"SELECT {columns} FROM evidence WHERE {these} ORDER BY id"
+    for seq, session_id, exchange_id, span in tx.execute(query, (as_json(seqs),)):
         found[seq] = (*found.get(seq, ()), Evidence(session_id, exchange_id, span))
     return found
 
@@ -168,27 +163,9 @@ _Unsealed: Any = make_dataclass("_Unsealed", [field.name for field in fields(Mem
 
 
 def _memory(row: tuple[Any, ...], scope: Scope, evidence: tuple[Evidence, ...]) -> Memory:
-    memory = _Unsealed(
-        id=row[1],
-        scope=scope,
-        type=row[5],
-        content=row[6],
-        source=row[7],
-        created_at=row[8],
-        updated_at=row[9],
-        valid_from=row[10],
-        valid_to=row[11],
-        superseded_by=row[12],
-        expires_at=row[13],
-        archived=bool(row[14]),
-        importance=row[15],
-        weight=row[16],
-        confidence=row[17],
-        tags=_tags(row[18]),
-        evidence=evidence,
-        access_count=row[19],
-        last_accessed=row[20],
-    )
+    # _MEMORY names its columns in the order of Memory's fields.
+    archived, tags = bool(row[14]), _tags(row[18])
+    memory = _Unsealed(row[1], scope, *row[5:14], archived, *row[15:18], tags, evidence, *row[19:21])
     memory.__class__ = Memory
     sealed: Memory = memory
     return sealed
@@ -221,11 +198,10 @@ def holding(text: str, found: Iterable[tuple[int, str]]) -> list[int]:
     """Return which of the rows (seq, content) hold the text, whatever its case and accents.
 
     Here and not in SQL: no database folds all scripts as our searches do."""
-    wanted, fold = terms.fold(storable(text)), terms.fold
+    wanted = terms.fold(storable(text))
     # Of what is ASCII, `lower` makes what `fold` does, in half the time.
-    return [
-        seq for seq, content in found if wanted in (content.lower() if content.isascii() else fold(content))
-    ]
+    folded = ((seq, c.lower() if c.isascii() else terms.fold(c)) for seq, c in found)
+    return [seq for seq, content in folded if wanted in content]
 
 
 # ---------------------------------------------------------------- exchanges
@@ -251,10 +227,8 @@ def without_tainted(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[Exch
         return ()
     last = exchanges[-1].seq
     with legible():
-        aloud = (
-            seq for seq, recalled in tx.execute(_IN_VIEW, (last, last)) if is_tainted(json.loads(recalled))
-        )
-        first = next(aloud, last + 1)
+        shown = tx.execute(_IN_VIEW, (last, last))
+        first = next((seq for seq, recalled in shown if is_tainted(json.loads(recalled))), last + 1)
     return tuple(replace(e, answer="") if e.seq >= first else e for e in exchanges)
 
 

@@ -84,19 +84,16 @@ def _repeated(
 def _session(tx: Connection, owner: int, new: NewExchange) -> tuple[int, bool, bool]:
     """Return the session's row, made if need be, whether it was made, and whether its requests have held
     their history so far."""
-    row = tx.execute(
-        "UPDATE sessions SET last_at = max(last_at, ?), ended = 0, stateful = max(stateful, ?),"
-        " retold = max(retold, ?) WHERE owner = ? AND project IS ? AND name = ? RETURNING id, retold",
-        (new.at, new.stateful, not new.standalone, owner, new.scope.project, new.session_id),
-    ).fetchone()
-    if row is not None:
+    name, now = (owner, new.scope.project, new.session_id), (new.at, new.stateful, not new.standalone)
+    used = """
+        UPDATE sessions SET last_at = max(last_at, ?), ended = 0, stateful = max(stateful, ?),
+        retold = max(retold, ?) WHERE owner = ? AND project IS ? AND name = ? RETURNING id, retold"""
+    if (row := tx.execute(used, (*now, *name)).fetchone()) is not None:
         return int(row[0]), False, bool(row[1])
-    (made,) = tx.execute(
-        "INSERT INTO sessions (owner, project, name, last_at, stateful, retold) VALUES (?, ?, ?, ?, ?, ?)"
-        " RETURNING id",
-        (owner, new.scope.project, new.session_id, new.at, new.stateful, not new.standalone),
-    ).fetchone()
-    return made, True, not new.standalone
+    made = """
+        INSERT INTO sessions (owner, project, name, last_at, stateful, retold) VALUES (?, ?, ?, ?, ?, ?)
+        RETURNING id"""
+    return int(value(tx, made, (*name, *now))), True, not new.standalone
 
 
 def _close_abandoned(tx: Connection, living: Instance) -> None:
@@ -214,17 +211,13 @@ class SqlSessions(Store):
         if repeats := any_forgotten(tx, owner, recalled):
             recalled = tuple(dict.fromkeys((*recalled, FORGOTTEN)))
         if is_final:  # a step that comes late adds what else was in view
-            tx.execute(
-                "UPDATE exchanges SET recalled = ?, answer = iif(? = 1, '', answer) WHERE seq = ?",
-                (rows.as_json(recalled), repeats, seq),
-            )
+            late = "UPDATE exchanges SET recalled = ?, answer = iif(? = 1, '', answer) WHERE seq = ?"
+            tx.execute(late, (rows.as_json(recalled), repeats, seq))
             return True
         answer = "" if repeats else rows.storable(outcome.answer)
-        tx.execute(
-            "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ?, at_work = ?"
-            " WHERE seq = ?",
-            (answer, outcome.whole, rows.as_json(recalled), outcome.calls, seq),
-        )
+        done = "state = 'done', answer = ?, whole = ?, recalled = ?, at_work = ?"
+        changed = (answer, outcome.whole, rows.as_json(recalled), outcome.calls, seq)
+        tx.execute(f"UPDATE exchanges SET {done} WHERE seq = ?", changed)
         if state == "open":
             tx.execute("UPDATE sessions SET unsummarised = unsummarised + 1 WHERE id = ?", (session,))
         for found in jobs.pending_sessions(tx, "e.session = :session", {"session": session}):

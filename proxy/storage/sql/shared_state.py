@@ -36,8 +36,7 @@ class SqlKeys(Store):
     @writes
     def add(self, tx: Connection, key: Key, digest: bytes) -> None:
         tx.execute(
-            "INSERT INTO keys"
-            " (id, digest, name, tenant, user, rights, upstream_key, created_at, revoked_at)"
+            "INSERT INTO keys (id, digest, name, tenant, user, rights, upstream_key, created_at, revoked_at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (key.id, digest, key.name, key.tenant, key.user, json.dumps(sorted(key.rights)),
              key.upstream_key, key.created_at, key.revoked_at),
@@ -55,11 +54,8 @@ class SqlKeys(Store):
     @writes
     def revoke(self, tx: Connection, key_id: str, at: float) -> bool:
         # Its digest stays, so that the key is known as revoked; the upstream's is of no more use.
-        done = tx.execute(
-            "UPDATE keys SET revoked_at = ?, upstream_key = NULL WHERE id = ? AND revoked_at IS NULL",
-            (at, key_id),
-        )
-        return done.rowcount > 0
+        revoked = "UPDATE keys SET revoked_at = ?, upstream_key = NULL WHERE id = ? AND revoked_at IS NULL"
+        return tx.execute(revoked, (at, key_id)).rowcount > 0
 
 
 def _read(row: tuple[Any, ...]) -> Key:

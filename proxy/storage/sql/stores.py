@@ -9,7 +9,7 @@ from typing import TypedDict
 from proxy.domain.core import Quota
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.storage.sql.changes import SqlQuarantine
-from proxy.storage.sql.database import Connection, Database, Instance
+from proxy.storage.sql.database import Database, Instance, value
 from proxy.storage.sql.documents import SqlDocuments, SqlPassages
 from proxy.storage.sql.embeddings import SqlVectors
 from proxy.storage.sql.erasure import SqlReceipts
@@ -74,7 +74,7 @@ class SqlStores(ABC):
         self.passages = SqlPassages(database, lambda: self.memories.model, index_bytes=index_bytes // 4)
         self.memories.forgetting.on_forget.append(self.passages.drop_cache)
         self.vectors = SqlVectors(database)
-        self._engine = database
+        self.database = database
 
     async def open(self) -> None:
         """Create the tables, or check them. Raises StoreUnavailable, with nothing overwritten, if it cannot;
@@ -93,7 +93,7 @@ class SqlStores(ABC):
         """Finish what was accepted and end the threads; other processes may take over what is open."""
         if self._indexed is not None:
             await self._indexed.index.close()
-        await self._engine.close()
+        await self.database.close()
         if self._instance is not None:
             await asyncio.to_thread(self._instance.close)
 
@@ -101,33 +101,22 @@ class SqlStores(ABC):
         """Write under this process's name from now on."""
         if self._instance is None:
             instance = self._instance = await asyncio.to_thread(make)
-            self.sessions.instance = self.jobs.instance = instance
-            self.memories.forgetting.instance = instance
-
-    @property
-    def database(self) -> Database:
-        """For what copies whole tables."""
-        return self._engine
-
-    @property
-    def commits(self) -> int:
-        """Transactions so far: what shows that many writes share one."""
-        return self._engine.commits
+            self.sessions.instance = self.jobs.instance = self.memories.forgetting.instance = instance
 
     @property
     def is_open(self) -> bool:
         """True once `open()` has succeeded."""
-        return self._engine.is_open
+        return self.database.is_open
 
     @property
     def trouble(self) -> str:
         """What is wrong with the database, in a constant word; "" while all that is asked of it works."""
-        return self._engine.outages.current
+        return self.database.outages.current
 
     @property
     def is_readable(self) -> bool:
         """False while reading is what fails, and not only writing."""
-        return not self._engine.outages.of_reading
+        return not self.database.outages.of_reading
 
     def on_queued(self, wake: Callable[[], None]) -> None:
         """Call `wake`, in this event loop, when another process has queued a job, if the database announces
@@ -137,7 +126,7 @@ class SqlStores(ABC):
     async def upkeep(self) -> None:
         """Do every few seconds what dead processes have left over, see whether trouble is over, and read
         users who may come back into the caches."""
-        await self._engine.probe()
+        await self.database.probe()
         await self.memories.resume_forgets()
         if not self.trouble:
             await self.memories.prefetch.step()
@@ -148,7 +137,7 @@ class SqlStores(ABC):
             with suppress(IndexUnavailable):  # it has logged that, and is tried again
                 await self.outbox.deliver(DELIVER_S)
         elif not self._is_retired:
-            await retire(self._engine)
+            await retire(self.database)
             self._is_retired = True
 
     async def reindex(self, report: Report) -> int:
@@ -163,9 +152,6 @@ class SqlStores(ABC):
     async def _refuse_unfinished_copy(self) -> None:
         """Raise UnfitStore while a part of what belongs here is still elsewhere."""
 
-        def work(tx: Connection) -> bool:
-            query = "SELECT 1 FROM meta WHERE key = ?"
-            return tx.execute(query, (UNFINISHED_COPY,)).fetchone() is not None
-
-        if await self._engine.read(work):
+        query = "SELECT 1 FROM meta WHERE key = ?"
+        if await self.database.read(lambda tx: value(tx, query, (UNFINISHED_COPY,))):
             raise UnfitStore("the copy into this database is not finished: run `memory-proxy migrate` again")

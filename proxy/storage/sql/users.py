@@ -5,10 +5,7 @@ from typing import Any
 
 from proxy.domain.core import Scope, Stamp
 from proxy.domain.session import NewExchange
-from proxy.storage.sql.database import Connection
-
-Name = tuple[str, str]
-"""Tenant and user."""
+from proxy.storage.sql.database import Connection, value
 
 _NAMED = "SELECT id, generation, version FROM scopes WHERE tenant = ? AND user = ?"
 NEVER_SEEN = Stamp(generation=0, version=0)
@@ -19,7 +16,7 @@ class Owner:
     """A user (of a tenant) as the other tables name it."""
 
     id: int
-    name: Name
+    name: tuple[str, str]  # tenant and user
     stamp: Stamp
 
 
@@ -42,14 +39,11 @@ def lock(tx: Connection, scope: Scope) -> Owner | None:
 
 def ensure(tx: Connection, scope: Scope) -> Owner:
     """Return the user's row, made if need be, and locked as by `lock`."""
+    name = (scope.tenant, scope.user)
+    new = "INSERT INTO scopes (tenant, user) VALUES (?, ?) ON CONFLICT (tenant, user) DO NOTHING RETURNING id"
     while (owner := lock(tx, scope)) is None:
-        made = tx.execute(
-            "INSERT INTO scopes (tenant, user) VALUES (?, ?)"
-            " ON CONFLICT (tenant, user) DO NOTHING RETURNING id",
-            (scope.tenant, scope.user),
-        ).fetchone()
-        if made is not None:
-            return Owner(made[0], (scope.tenant, scope.user), NEVER_SEEN)
+        if (made := value(tx, new, name)) is not None:
+            return Owner(made, name, NEVER_SEEN)
     return owner
 
 
@@ -57,9 +51,8 @@ def lock_all(tx: Connection, query: str, parameters: Any) -> None:
     """Wait until no other transaction writes about the users that the query (constant SQL) finds by their
     numbers. In their order, so that two that wait for each other are rare."""
     if tx.for_update:
-        tx.execute(
-            f"SELECT id FROM scopes WHERE id IN ({query}) ORDER BY id {tx.for_update}", parameters
-        ).fetchall()
+        locked = f"SELECT id FROM scopes WHERE id IN ({query}) ORDER BY id {tx.for_update}"
+        tx.execute(locked, parameters).fetchall()
 
 
 def lock_id(tx: Connection, owner: int) -> None:
