@@ -25,11 +25,9 @@ Ints = NDArray[np.int64]
 
 @lru_cache(maxsize=2048)
 def term_hash(term: str) -> int:
-    """Return the term's 64-bit number, the same on every machine. Two terms of one user share one by
-    chance of about n²/2⁶⁵: never in practice."""
-    return int.from_bytes(
-        hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=8).digest(), "little", signed=True
-    )
+    """Return the term's 64-bit number, the same on every machine. That two of n share one: about n²/2⁶⁵."""
+    digest = hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def pack(terms: Iterable[str]) -> bytes:
@@ -52,8 +50,6 @@ class Postings:
         docs = np.repeat(np.arange(first, first + len(lengths), dtype=np.int32), lengths)
         order = np.argsort(terms, kind="stable")  # stable keeps the documents of a term in order
         terms, docs = terms[order], docs[order]
-        if not len(terms):
-            return cls(terms, docs, np.empty(0, np.int32))
         is_new = np.ones(len(terms), np.bool_)
         is_new[1:] = (terms[1:] != terms[:-1]) | (docs[1:] != docs[:-1])
         starts = np.flatnonzero(is_new)

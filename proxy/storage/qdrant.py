@@ -21,6 +21,7 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from proxy import telemetry
 from proxy.domain.limits import CircuitBreaker
 from proxy.storage.exact_index import term_hash
+from proxy.storage.sql.embeddings import NO_MODEL
 from proxy.storage.sql.external_index import CandidateQuery, IndexUnavailable, Point
 
 T = TypeVar("T")
@@ -30,7 +31,6 @@ DENSE, WORDS = "dense", "words"
 _FOREIGN = (ApiException, QdrantException, RpcError, httpx.HTTPError, OSError, TimeoutError, ValueError)
 _TRIP_AFTER = 3  # failures in a row
 _OPEN_S = 2.0  # in which nothing is asked
-_NO_MODEL = -1
 _K1, _B, _MEAN_LENGTH = 1.2, 0.4, 12.0  # as in exact_index.py; memories have about 12 terms
 _SPARSE_BITS = 2**32 - 1  # two terms that share a number cost a candidate
 _IN_ORDER = models.WriteOrdering.MEDIUM  # all replicas of a point see its writes in one order
@@ -61,16 +61,14 @@ class Collection:
 
     def of(self, generation: int) -> str:
         """Return the name of a generation's collection."""
-        return f"{self.prefix}_{'plain' if generation == _NO_MODEL else generation}"
+        return f"{self.prefix}_{'plain' if generation == NO_MODEL else generation}"
 
     def generation_of(self, name: str) -> int | None:
         """Return the generation with a collection of this name; None: it is not one of ours."""
         base, _, rest = name.rpartition("_")
-        if base != self.prefix:
+        if base != self.prefix or not (rest == "plain" or rest.isdecimal()):
             return None
-        if rest == "plain":
-            return _NO_MODEL
-        return int(rest) if rest.isdecimal() else None
+        return NO_MODEL if rest == "plain" else int(rest)
 
 
 def connect(url: str, api_key: str | None, *, prefer_grpc: bool, timeout_s: float) -> AsyncQdrantClient:

@@ -34,7 +34,6 @@ from proxy.domain.limits import (
 
 OPEN_S = 2.0  # without a question after a failure
 _CONNECTIONS = 64
-_PORT = 6379  # where a URL names none
 
 # proxy.domain.limits.check_rate. The key expires when the subject has its whole burst again.
 _ASK = """
@@ -180,6 +179,6 @@ class SharedCalls:
 def place_of(url: str) -> str:
     """Return where Redis is, without a credential."""
     parts = urlsplit(url)
-    port = f":{parts.port or _PORT}" if parts.hostname else ""  # a socket has none
+    port = f":{parts.port or 6379}" if parts.hostname else ""  # a socket has none
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return f"{parts.scheme}://{host}{port}{parts.path}"

@@ -87,9 +87,7 @@ def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest
 
 
 def read_manifest(backup: BinaryIO, name: str) -> Manifest:
-    """Return the backup's description, having checked that its bytes are those that were written.
-
-    Raises StoreUnavailable, naming it, for what is not a backup, and for one that was cut or damaged."""
+    """Return the description of an intact backup. Raises StoreUnavailable, naming it, for any other file."""
     size = backup.seek(0, os.SEEK_END)
     backup.seek(max(0, size - TRAILER_BYTES))
     try:
@@ -111,7 +109,11 @@ def read_manifest(backup: BinaryIO, name: str) -> Manifest:
 
 def verify(database: Path, counts: Mapping[str, int], name: str) -> None:
     """Raise StoreUnavailable, naming it, unless the file is ours, sound, and has these rows."""
-    with file.mapped(database), closing(_unshared(database)) as copy:
+    url = f"file:{quote(str(database))}?mode=ro&immutable=1"  # no one else has it open
+    with (
+        file.mapped(database),
+        closing(sqlite3.connect(url, uri=True, factory=file.SqliteConnection)) as copy,
+    ):
         (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok" or copy.execute("PRAGMA foreign_key_check").fetchone():
             raise StoreUnavailable(f"{name} is corrupt")
@@ -161,12 +163,6 @@ def _partial(target: Path) -> Iterator[Path]:
             yield path
         finally:
             path.unlink(missing_ok=True)
-
-
-def _unshared(database: Path) -> file.SqliteConnection:
-    """Open a file that no one else has open, without writing anything next to it."""
-    name = f"file:{quote(str(database))}?mode=ro&immutable=1"
-    return sqlite3.connect(name, uri=True, factory=file.SqliteConnection)
 
 
 def _counts(database: file.SqliteConnection) -> dict[str, int]:

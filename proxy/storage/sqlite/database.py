@@ -17,7 +17,7 @@ import errno
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ from proxy.storage.sql.database import (
     Diagnosis,
     Outages,
     Side,
+    Work,
     try_out,
 )
 from proxy.storage.sqlite import file
@@ -81,8 +82,6 @@ DIAGNOSIS = Diagnosis(kind_of, _name_of, sqlite3.Error)
 
 # ---------------------------------------------------------------- threads
 T = TypeVar("T")
-Work = Callable[[file.SqliteConnection], T]
-"""Runs in a thread, inside a transaction; returns plain values and keeps no cursor."""
 
 _READERS = 2
 _PURGE_WAIT_MS = 50
@@ -374,25 +373,23 @@ class SqliteDatabase:
     def _leave_nothing_in_the_log(self) -> None:
         """Bring what the write-ahead log holds into the file that was opened, wherever that is now.
 
-        The log is found by its name: opening the new file would take it for that file's own,
-        read it into it, and delete it. Then the one would be spoilt, and the other incomplete."""
+        The log is found by its name: opening the new file would read it into that one, and delete it."""
         for handle in list(self._handles):
             with handle.lock, suppress(sqlite3.Error):
                 if handle.connection is not None and _empty_log(handle.connection):
                     return
 
     def _shutdown(self) -> None:
-        self._writer.shutdown(wait=True)
-        self._copier.shutdown(wait=True)
-        self._readers.shutdown(wait=True)
+        for threads in (self._writer, self._copier, self._readers):
+            threads.shutdown()
         for handle in self._handles:
             with handle.lock, file.mapped(self.path):
                 handle.discard()
 
 
 def _begin(connection: file.SqliteConnection) -> None:
-    """Take the write lock when other processes leave it. SQLite's own wait asks ever more seldom, at last
-    every 100 ms, and loses to processes that write without a pause. So it is asked for short waits."""
+    """Take the write lock when other processes release it."""
+    # SQLite's own wait asks ever more seldom, and loses to processes that write without a pause.
     ends_at = time.monotonic() + _TURNS * file.BUSY_TIMEOUT_MS / 1000
     connection.execute(f"PRAGMA busy_timeout = {min(_TURN_MS, file.BUSY_TIMEOUT_MS)}")
     try:
@@ -400,7 +397,7 @@ def _begin(connection: file.SqliteConnection) -> None:
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= ends_at:
+                if error.sqlite_errorcode & _PRIMARY != sqlite3.SQLITE_BUSY or time.monotonic() >= ends_at:
                     raise
             else:
                 return

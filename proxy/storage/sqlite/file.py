@@ -202,15 +202,6 @@ def network_file_system(data_dir: Path, mounts: Path = _MOUNTS) -> str:
     return found if found in _NETWORK else ""
 
 
-def on_network(data_dir: Path, kind: str) -> str:
-    """Return the refusal of a network file system."""
-    return (
-        f"{data_dir} is on a network file system ({kind}): SQLite's locks do not hold there, and the"
-        " database can be damaged. Use a local disk or a block volume, or a database server; if one"
-        " machine alone uses the directory and its locks work, set storage.allow_network_filesystem"
-    )
-
-
 def _nearest(path: Path) -> Path:
     """Return the path, or the nearest directory above it that exists."""
     path = path.absolute()
@@ -274,10 +265,8 @@ def survey(database: Path) -> Survey:
     """Look at the database. Raises StoreUnavailable where that is not possible."""
     with mapped(database), closing(connect(database)) as connection:
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
-        (memories, stored_at) = connection.execute(
-            "SELECT count(*), max(updated_at) FROM memories"
-        ).fetchone()
-        (said_at,) = connection.execute("SELECT max(at) FROM exchanges").fetchone()
+        newest = "SELECT count(*), max(updated_at), (SELECT max(at) FROM exchanges) FROM memories"
+        (memories, stored_at, said_at) = connection.execute(newest).fetchone()
         model = newest_model(connection)
         size, log = database.stat().st_size, database.with_name(database.name + "-wal")
         return Survey(

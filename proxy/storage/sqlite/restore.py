@@ -1,13 +1,12 @@
-"""Restore a backup: verified, completed and prepared in a directory of its own, then put in place at once.
+"""Restore a backup: verified and completed in a directory of its own, then put in place by one rename.
 
-Until the one rename that puts it in place, the present database is as it was; after it, the backup serves. A
-kill in between leaves one or the other, and a directory that the next restore clears away.
+A kill leaves the present database or the restored one, and a directory that the next restore clears away.
 
-What must outlive a restore, since the backup lacks it, is carried over first: forgets, responses
-that clients deleted, and keys made or revoked. If the present database can be read, it decides: a user who
-forgot anything since gets nothing back that is not in it. Receipts alone would not do: they name a memory,
-not what it had been made of. If it cannot be read, receipts from elsewhere are carried out one by one, and
-for their users nothing is extracted that had not been read yet: it may hold what was forgotten.
+What must outlive a restore is carried over first: forgets, responses that clients deleted, and keys made or
+revoked. If the present database can be read, it decides: a user who forgot anything since gets nothing back
+that is not in it. Receipts alone would not do: they name a memory, not what it had been made of. If it cannot
+be read, receipts from elsewhere are carried out one by one, and for their users nothing is extracted that had
+not been read yet: it may hold what was forgotten.
 
 A response that its owner has deleted is known by its emptied row. Of a conversation or an item nothing is
 left: it was deleted if the present database continues the backup, and has passed its number.
@@ -20,7 +19,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,7 +28,7 @@ from proxy.domain.core import ForgetCounts, Receipt, Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage import Report
 from proxy.storage.sql import forget, users
-from proxy.storage.sql.erasure import add_counts, erase, receipt_of, store_receipt
+from proxy.storage.sql.erasure import add_counts, erase, store_receipt
 from proxy.storage.sql.forget_plan import Seqs
 from proxy.storage.sqlite import file
 from proxy.storage.sqlite.backup import TRAILER_BYTES, Manifest, read_manifest, sync, verify
@@ -98,19 +97,16 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """What was brought into the restored database."""
+class Carried(forget.Repeated):
+    """What was brought into the restored database: later forgets, and keys made or revoked since."""
 
-    receipts: int = 0  # of forgets that the backup lacks
-    erased: ForgetCounts = field(default_factory=ForgetCounts)
-    unknown: int = 0  # of them name a memory younger than the backup, and nothing shows what that replaced
-    keys: int = 0  # made or revoked since
+    keys: int = 0
 
 
 def read(path: Path) -> Present:
     """Return what the database says. Raises StoreUnavailable if it cannot be read to its end."""
     with _connected(path) as database:
-        receipts = tuple(receipt_of(row) for row in database.execute(forget.RECEIPTS))
+        receipts = forget.receipts_in(database)
         unfinished = frozenset(id_ for (id_,) in database.execute(_UNFINISHED))
         keys = tuple(database.execute(_KEYS).fetchall())
     file.check(path)
@@ -132,10 +128,8 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         known |= {r.id for r in theirs}
         others = list({r.id: r for r in receipts if r.id not in known}.values())
         erased, unknown = ForgetCounts(), 0
-        if present is not None and theirs:
-            erased = _as_in(present, database, theirs)
         if present is not None:
-            erased = add_counts(erased, _delete_as_in(present, database))
+            erased = add_counts(_as_in(present, database, theirs), _delete_as_in(present, database))
         for receipt in others:
             counts, was_there = forget.repeat_one(database, receipt)
             erased, unknown = add_counts(erased, counts), unknown + (not was_there)

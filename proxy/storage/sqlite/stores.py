@@ -97,7 +97,12 @@ class SqliteStores(SqlStores):
     async def _open(self) -> None:
         kind = await asyncio.to_thread(file.network_file_system, self.path.parent)
         if kind and not self._allow_network:
-            raise UnfitStore(file.on_network(self.path.parent, kind))
+            raise UnfitStore(
+                f"{self.path.parent} is on a network file system ({kind}): SQLite's locks do not hold there,"
+                " and the database can be damaged. Use a local disk or a block volume, or a database server;"
+                " if one machine alone uses the directory and its locks work, set"
+                " storage.allow_network_filesystem"
+            )
         try:
             await self._live_as(self._live)
             await self._database.open()
