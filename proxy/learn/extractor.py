@@ -85,6 +85,7 @@ FOLLOWS, DOUBTFUL = 0.5, 0.35
 # A good fact that is dropped is lost, so being about the user and being meant need no majority. On held-out
 # lines of twelve languages .92 of the good candidates pass, .43 of the bad ones (majorities: .83 and .26).
 ABOUT_USER, MEANT = 0.1, 0.3  # a friend's name is rarely judged to be about the user
+SMALL_TALK = 0.85  # from which a message holds nothing; from .5 on one in thirty good candidates is lost
 HEDGED_CONFIDENCE, CONFIRMED_CONFIDENCE = 0.6, 0.7  # at most: said with reserve; only confirmed by the user
 _STORED = frozenset(("stated", "hedged", "rule", "remember"))
 # Resolved dates, and the day of a statement: the user did not say them.
@@ -163,13 +164,17 @@ async def from_sentences(judge: Judge | None, exchanges: Sequence[Exchange], pol
         return Judged()
     found: dict[str, Grounded] = {}
     for exchange in exchanges:
-        reading = await judge.read(exchange.said, closely=True)
-        asked = max(reading.asks.remember, reading.asks.rule)
-        if reading.needs.small_talk > max(reading.needs.memory, asked, 0.5):
+        if await _is_small_talk(judge, exchange, 0.5):
             continue
         for one in _sentence_candidates(exchange, policy)[:_MOST_PER_EXCHANGE]:
             found.setdefault(normalise(one.candidate.content), one)
     return await judged(judge, list(found.values()))
+
+
+async def _is_small_talk(judge: Judge, exchange: Exchange, least: float) -> bool:
+    reading = await judge.read(exchange.said, closely=True)
+    asked = max(reading.asks.remember, reading.asks.rule)
+    return reading.needs.small_talk > max(reading.needs.memory, asked, least)
 
 
 async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Judged:
@@ -279,10 +284,25 @@ async def facts(
     before = batch.context[-1] if batch.context else None
     shown = await asyncio.to_thread(sources, batch.pending, policy, before)
     grounded = await ground(found, shown, known, embedder)
-    result = await judged(judge, grounded)
+    result = await _without_small_talk(judge, await judged(judge, grounded), batch.pending)
     best = _best(result.stored, max(MAX_FACTS, len(batch.pending)))
     counts = Counter(ungrounded=len(found) - len(grounded), surplus=len(result.stored) - len(best))
     return replace(result, stored=tuple(best), dropped=result.dropped + counts)
+
+
+async def _without_small_talk(judge: Judge | None, result: Judged, exchanges: Sequence[Exchange]) -> Judged:
+    """Drop what a careless model made of "good morning". A confirmation may be as short, and counts."""
+    origins = {c.origin.exchange_id for c in result.stored if c.origin and c.source != "assistant"}
+    if judge is None or not origins:
+        return result
+    small = {e.id for e in exchanges if e.id in origins and await _is_small_talk(judge, e, SMALL_TALK)}
+    stored = tuple(
+        c
+        for c in result.stored
+        if c.source == "assistant" or not c.origin or c.origin.exchange_id not in small
+    )
+    dropped = Counter(small_talk=len(result.stored) - len(stored))
+    return replace(result, stored=stored, dropped=result.dropped + dropped)
 
 
 def _best(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:

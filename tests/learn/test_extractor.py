@@ -163,6 +163,15 @@ async def test_at_most_ten_facts_of_a_batch_are_stored_explicit_ones_first() -> 
     assert result.dropped["surplus"] == 5
 
 
+async def test_a_fact_made_of_small_talk_is_dropped() -> None:
+    judge = ScriptedJudge(needs=needs)
+    pending = [exchange("Hi there, good morning!"), exchange("I live in Ghent.", seq=2)]
+    answer = facts("User says hi there, good morning", "User lives in Ghent")
+    result = await read(answer, *pending, judge=judge)
+    assert [c.content for c in result.stored] == ["User lives in Ghent"]
+    assert result.dropped["small_talk"] == 1
+
+
 async def test_an_answer_without_json_is_unreadable() -> None:
     with pytest.raises(Unreadable):
         await read("I am sorry, as an AI …", HAWAII)
