@@ -6,7 +6,8 @@ that no point has to be written again when the mean moves. How rare a term is co
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -98,45 +99,38 @@ class QdrantIndex:
 
     async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:
         asked = [(each, requests) for each in generations if (requests := _requests(query, each))]
-        answers = await self._call(
-            lambda: _together(
+        async with self._guarded(self._search_timeout_s):
+            answers = await _together(
                 self._client.query_batch_points(self._collection.of(each), requests)
                 for each, requests in asked
-            ),
-            timeout_s=self._search_timeout_s,
-        )
+            )
         found = (point.id for answer in answers for one in answer for point in one.points)
         return list(dict.fromkeys(int(id_) for id_ in found))
 
     async def upsert(self, generation: int, points: Sequence[Point], dimension: int) -> None:
         name, structs = self._collection.of(generation), [_struct(point) for point in points]
-
-        async def work() -> None:
+        async with self._guarded():
             if generation not in self._seen:
                 await self._make(generation, dimension)
             await self._client.upsert(name, structs, wait=True, ordering=_IN_ORDER)
 
-        await self._call(work)
-
     async def delete(self, memories: Sequence[int], generations: Sequence[int]) -> None:
         selector = models.PointIdsList(points=list(memories))
-        await self._call(
-            lambda: _together(
+        async with self._guarded():
+            await _together(
                 self._client.delete(self._collection.of(each), selector, wait=True, ordering=_IN_ORDER)
                 for each in generations
             )
-        )
 
     async def generations(self) -> frozenset[int]:
-        return await self._call(self._found)
+        async with self._guarded():
+            return await self._found()
 
     async def drop(self) -> None:
-        async def work() -> None:
+        self._seen = set()
+        async with self._guarded():
             for generation in await self._found():
                 await self._client.delete_collection(self._collection.of(generation))
-
-        self._seen = set()
-        await self._call(work)
 
     async def close(self) -> None:
         await self._client.close()
@@ -159,13 +153,14 @@ class QdrantIndex:
         self._seen.add(generation)
 
     # ------------------------------------------------------------ failures
-    async def _call(self, work: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
-        """Return the work's result. Raises IndexUnavailable if Qdrant cannot do it, or failed just now."""
+    @asynccontextmanager
+    async def _guarded(self, timeout_s: float | None = None) -> AsyncIterator[None]:
+        """Raise IndexUnavailable if Qdrant cannot do what is in the block, or failed just now."""
         if self._breaker.is_open:
             raise IndexUnavailable("failed just now")
         try:
             async with asyncio.timeout(timeout_s):
-                result = await work()
+                yield
         except _FOREIGN as error:
             self._seen = set()  # one of them may have been deleted
             if self._breaker.failed() and not self._is_away:
@@ -176,7 +171,6 @@ class QdrantIndex:
         if self._is_away:
             self._is_away = False
             telemetry.log.info("index.available")
-        return result
 
 
 def _parameters(chosen: Collection, dimension: int) -> dict[str, Any]:

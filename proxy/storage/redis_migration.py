@@ -40,7 +40,6 @@ Row = Mapping[str, Any]
 
 NO_USER = Scope("\x1f", "\x1f")  # owns the API keys
 ALIVE_S = 10.0  # a replica that has sent a heartbeat since is running
-_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class OldRedis:
     """The old layout in one Redis. Every method may raise StoreUnavailable."""
 
     def __init__(self, url: str, prefix: str = "memory-proxy:") -> None:
-        self._client: Any = Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=5.0)
+        self._client: Any = Redis.from_url(url, socket_timeout=60.0, socket_connect_timeout=5.0)
         self._prefix = prefix
 
     def close(self) -> None:
@@ -114,7 +113,7 @@ def move(tx: Connection, old: OldRedis, report: Report) -> Moved:
     old.refuse_unless_at_rest()
     if tx.execute("SELECT 1 FROM scopes LIMIT 1").fetchone():
         raise Refused("the store that the configuration names has users already: give it an empty one")
-    writer = _Writer(tx)
+    writer = _Writer(tx=tx)
     tx.execute("DELETE FROM embeddings")
     for generation, (name, dimension) in enumerate(old.models()):
         writer.insert("embeddings", generation=generation, name=name, dimension=dimension)
@@ -130,21 +129,20 @@ def move(tx: Connection, old: OldRedis, report: Report) -> Moved:
             raise StoreUnavailable("the rows of a user in Redis are incomplete or damaged") from error
     for owner, receipt in sorted(issued, key=lambda item: item[1].at):
         store_receipt(tx, owner, receipt)
-        writer.moved.rows["receipts"] += 1
+        writer.rows["receipts"] += 1
     report("move", len(users), len(users))
     for table in TABLES.keys() - {"meta"}:
         (found,) = tx.execute(f"SELECT count(*) FROM {table}").fetchone()
-        if found != writer.moved.rows[table]:
-            raise Refused(f"{table}: {writer.moved.rows[table]:,} rows were read, {found:,} arrived")
-    return writer.moved
+        if found != writer.rows[table]:
+            raise Refused(f"{table}: {writer.rows[table]:,} rows were read, {found:,} arrived")
+    return writer
 
 
-@dataclass(slots=True)
-class _Writer:
+@dataclass(slots=True, kw_only=True)
+class _Writer(Moved):
     """Inserts rows, and counts them."""
 
     tx: Connection
-    moved: Moved = field(default_factory=Moved)
 
     def insert(self, table: str, returning: str = "", **columns: Any) -> int:
         """Insert a row; return its number, where `returning` names the column."""
@@ -153,7 +151,7 @@ class _Writer:
         cursor = self.tx.execute(
             f"INSERT INTO {table} ({names}) VALUES ({marks}){wanted}", tuple(columns.values())
         )
-        self.moved.rows[table] += 1
+        self.rows[table] += 1
         return int(cursor.fetchone()[0]) if returning else 0
 
 
@@ -177,7 +175,7 @@ class _User:
         home = self._numbers.get("home", 0)
         self._home = f"{uid}.{home}" if home else uid
         self._owner = users.ensure(writer.tx, scope).id
-        writer.moved.rows["scopes"] += 1
+        writer.rows["scopes"] += 1
         self._session_ids: dict[str, int] = {}
         self._exchange_seqs: dict[int, int] = {}  # numbers of exchanges by their old ones, rising
 
@@ -218,11 +216,11 @@ class _User:
             )
             if seq is None:
                 raise Refused("two current memories of a user say the same, which the store does not take")
-            writer.moved.rows["memories"] += 1
-            writer.moved.rows["evidence"] += len(set(memory.evidence))
+            writer.rows["memories"] += 1
+            writer.rows["evidence"] += len(set(memory.evidence))
             vector = vectors.get((memory_id, row["vector"]))
             missing = vector is None and row["vector"] is not None
-            writer.moved.without_vector += missing and row["superseded_by"] is None
+            writer.without_vector += missing and row["superseded_by"] is None
             writer.insert(
                 "vectors", memory=seq, embedding=vector, terms=pack(terms.terms(memory.content)),
                 generation=NO_MODEL if missing else row["generation"],

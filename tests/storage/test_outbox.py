@@ -2,6 +2,7 @@
 
 import random
 import secrets
+from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
@@ -23,11 +24,13 @@ class Flaky(QdrantIndex):
     writes_left = 1_000_000
     asked = 0
 
-    async def _call(self, work, *, timeout_s=None):
+    @asynccontextmanager
+    async def _guarded(self, timeout_s=None):
         self.asked += 1
         if self.down:
             raise IndexUnavailable("down")
-        return await super()._call(work, timeout_s=timeout_s)
+        async with super()._guarded(timeout_s):
+            yield
 
     async def upsert(self, *args):
         self.writes_left -= 1

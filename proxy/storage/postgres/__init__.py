@@ -1,5 +1,3 @@
 """The PostgreSQL driver: connections, transactions, placeholders, and the SQL that differs."""
 
-from proxy.storage.postgres.stores import PostgresStores
-
-__all__ = ["PostgresStores"]
+from proxy.storage.postgres.stores import PostgresStores as PostgresStores

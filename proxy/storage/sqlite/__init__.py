@@ -1,5 +1,3 @@
 """The embedded store: one SQLite file in the data directory."""
 
-from proxy.storage.sqlite.stores import SqliteStores
-
-__all__ = ["SqliteStores"]
+from proxy.storage.sqlite.stores import SqliteStores as SqliteStores

@@ -38,8 +38,7 @@ class SqliteInstance:
     def clean(self) -> None:
         """Remove the lock files of dead processes."""
         for path in self._dir.glob("*" + _SUFFIX):
-            if path != self._path_of(self.id):
-                _has_ended(path)
+            _has_ended(path)
 
     def close(self) -> None:
         """Be dead to the others."""
