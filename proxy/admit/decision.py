@@ -250,6 +250,8 @@ class _Decider:
         relation = self.relations.of(first.content, then.content)
         if self._is_named(old, memory, candidate):
             return _Match(old, False, relation.changed, late, named=True)
+        if "summary" in (old.source, candidate.source):
+            return None  # a summary holds facts again, and ends none of them
         found = verdict(relation, cosine)
         if found == "same" and _is_one_enough(old, memory):
             return _Match(old, True, relation.same, late)
