@@ -85,8 +85,8 @@ FOLLOWS, DOUBTFUL = 0.5, 0.35
 # A good fact that is dropped is lost, so being about the user and being meant need no majority. On held-out
 # lines of twelve languages .92 of the good candidates pass, .43 of the bad ones (majorities: .83 and .26).
 ABOUT_USER, MEANT = 0.1, 0.3  # a friend's name is rarely judged to be about the user
-SMALL_TALK = 0.85  # from which a message holds nothing; from .5 on one in thirty good candidates is lost
 HEDGED_CONFIDENCE, CONFIRMED_CONFIDENCE = 0.6, 0.7  # at most: said with reserve; only confirmed by the user
+RULE = 0.8  # of the message head, which the statement head takes for an instruction of the moment
 _STORED = frozenset(("stated", "hedged", "rule", "remember"))
 # Resolved dates, and the day of a statement: the user did not say them.
 _RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()\uff08\uff09]*[)\uff09]")
@@ -114,6 +114,10 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
     stored, held = list[Candidate](), list[tuple[Candidate, str]]()
     dropped: Counter[str] = Counter()
     for one, statement in zip(grounded, await judge.statements(pairs), strict=True):
+        if statement.main_sense == "instruction" and await is_rule(
+            judge, one.candidate.evidence or one.window
+        ):
+            statement = replace(statement, sense={"rule": 1.0})
         outcome, reason = _outcome(statement)
         if outcome == "store":
             stored.append(_as_meant(one.candidate, statement.main_sense))
@@ -122,6 +126,12 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
         else:
             dropped[reason] += 1
     return Judged(tuple(stored), tuple(held), dropped)
+
+
+async def is_rule(judge: Judge, text: str) -> bool:
+    """True if the message head takes the text for a standing rule. Each head sees rules that the other takes
+    for an instruction of the moment."""
+    return (await judge.read(text)).asks.rule >= RULE
 
 
 def _outcome(statement: Statement) -> tuple[str, str]:
@@ -164,17 +174,13 @@ async def from_sentences(judge: Judge | None, exchanges: Sequence[Exchange], pol
         return Judged()
     found: dict[str, Grounded] = {}
     for exchange in exchanges:
-        if await _is_small_talk(judge, exchange, 0.5):
+        reading = await judge.read(exchange.said, closely=True)
+        asked = max(reading.asks.remember, reading.asks.rule)
+        if reading.needs.small_talk > max(reading.needs.memory, asked, 0.5):
             continue
         for one in _sentence_candidates(exchange, policy)[:_MOST_PER_EXCHANGE]:
             found.setdefault(normalise(one.candidate.content), one)
     return await judged(judge, list(found.values()))
-
-
-async def _is_small_talk(judge: Judge, exchange: Exchange, least: float) -> bool:
-    reading = await judge.read(exchange.said, closely=True)
-    asked = max(reading.asks.remember, reading.asks.rule)
-    return reading.needs.small_talk > max(reading.needs.memory, asked, least)
 
 
 async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Judged:
@@ -284,25 +290,10 @@ async def facts(
     before = batch.context[-1] if batch.context else None
     shown = await asyncio.to_thread(sources, batch.pending, policy, before)
     grounded = await ground(found, shown, known, embedder)
-    result = await _without_small_talk(judge, await judged(judge, grounded), batch.pending)
+    result = await judged(judge, grounded)
     best = _best(result.stored, max(MAX_FACTS, len(batch.pending)))
     counts = Counter(ungrounded=len(found) - len(grounded), surplus=len(result.stored) - len(best))
     return replace(result, stored=tuple(best), dropped=result.dropped + counts)
-
-
-async def _without_small_talk(judge: Judge | None, result: Judged, exchanges: Sequence[Exchange]) -> Judged:
-    """Drop what a careless model made of "good morning". A confirmation may be as short, and counts."""
-    origins = {c.origin.exchange_id for c in result.stored if c.origin and c.source != "assistant"}
-    if judge is None or not origins:
-        return result
-    small = {e.id for e in exchanges if e.id in origins and await _is_small_talk(judge, e, SMALL_TALK)}
-    stored = tuple(
-        c
-        for c in result.stored
-        if c.source == "assistant" or not c.origin or c.origin.exchange_id not in small
-    )
-    dropped = Counter(small_talk=len(result.stored) - len(stored))
-    return replace(result, stored=stored, dropped=result.dropped + dropped)
 
 
 def _best(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:

@@ -26,6 +26,7 @@ from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor, Batch, Exchange, Job, NoteStore
+from proxy.learn.extractor import RULE
 from proxy.learn.grounding import window_of
 from proxy.learn.llm_io import (
     assistant_text,
@@ -70,9 +71,14 @@ async def _rules(judge: Judge, said: str) -> list[str]:
         return [parts[n] for n in safe]
     pairs = [(window_of(parts, n, n, parts[n]), parts[n]) for n in safe]
     statements = await judge.statements(pairs)
-    rules = [parts[n] for n, s in zip(safe, statements, strict=True) if s.main_sense == "rule"]
-    likely = max(zip(safe, statements, strict=True), key=lambda one: one[1].sense.get("rule", 0.0))
-    return rules or [parts[likely[0]]]
+    asked = [(await judge.read(parts[n])).asks.rule for n in safe]
+    chances = [max(s.sense.get("rule", 0.0), rule) for s, rule in zip(statements, asked, strict=True)]
+    found = [
+        parts[n]
+        for n, s, rule in zip(safe, statements, asked, strict=True)
+        if s.main_sense == "rule" or rule >= RULE
+    ]
+    return found or [parts[safe[chances.index(max(chances))]]]
 
 
 def slot_of(rule: str) -> str:

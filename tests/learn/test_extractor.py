@@ -8,7 +8,7 @@ import pytest
 
 from proxy.admit.safety import DEFAULT
 from proxy.domain.core import KINDS, Candidate, Create, Evidence, Memory, Scope, Search
-from proxy.domain.judging import Judge, Needs, Statement
+from proxy.domain.judging import Asks, Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor
 from proxy.learn.extractor import MOST_RELATED, Judged, asked_for, from_sentences, judged, related
@@ -163,15 +163,6 @@ async def test_at_most_ten_facts_of_a_batch_are_stored_explicit_ones_first() -> 
     assert result.dropped["surplus"] == 5
 
 
-async def test_a_fact_made_of_small_talk_is_dropped() -> None:
-    judge = ScriptedJudge(needs=needs)
-    pending = [exchange("Hi there, good morning!"), exchange("I live in Ghent.", seq=2)]
-    answer = facts("User says hi there, good morning", "User lives in Ghent")
-    result = await read(answer, *pending, judge=judge)
-    assert [c.content for c in result.stored] == ["User lives in Ghent"]
-    assert result.dropped["small_talk"] == 1
-
-
 async def test_an_answer_without_json_is_unreadable() -> None:
     with pytest.raises(Unreadable):
         await read("I am sorry, as an AI …", HAWAII)
@@ -225,6 +216,13 @@ async def test_the_manner_decides_type_source_confidence_and_importance(sense: s
     judge = ScriptedJudge(statement=lambda *_: stated(sense=sense))
     (found,) = (await judged(judge, [Grounded(FACT, "I live in Ghent.")])).stored
     assert (found.type, found.source, found.confidence, found.importance) == expected
+
+
+async def test_a_rule_that_only_the_message_head_sees_is_stored_as_one() -> None:
+    asks = Asks(remember=0.0, forget=0.0, off_record=0.0, rule=0.94)
+    judge = ScriptedJudge(statement=lambda *_: stated(sense="instruction"), asks=lambda _: asks)
+    (found,) = (await judged(judge, [Grounded(FACT, "Answer in Chinese from now on.")])).stored
+    assert (found.type, found.source) == ("preference", "explicit")
 
 
 async def test_without_a_judge_only_literal_evidence_counts() -> None:
