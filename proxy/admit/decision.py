@@ -68,7 +68,7 @@ def is_inferred(one: Memory | Candidate) -> bool:
 # ---------------------------------------------------------------- the decision
 # Measured on held-out users by scripts/dev/measure_relations.py. Superseding a fact that still holds is the
 # costly error, so unsure pairs are apart, especially those whose vectors are not close.
-RELATED = 0.6  # 1 - apart, from which a fact restates or changes another
+RELATED = 0.7  # 1 - apart, from which a fact restates or changes another
 RELATED_IF_CLOSE, CLOSE = 0.5, 0.7  # the same from this cosine on
 SAME_SHARE = 0.8  # of that: below it the newer text supersedes, which loses nothing if it says the same
 BELIEVED_BELOW = 0.6  # `apart` up to which an extraction model's `replaces` is believed

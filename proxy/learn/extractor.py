@@ -86,7 +86,7 @@ FOLLOWS, DOUBTFUL = 0.5, 0.35
 # lines of twelve languages .92 of the good candidates pass, .43 of the bad ones (majorities: .83 and .26).
 ABOUT_USER, MEANT = 0.1, 0.3  # a friend's name is rarely judged to be about the user
 HEDGED_CONFIDENCE, CONFIRMED_CONFIDENCE = 0.6, 0.7  # at most: said with reserve; only confirmed by the user
-RULE = 0.8  # of the message head, which the statement head takes for an instruction of the moment
+RULE = 0.8  # of the message head: what the statement head takes for an instruction is a rule from here on
 _STORED = frozenset(("stated", "hedged", "rule", "remember"))
 # Resolved dates, and the day of a statement: the user did not say them.
 _RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()\uff08\uff09]*[)\uff09]")
