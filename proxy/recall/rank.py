@@ -7,7 +7,7 @@
    message and memory together where their vectors leave it open. A request's own `similarity_threshold`
    replaces the judge: the least cosine. Without a judge the embedding model's threshold decides.
 3. Optionally a cross-encoder reorders the first ones, a few at a time, within a share of the time that is
-   left. Whatever goes wrong, the order stays.
+   left. If it fails, the order stays.
 """
 
 import asyncio

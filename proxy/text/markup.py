@@ -89,7 +89,7 @@ def behind_thoughts(text: str) -> str:
 
 
 def shows_thoughts(text: str) -> bool:
-    """True for an answer whose thoughts a template has opened in the prompt: it holds only their end, once
+    """True for an answer with thoughts that a template opened in the prompt: it holds only their end, once
     and unquoted."""
     head, end, rest = text.partition("</think>")
     quoted = head[-1:] in ("`", "'", '"') or rest[:1] in ("`", "'", '"')

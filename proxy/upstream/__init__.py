@@ -1,1 +1,1 @@
-"""Everything that is sent to the model: clients' requests, whose answers are relayed, and our own calls."""
+"""The way to the model: relayed requests of clients, and our own calls."""

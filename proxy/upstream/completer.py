@@ -131,7 +131,7 @@ class RoleModel:
 
 @dataclass(frozen=True, slots=True)
 class _AddressedCall:
-    """One request and where it goes."""
+    """One request and its destination."""
 
     role: RoleModel
     request: CompletionRequest

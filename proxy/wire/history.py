@@ -2,7 +2,7 @@
 
 A turn is what one exchange holds: the user's messages (as many as came with no answer between them) and
 everything after them until the user speaks again. It is removed as a whole or not at all, so that no tool
-call loses its output; a call whose output is in another turn keeps both. A turn with an entry of an unknown
+call loses its output; a call with its output in another turn keeps both. A turn with an entry of an unknown
 kind stays, since it is unknown what refers to it. System and developer messages, and a server's list
 of tools, belong to no turn and stay where they are.
 """

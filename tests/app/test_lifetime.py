@@ -73,7 +73,7 @@ async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_
     ) -> bool:
         tried.append(outcome.answer)
         if len(tried) == 1:
-            raise StoreUnavailable("gone")
+            raise StoreUnavailable("down")
         return await complete(sessions, begun, outcome, trigger)
 
     monkeypatch.setattr(maintenance, "STORE_RETRY_S", 3_600.0)  # the end comes first

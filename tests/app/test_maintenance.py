@@ -115,7 +115,7 @@ class WaitingJobs:
     async def wake(self, scope: None) -> bool:
         if self.failures:
             self.failures -= 1
-            raise StoreUnavailable("gone")
+            raise StoreUnavailable("down")
         self.woken += 1
         return True
 

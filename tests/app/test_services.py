@@ -121,7 +121,7 @@ async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(
 ) -> None:
     async def work() -> str:
         if broken:
-            raise StoreUnavailable("gone")
+            raise StoreUnavailable("down")
         return "fine"
 
     monkeypatch.setattr(failopen, "OPEN_S", 0.05)

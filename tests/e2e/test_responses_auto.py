@@ -24,7 +24,7 @@ class Changing(ChatOnly):
             await super().__call__(exchange)
             return
         self.chats.append(exchange.request)
-        if exchange.request.method == b"POST" and exchange.request.json.get("model") == "gone":
+        if exchange.request.method == b"POST" and exchange.request.json.get("model") == "deleted":
             await exchange.json({"error": {"message": "The model `gone` does not exist", "code": None}}, 404)
         else:
             await exchange.json(NATIVE)
@@ -67,7 +67,7 @@ async def test_a_native_upstream_keeps_its_own_responses(house: Houses) -> None:
         assert (await http.get(f"{h.base_url}/responses/resp_abc")).json() == NATIVE
         assert (await http.post(f"{h.base_url}/conversations", json={})).json() == NATIVE
         assert model.chats[-1].target == b"/v1/conversations"
-        unknown = await http.post(f"{h.base_url}/responses", json={"model": "gone", "input": "Hi"})
+        unknown = await http.post(f"{h.base_url}/responses", json={"model": "deleted", "input": "Hi"})
         assert (unknown.status_code, "does not exist" in unknown.text) == (404, True)
         assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
 

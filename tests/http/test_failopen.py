@@ -54,7 +54,7 @@ async def good() -> str:
     return "fine"
 
 
-def failing(error: Exception = StoreUnavailable("gone")) -> Any:  # noqa: B008
+def failing(error: Exception = StoreUnavailable("down")) -> Any:  # noqa: B008
     async def work() -> None:
         raise error
 
@@ -64,7 +64,7 @@ def failing(error: Exception = StoreUnavailable("gone")) -> Any:  # noqa: B008
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (StoreUnavailable("gone"), "store_unavailable"),
+        (StoreUnavailable("down"), "store_unavailable"),
         (EmbeddingFailed("broken"), "embedding_failed"),
         (RuntimeError("a bug"), "memory_error"),
         (TimeoutError("the work's own"), "error"),
@@ -93,7 +93,7 @@ async def test_an_operation_that_keeps_failing_is_skipped_for_a_while(
     async def work() -> None:
         nonlocal calls
         calls += 1
-        raise StoreUnavailable("gone")
+        raise StoreUnavailable("down")
 
     for _ in range(TRIP_AFTER + 5):
         assert await fail_open.attempt("recall", work, 1) == Failed("store_unavailable")  # type: ignore[arg-type]

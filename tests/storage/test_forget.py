@@ -64,7 +64,7 @@ class TestForgetting:
         await store(
             stores.memories,
             create("Will go to Zanzibar", evidence=quote(stated, "Zanzibar"), id="fact"),
-            create("tea", APOLLO, id="beside", source="summary", evidence=quote(stated, session="s2")),
+            create("tea", APOLLO, id="summary", source="summary", evidence=quote(stated, session="s2")),
             create("rum", APOLLO, id="sum", source="summary", evidence=quote(stated)),
         )
         if how == "after retention":

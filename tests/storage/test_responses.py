@@ -178,11 +178,11 @@ class TestChain:
         self, stores, chains, memories, sessions
     ):
         await store(memories, create("tea", id="a"), create("rum", id="b"), create("gin", id="c"))
-        stated = await talk(sessions, "I drink rum", session="told")
+        stated = await talk(sessions, "I drink rum", session="stated")
         await store(memories, create("drinks rum", id="d", evidence=quote(stated)))
-        await keep(stores, response("there", session_id="s0"), response("gone", session_id="told"))
+        await keep(stores, response("there", session_id="s0"), response("gone", session_id="stated"))
         before = (await memories.stamp(ANNA)).generation
-        begun = [await sessions.begin(exchange("hello", session=s)) for s in ("s1", "told", "s3")]
+        begun = [await sessions.begin(exchange("hello", session=s)) for s in ("s1", "stated", "s3")]
         one, of_stated, _ = (each.id for each in begun)
         await forgotten(memories, of(ANNA), "b")
         await forgotten(memories, of(ANNA), "d")

@@ -25,10 +25,10 @@ async def test_later_statements_of_a_memory_are_deleted_with_it_after_a_crash_to
     with pytest.raises(RuntimeError):
         await dying.memories.forget(of(ANNA), "a", by="test")
     await dying.close()
-    again = await talk(stores.sessions, f"I do play the {WORD} in October", session="anew")
+    again = await talk(stores.sessions, f"I do play the {WORD} in October", session="later")
     assert await stores.memories.resume_forgets() == 1
     assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["", "", ""]
-    assert [e.id for e in await stores.sessions.recent(ANNA, "anew", 9)] == [again.id]  # said after it
+    assert [e.id for e in await stores.sessions.recent(ANNA, "later", 9)] == [again.id]  # said after it
     disk = on_disk(tmp_path)
     assert disk.count(f"the {WORD}".encode()) == disk.count(f"do play the {WORD}".encode())
 

@@ -207,7 +207,7 @@ async def test_a_corrupt_file_that_is_replaced_is_written_again_at_once(tmp_path
 
 
 async def test_what_only_the_log_held_survives_another_file_at_the_path(stores, tmp_path):
-    """The log is found by its name: it would be read into whatever is there, and be gone for its own file."""
+    """The log is found by its name: it would be read into another file, and be missing from its own."""
     await store(stores.memories, *(create(f"tea no {n}") for n in range(30)))
     away = tmp_path / "away"
     os.link(stores.path, away)

@@ -1,7 +1,7 @@
 """The embedding models that the stored vectors were made with, each a generation; the last is the store's.
 
 While the memories are embedded again, vectors of two generations lie side by side. A reader gets those of its
-own model and none of another's, so that the rest is found by its words. Re-embedding goes some hundred at a
+own model and none of another's, so that the rest is found by its words. Re-embedding takes some hundred at a
 time, while requests are served. A killed process leaves nothing to repair: the rows show what is still to do.
 """
 

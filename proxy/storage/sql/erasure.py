@@ -20,7 +20,7 @@ from proxy.storage.sql.forget_plan import Bounds, ForgetPlan, ForgetTarget, Seqs
 from proxy.storage.sql.rows import FORGOTTEN
 
 # ---------------------------------------------------------------- receipts
-# One whose forget is still under way proves nothing yet.
+# A forget that has not finished proves nothing yet.
 _LIST = """
     SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
     FROM scopes s JOIN receipts r ON r.owner = s.id

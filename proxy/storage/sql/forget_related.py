@@ -217,7 +217,7 @@ _OF_CONVERSATIONS = f"""
         WHERE i.seq IN {rows.seqs_in(":items_led")}
         UNION
         SELECT id FROM conversations WHERE seq IN {rows.seqs_in(":conversations_led")})"""
-# Whose input named an item of one has a copy of it.
+# A response with an input that names an item has a copy of it.
 _REFERRING = f"""
     SELECT r.seq, r.project, r.session FROM stored_responses r
     WHERE r.owner = :owner AND r.recalled <> '[]' AND EXISTS (

@@ -1,6 +1,6 @@
 """The JobQueue over SQL: see ports.JobQueue for what every method guarantees.
 
-A job goes queued → running → gone, or back to queued, to waiting (for a credential), or to dead. A session
+A job is queued → running → deleted, or back to queued, to waiting (for a credential), or to dead. A session
 has at most one job queued or waiting, a user at most one running; two unique indexes hold that. A job
 reads exchanges by marking them with its number: what it did not read, it does not settle."""
 

@@ -174,7 +174,7 @@ async def test_anything_but_a_valid_key_is_unauthorized(stores: SqliteStores) ->
 async def test_without_the_store_no_key_is_accepted_or_called_wrong() -> None:
     class Vanished:
         async def find(self, digest: bytes) -> Key | None:
-            raise StoreUnavailable("gone")
+            raise StoreUnavailable("down")
 
     deleted: Any = Vanished()
     with pytest.raises(IdentityUnavailable):
