@@ -10,7 +10,7 @@ from proxy.storage.postgres import PostgresStores, database
 from proxy.storage.postgres.connection import connect
 from proxy.storage.sql import erasure, forget
 from proxy.storage.sqlite import SqliteStores
-from tests import postgres_server
+from tests import postgres_server, redis_server
 
 
 class Sqlite:
@@ -85,6 +85,15 @@ def server():
         running.execute("CREATE DATABASE ours")
         with closing(connect(running.url("ours"))) as made:
             database.prepare(made, "the template")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory):
+    """A server of Redis for the tests of a module."""
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
         yield running
 
 

@@ -29,28 +29,20 @@ ours = settings(
 RATE = Rate(per_minute=1, burst=3)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Server]:
-    if redis_server.PROGRAM is None:
-        pytest.skip(redis_server.MISSING)
-    with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
-        yield running
-
-
 @pytest.fixture
-def client(server: redis_server.Server) -> Iterator[Any]:
+def client(redis: redis_server.Server) -> Iterator[Any]:
     """An operator's own connection; Redis is empty."""
-    with Redis.from_url(server.url) as client:
+    with Redis.from_url(redis.url) as client:
         client.flushall()
         yield client
 
 
 @pytest.fixture
 async def caches(
-    client: Any, server: redis_server.Server, steady: "Steady"
+    client: Any, redis: redis_server.Server, steady: "Steady"
 ) -> AsyncIterator[tuple[RedisCache, RedisCache]]:
     """Those of two replicas. The machine that runs the tests may be slow: the time-out is long."""
-    made = tuple(RedisCache(server.url, timeout_s=30.0, steady=steady) for _ in range(2))
+    made = tuple(RedisCache(redis.url, timeout_s=30.0, steady=steady) for _ in range(2))
     yield made
     for cache in made:
         await cache.close()
@@ -141,12 +133,12 @@ class TestCalls(CallsContract):
 
 
 async def test_calls_are_counted_by_the_store_while_redis_cannot_and_refunded_where_they_were_counted(
-    caches: tuple[RedisCache, RedisCache], server: redis_server.Server, steady: Steady
+    caches: tuple[RedisCache, RedisCache], redis: redis_server.Server, steady: Steady
 ) -> None:
     calls = caches[0].calls(LocalCallQuota())
     shared = await calls.spend(1, 1000.0)
     assert not (await calls.spend(1, 1000.0)).granted
-    server.kill()
+    redis.kill()
     try:
         alone = await calls.spend(1, 1000.0)
         assert (alone.granted, alone.at) == (True, 1000.0)
@@ -154,7 +146,7 @@ async def test_calls_are_counted_by_the_store_while_redis_cannot_and_refunded_wh
         await calls.refund(alone.at)
         assert (await calls.look(1, 1000.0)).granted
     finally:
-        server.start()
+        redis.start()
     steady.now += module.OPEN_S
     assert not (await calls.look(1, 1000.0)).granted
     await calls.refund(shared.at)
@@ -163,12 +155,12 @@ async def test_calls_are_counted_by_the_store_while_redis_cannot_and_refunded_wh
 
 # ---------------------------------------------------------------- without it
 async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_count_and_comes_back(
-    client: Any, server: redis_server.Server, steady: Steady, log: Callable[[], list[str]]
+    client: Any, redis: redis_server.Server, steady: Steady, log: Callable[[], list[str]]
 ) -> None:
     failed = Mock()
-    cache = RedisCache(server.url, timeout_s=30.0, failed=failed, steady=steady)
+    cache = RedisCache(redis.url, timeout_s=30.0, failed=failed, steady=steady)
     assert (await cache.ask("anna", RATE)).passes
-    server.kill()
+    redis.kill()
     try:
         for _ in range(50):
             with pytest.raises(StoreUnavailable):
@@ -177,7 +169,7 @@ async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_co
         with pytest.raises(StoreUnavailable):
             await cache.ask("anna", RATE)
     finally:
-        server.start()
+        redis.start()
     assert (log(), failed.call_count) == (["cache.unavailable"], 1)
     with pytest.raises(StoreUnavailable):
         await cache.ask("anna", RATE)
@@ -189,13 +181,13 @@ async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_co
 
 
 async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_time_out(
-    client: Any, server: redis_server.Server, log: Callable[[], list[str]]
+    client: Any, redis: redis_server.Server, log: Callable[[], list[str]]
 ) -> None:
     skipped: list[float] = []
-    cache = RedisCache(server.url, timeout_s=0.3, steady=lambda: time.monotonic() + sum(skipped))
+    cache = RedisCache(redis.url, timeout_s=0.3, steady=lambda: time.monotonic() + sum(skipped))
     for _ in range(3):
         await cache.ping()
-    os.kill(server.pid, signal.SIGSTOP)
+    os.kill(redis.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
         asked = [cache.ask(str(n), RATE) for n in range(200)]
@@ -208,7 +200,7 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
             await cache.ask("anna", RATE)
         assert time.monotonic() - began < 0.2
     finally:
-        os.kill(server.pid, signal.SIGCONT)
+        os.kill(redis.pid, signal.SIGCONT)
     assert log() == ["cache.unavailable"]
     skipped.append(module.OPEN_S)
     cache._timeout_s = 30.0

@@ -5,7 +5,6 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ from redis import Redis
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage import Refused
-from proxy.storage.postgres import PostgresStores, database
-from proxy.storage.postgres.connection import connect
+from proxy.storage.postgres import PostgresStores
 from proxy.storage.redis_migration import Moved, OldRedis, move
 from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores
-from tests import postgres_server, redis_server
+from tests import redis_server
 from tests.migrate_support import aged, fill, forgets, heard, opened, said_again, seen, worked_off
 from tests.storage.making import NOW, create, find, of, quote, store, talk, vector
 
@@ -40,18 +38,10 @@ async def fill_more(stores: Any) -> None:
     await store(stores.memories, back, scope=CARA)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Server]:
-    if redis_server.PROGRAM is None:
-        pytest.skip(redis_server.MISSING)
-    with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
-        yield running
-
-
 @pytest.fixture
-def client(server: redis_server.Server) -> Iterator[Any]:
+def client(redis: redis_server.Server) -> Iterator[Any]:
     """The recorded database, in a real Redis."""
-    with Redis.from_url(server.url) as client:
+    with Redis.from_url(redis.url) as client:
         client.flushdb()
         load(client)
         yield client
@@ -67,17 +57,6 @@ def _argument(value: Any) -> Any:
     return b64decode(value["base64"]) if isinstance(value, dict) else value
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[postgres_server.PostgresServer]:
-    if postgres_server.PROGRAMS is None:
-        pytest.skip(postgres_server.MISSING)
-    with postgres_server.running() as running:
-        running.execute("CREATE DATABASE ours")
-        with closing(connect(running.url("ours"))) as made:
-            database.prepare(made, "the template")
-        yield running
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlStores]:
     """An empty store of each engine."""
@@ -85,7 +64,7 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     if request.param == "sqlite":
         stores = SqliteStores(tmp_path / "new")
     else:
-        stores = PostgresStores(request.getfixturevalue("postgres").new_database("ours"), connections=4)
+        stores = PostgresStores(request.getfixturevalue("server").new_database("ours"), connections=4)
     await stores.open()
     yield stores
     await stores.close()
@@ -101,8 +80,8 @@ async def expected(tmp_path: Path) -> AsyncIterator[SqliteStores]:
     await stores.close()
 
 
-async def moved(server: redis_server.Server, target: SqlStores) -> Moved:
-    old = OldRedis(server.url)
+async def moved(redis: redis_server.Server, target: SqlStores) -> Moved:
+    old = OldRedis(redis.url)
     try:
         return await target.database.write(lambda tx: move(tx, old, lambda *_: None))
     finally:
@@ -119,9 +98,9 @@ def alike(found: object) -> str:
 
 
 async def test_the_store_answers_everything_as_one_in_which_the_same_happened(
-    client: Any, server: redis_server.Server, target: SqlStores, expected: SqliteStores
+    client: Any, redis: redis_server.Server, target: SqlStores, expected: SqliteStores
 ) -> None:
-    await moved(server, target)
+    await moved(redis, target)
     assert alike(await seen(target)) == alike(await seen(expected))
     assert alike(await heard(target)) == alike(await heard(expected))
     assert alike(await worked_off(target)) == alike(await worked_off(expected))
@@ -130,21 +109,21 @@ async def test_the_store_answers_everything_as_one_in_which_the_same_happened(
 
 
 async def test_a_forget_takes_what_it_would_take_from_that_one(
-    client: Any, server: redis_server.Server, target: SqlStores, expected: SqliteStores
+    client: Any, redis: redis_server.Server, target: SqlStores, expected: SqliteStores
 ) -> None:
-    await moved(server, target)
+    await moved(redis, target)
     assert alike(await forgets(target)) == alike(await forgets(expected))
     assert alike(await aged(target)) == alike(await aged(expected))
     assert alike(await seen(target)) == alike(await seen(expected))
 
 
 async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
-    client: Any, server: redis_server.Server, target: SqlStores, expected: SqliteStores
+    client: Any, redis: redis_server.Server, target: SqlStores, expected: SqliteStores
 ) -> None:
     uid = next(uid for uid, names in client.hgetall("memory-proxy:users").items() if b"cara" in names)
     before = f"memory-proxy:u:{uid.decode()}:memories"  # a crash may have left the old tables behind
     client.hset(before, "wiped", client.hget(before.replace(":memories", ".1:memories"), "back"))
-    await moved(server, target)
+    await moved(redis, target)
     for stores in (target, expected):
         page = await stores.memories.list(of(CARA, include_inactive=True), limit=9)
         (receipt,) = await stores.receipts.list("acme", "cara", limit=9)
@@ -158,7 +137,7 @@ async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
 
 
 async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_others_are_counted(
-    client: Any, server: redis_server.Server, target: SqlStores
+    client: Any, redis: redis_server.Server, target: SqlStores
 ) -> None:
     for points in client.keys("memory-proxy:points:*:0"):
         held = client.hgetall(points)
@@ -166,7 +145,7 @@ async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_other
         if b"f3" in held:  # the one user's vector waits for the index, the others' are in Qdrant
             waiting = points.replace(b":points:", b":u:").removesuffix(b":0") + b":vectors"
             client.hset(waiting, "f3", held[b"f3"].partition(b"\n")[2])
-    result = await moved(server, target)
+    result = await moved(redis, target)
     (hit,) = await find(target.memories, "", Scope("other", "anna"), vec=vector(1, 3))
     assert (hit.memory.id, hit.cosine) == ("f3", pytest.approx(1.0))
     assert result.without_vector == 6
@@ -174,26 +153,26 @@ async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_other
 
 
 async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(
-    client: Any, server: redis_server.Server, target: SqlStores
+    client: Any, redis: redis_server.Server, target: SqlStores
 ) -> None:
     seconds, _ = client.time()
     client.zadd("memory-proxy:instances", {"a": seconds - 1, "b": seconds - 100})
     with pytest.raises(Refused, match="1 replicas work"):
-        await moved(server, target)
+        await moved(redis, target)
     client.delete("memory-proxy:instances")
     (uid, *_) = client.hkeys("memory-proxy:users")
     client.hset(b"memory-proxy:u:" + uid + b":forgets", "rcpt_1", "{}")
     with pytest.raises(Refused, match="still being forgotten"):
-        await moved(server, target)
+        await moved(redis, target)
     assert await target.keys.list() == []
 
 
 async def test_a_row_that_cannot_be_read_takes_back_all_that_was_copied(
-    client: Any, server: redis_server.Server, target: SqlStores
+    client: Any, redis: redis_server.Server, target: SqlStores
 ) -> None:
     (passages, *_) = client.keys("memory-proxy:u:*:passages:*")
     client.delete(passages)
     with pytest.raises(StoreUnavailable, match="incomplete"):
-        await moved(server, target)
+        await moved(redis, target)
     assert await target.keys.list() == []
     assert (await target.memories.list(of(Scope("acme", "anna")), limit=9)).items == ()
