@@ -252,7 +252,7 @@ class TranslatedForwarding:
         current.queued = True
         live = BackgroundResponse(current.id, current.owner, lambda: current.response)
         if not await self._keep(current, with_beat(current.response, self._shared.clock())):
-            raise StoreUnavailable("a background response cannot be kept")
+            raise StoreUnavailable("a background response cannot be stored")
         self.promised = await draft.committed()
         headers = [*draft.memory_headers(queued=self.promised, answered=False), *dropped(current.plan)]
         if current.plan.stream:
