@@ -36,6 +36,7 @@ _MEMORY_BYTES = 4_000_000  # cache for memories stored without their reading: so
 _MAY_FORGET = (
     0.15  # of the message head: one message in fifteen reaches it, and nearly all that ask to forget
 )
+_YES = 0.5
 _MAY_ASK = 0.02  # likewise, where no request waits: one in three reaches it, and all that ask for something
 _SENSES = 512
 _T = TypeVar("_T")
@@ -103,7 +104,8 @@ class OnnxJudge:
             self._senses.put(key, sense)
         return Asks(
             _surer(asks.remember, sense["remember"]),
-            _surer(asks.forget, sense["forget"]),
+            # A wish to remember is none to forget: the slower head is the surer about which of the two it is.
+            sense["forget"] if sense["remember"] >= _YES else _surer(asks.forget, sense["forget"]),
             _surer(asks.off_record, sense["off_record"]),
             _surer(asks.rule, sense["rule"]),
         )

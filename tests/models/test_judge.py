@@ -58,6 +58,18 @@ def numbers(reading: Reading) -> list[float]:
 
 
 # ---------------------------------------------------------------- messages
+async def test_a_wish_to_remember_is_not_taken_for_one_to_forget(
+    embedder: OnnxEmbedder, tmp_path: Path
+) -> None:
+    shipped = load_judge(tmp_path, embedder).judge
+    assert shipped is not None
+    for closely in (False, True):
+        read = await shipped.read("Please remember that I work at Elmgate Hospital.", closely=closely)
+        assert read.asks.forget < 0.5 < read.asks.remember
+    assert (await shipped.read("Please forget that I work at Elmgate Hospital.")).asks.forget > 0.5
+    shipped.close()
+
+
 async def test_one_run_gives_the_vector_and_what_the_heads_say(
     judge: OnnxJudge, embedder: OnnxEmbedder, runs: list[str]
 ) -> None:
