@@ -70,6 +70,7 @@ def is_inferred(one: Memory | Candidate) -> bool:
 # costly error, so unsure pairs are apart, especially those whose vectors are not close.
 RELATED = 0.7  # 1 - apart, from which a fact restates or changes another
 RELATED_IF_CLOSE, CLOSE = 0.5, 0.7  # the same from this cosine on
+FAR = 0.42  # below this cosine nothing is related: the head was never trained on such pairs, and guesses
 SAME_SHARE = 0.8  # of that: below it the newer text supersedes, which loses nothing if it says the same
 BELIEVED_BELOW = 0.6  # `apart` up to which an extraction model's `replaces` is believed
 LONGEST = 280  # letters that the judge reads of a text; of scripts without spaces a third
@@ -170,6 +171,8 @@ class Relations:
 
 def verdict(relation: Relation, cosine: float | None) -> Literal["same", "changed", "apart"]:
     """Return what the gate takes the newer of two facts for, given the cosine of their vectors."""
+    if cosine is not None and cosine < FAR:
+        return "apart"
     related = 1 - relation.apart
     if related < (RELATED_IF_CLOSE if cosine is not None and cosine >= CLOSE else RELATED):
         return "apart"

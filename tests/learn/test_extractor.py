@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -161,6 +162,19 @@ async def test_at_most_ten_facts_of_a_batch_are_stored_explicit_ones_first() -> 
     assert len(result.stored) == 10
     assert "User sails on Sundays" in [c.content for c in result.stored]
     assert result.dropped["surplus"] == 5
+
+
+async def test_a_fact_made_of_small_talk_is_dropped_unless_the_user_asked_to_remember_it() -> None:
+    judge = ScriptedJudge(
+        needs=lambda text: replace(SMALL_TALK, small_talk=0.99) if text.startswith("Hi") else NEEDS_MEMORY,
+        statement=lambda window, _: stated(sense="remember" if "remember" in window else "stated"),
+    )
+    pending = [exchange("Hi there, good morning!"), exchange("I live in Ghent.", seq=2)]
+    pending.append(exchange("Hi, remember my cat Pim.", seq=3))
+    answer = facts("User says hi there, good morning", "User lives in Ghent", "User has a cat Pim")
+    result = await read(answer, *pending, judge=judge)
+    assert [c.content for c in result.stored] == ["User lives in Ghent", "User has a cat Pim"]
+    assert result.dropped["small_talk"] == 1
 
 
 async def test_an_answer_without_json_is_unreadable() -> None:
