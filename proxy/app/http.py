@@ -28,6 +28,7 @@ from proxy.http.memory_api.inspection import (
 )
 from proxy.http.memory_api.memories import MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
+from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.operations import Operations
 from proxy.http.responses.background import BackgroundRegistry
@@ -188,18 +189,19 @@ def _limiter(services: Services) -> Callable[[ASGIApp, str], ASGIApp]:
 
 
 def _memory_api(services: Services) -> MemoryApi:
-    stores, clock = services.stores, services.clock
+    stores, clock, memory = services.stores, services.clock, services.settings.memory
     edits = MemoryEditor(services.learner.gate, stores.quarantine, clock, services.learner.turns.give_way)
     return MemoryApi(
         lambda request: _caller_of(request.scope),
         MemoryEndpoints(
             stores.memories,
             edits,
-            services.tools,
             services.zones,
             clock,
             on_forgotten=services.credentials.forget,
-            retrieval_limit=services.settings.memory.default_retrieval_limit,
+        ),
+        RecallEndpoints(
+            services.tools, services.zones, clock, memory.default_retrieval_limit, memory.enabled, safe_id
         ),
         TransferEndpoints(stores.memories, edits, services.zones, clock),
         SessionEndpoints(stores.sessions, stores.jobs, services.learner.worker.wake.set, clock, safe_id),

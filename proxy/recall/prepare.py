@@ -16,8 +16,6 @@ from proxy.domain.core import (
     Level,
     Memory,
     MemoryFilter,
-    MemoryOptions,
-    Message,
     Prepared,
     Ranked,
     Reason,
@@ -30,7 +28,7 @@ from proxy.domain.judging import Asks
 from proxy.domain.ports import Clock, SessionStore, Snapshot
 from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
 from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
-from proxy.recall.pack import Budget, inject, unseen
+from proxy.recall.pack import Block, Budget, inject, unseen
 from proxy.recall.query import query_of
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
 from proxy.recall.search import EncodedQuery, Searcher, SearchRequest, SearchResult, offered
@@ -49,7 +47,8 @@ T = TypeVar("T")
 Stage = Callable[[str], AbstractContextManager[None]]
 
 
-def _untimed(name: str) -> AbstractContextManager[None]:
+def untimed(name: str) -> AbstractContextManager[None]:
+    """Return a stage that nothing measures."""
     return nullcontext()
 
 
@@ -68,7 +67,7 @@ class RecallTools:
     rewriter: QueryRewriter | None = None
     planner: SearchPlanner | None = None
     forgets: bool = True  # memories that a message asks to forget
-    stage: Stage = _untimed  # context manager entered around each stage (timing)
+    stage: Stage = untimed  # context manager entered around each stage (timing)
     seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs failures of notes and history
 
     @property
@@ -78,8 +77,9 @@ class RecallTools:
 
 
 @dataclass(frozen=True, slots=True)
-class _Recalled:
-    """The memories and passages to show, or why there are none."""
+class Recalled:
+    """The memories and passages to show, or why there are none. `found` and `offered`: what the search
+    returned and the profile, before what the conversation shows is left out."""
 
     ranked: Sequence[Ranked] = ()
     profile: Sequence[Memory] = ()
@@ -89,13 +89,42 @@ class _Recalled:
     level: Level = Level.FULL
     error: StoreError | None = None
     asks: Asks | None = None  # of the message alone; None: not read
+    found: SearchResult | None = None
+    offered: Sequence[Memory] = ()
 
-    def without(self, hidden: Sequence[str]) -> "_Recalled":
+    def without(self, hidden: Sequence[str]) -> "Recalled":
         """Return the same without the memories that the message asks to forget."""
         ranked = [one for one in self.ranked if one.memory.id not in hidden]
         reason = Reason.FORGOTTEN if self.ranked and not ranked else self.reason
         profile = [memory for memory in self.profile if memory.id not in hidden]
         return replace(self, ranked=ranked, profile=profile, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the stages chose for a turn, and the block made of it."""
+
+    recalled: Recalled
+    block: Block
+    to_forget: tuple[str, ...] | None
+
+    def prepared(self) -> Prepared:
+        """Return what is injected, or why nothing is. Raises StoreUnavailable."""
+        recalled, block, to_forget = self.recalled, self.block, self.to_forget
+        if block.text:
+            return Prepared(
+                status=Status.INJECTED,
+                reason=_injected(block.memory_ids, recalled),
+                block=block.text,
+                memory_ids=block.memory_ids,
+                tokens=block.tokens,
+                level=recalled.level,
+                to_forget=to_forget,
+            )
+        if recalled.error is not None:
+            raise recalled.error
+        reason = Reason.OVER_BUDGET if recalled.ranked else recalled.reason
+        return Prepared(status=recalled.status, reason=reason, level=recalled.level, to_forget=to_forget)
 
 
 async def prepare(turn: Turn, tools: RecallTools) -> Prepared:
@@ -104,8 +133,13 @@ async def prepare(turn: Turn, tools: RecallTools) -> Prepared:
 
     Raises StoreUnavailable.
     """
+    return (await select(turn, tools)).prepared()
+
+
+async def select(turn: Turn, tools: RecallTools) -> Selection:
+    """Return what the turn is shown, and what it was chosen from."""
     if (reason := await tools.restraint.holds_back(turn, tools.sessions)) is not None:
-        recalled, notes = _Recalled(status=Status.SKIPPED, reason=reason), await _noted(turn, tools)
+        recalled, notes = Recalled(status=Status.SKIPPED, reason=reason), await _noted(turn, tools)
     elif turn.named or turn.left_out:
         with _begun(_noted(turn, tools)) as noting:
             recalled = await _recall(turn, tools)
@@ -126,30 +160,17 @@ async def prepare(turn: Turn, tools: RecallTools) -> Prepared:
             timezone=turn.timezone or DEFAULT_TIMEZONE,
         )
         block = with_passages(block, recalled.passages, tools.shelf, tools.budget.tokens, turn.model)
-    if block.text:
-        return Prepared(
-            status=Status.INJECTED,
-            reason=_injected(block.memory_ids, recalled),
-            block=block.text,
-            memory_ids=block.memory_ids,
-            tokens=block.tokens,
-            level=recalled.level,
-            to_forget=to_forget,
-        )
-    if recalled.error is not None:
-        raise recalled.error
-    reason = Reason.OVER_BUDGET if recalled.ranked else recalled.reason
-    return Prepared(status=recalled.status, reason=reason, level=recalled.level, to_forget=to_forget)
+    return Selection(recalled, block, to_forget)
 
 
-def _injected(ids: Sequence[str], recalled: _Recalled) -> Reason | None:
+def _injected(ids: Sequence[str], recalled: Recalled) -> Reason | None:
     """Return the reason of the status "injected": None if something was recalled for the message."""
     if not ids:
         return Reason.SESSION
     return Reason.PROFILE if {memory.id for memory in recalled.profile}.issuperset(ids) else None
 
 
-async def _recall(turn: Turn, tools: RecallTools) -> _Recalled:
+async def _recall(turn: Turn, tools: RecallTools) -> Recalled:
     """Return what memory has for the turn. Store errors are returned, not raised, so that session notes can
     still be injected."""
     searcher, query = tools.searcher, query_of(turn.query)
@@ -162,17 +183,17 @@ async def _recall(turn: Turn, tools: RecallTools) -> _Recalled:
             recalled = await _after_triage(turn, verdict, tools, taking)
             return replace(recalled, asks=verdict.reading.asks if verdict.reading else None)
     except StoreError as error:
-        return _Recalled(level=Level.SESSION, error=error)
+        return Recalled(level=Level.SESSION, error=error)
 
 
 async def _after_triage(
     turn: Turn, verdict: Verdict, tools: RecallTools, taking: Awaitable[Snapshot | None]
-) -> _Recalled:
+) -> Recalled:
     if verdict.search:
         return await _searched(turn, verdict, tools, taking)
     passages = await look_up(turn, tools.shelf, verdict, None)
     if verdict.reason is Reason.TOOL_FORCED:
-        return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
+        return Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
     return replace(await _skipped(turn, verdict.reason, verdict, tools, taking), passages=passages)
 
 
@@ -182,21 +203,21 @@ async def _skipped(
     verdict: Verdict,
     tools: RecallTools,
     taking: Awaitable[Snapshot | None],
-) -> _Recalled:
+) -> Recalled:
     """Return the profile alone. A message that needs no memory does not wait long for a store."""
-    skipped = _Recalled(status=Status.SKIPPED, reason=reason)
+    skipped = Recalled(status=Status.SKIPPED, reason=reason)
     try:
         async with asyncio.timeout(tools.patience_s):
             profile = await tools.searcher.profile(turn.scope, await taking, turn.options)
     except (StoreError, TimeoutError):
         return replace(skipped, level=Level.SESSION)
     memories = offered(profile, traits=verdict.may_be_life and begins(turn))
-    return replace(skipped, profile=_not_visible(turn, memories))
+    return replace(skipped, profile=_not_visible(turn, memories), offered=memories)
 
 
 async def _searched(
     turn: Turn, verdict: Verdict, tools: RecallTools, taking: Awaitable[Snapshot | None]
-) -> _Recalled:
+) -> Recalled:
     """Return what a search finds, and the profile."""
     searcher, asked = tools.searcher, turn.options
     with tools.stage("query"):
@@ -218,13 +239,13 @@ async def _searched(
         if not found.ranked and types != asked.types:  # a plan narrowed the types to none that helps
             found = await find(replace(wanted, types=asked.types))
     if found.empty and not profile and not await _has_memories(turn.scope, tools):
-        return _Recalled(passages=passages, reason=Reason.NO_MEMORIES, level=found.level)
+        return Recalled(passages=passages, reason=Reason.NO_MEMORIES, level=found.level)
     ranked = [r for r in found.ranked if r.memory.id not in turn.shown]
     fresh = unseen(ranked, turn.messages, memory=lambda one: one.memory)
     ids = {r.memory.id for r in found.ranked}
     rest = _not_visible(turn, [memory for memory in profile if memory.id not in ids])
     reason = Reason.ALREADY_VISIBLE if found.ranked and not fresh else found.reason
-    return _Recalled(fresh, rest, passages, reason=reason, level=found.level)
+    return Recalled(fresh, rest, passages, reason=reason, level=found.level, found=found, offered=profile)
 
 
 async def _encoded(
@@ -366,55 +387,3 @@ async def forget_memories(turn: Turn, ids: Sequence[str], searcher: Searcher) ->
     if erased:
         log.info("memory.forgotten", by=FORGOTTEN_BY, count=len(erased))
     return tuple(erased)
-
-
-# ---------------------------------------------------------------- the memory API
-async def search(
-    scope: Scope,
-    text: str,
-    tools: RecallTools,
-    *,
-    types: tuple[str, ...] | None = None,
-    limit: int,
-    threshold: float | None = None,
-) -> Sequence[Ranked]:
-    """Return what is near to the text, in the order of the read path, without triage, relevance and budget.
-    `unshown` says whether a conversation would be shown any.
-
-    Raises StoreUnavailable.
-    """
-    query = query_of(text)
-    encoded = await tools.searcher.encode(query, await tools.searcher.read(query.text))
-    wanted = SearchRequest(scope, types, limit, threshold, began=tools.clock(), least_help=0.0)
-    return (await tools.searcher.find(encoded, wanted)).ranked
-
-
-async def unshown(
-    scope: Scope,
-    text: str,
-    tools: RecallTools,
-    *,
-    types: tuple[str, ...] | None = None,
-    limit: int,
-    threshold: float | None = None,
-    timezone: str = DEFAULT_TIMEZONE,
-) -> Reason | None:
-    """Return why a conversation that begins with the text would be shown no memory for it, None if it would
-    be. External models are not called, and the budget is not checked.
-
-    Raises StoreUnavailable.
-    """
-    turn = Turn(
-        request_id="",
-        scope=scope,
-        session_id="",
-        model="",
-        messages=(Message("user", text),),
-        options=MemoryOptions(read=True, write=False, types=types, limit=limit, threshold=threshold),
-        at=tools.clock(),
-        timezone=timezone,
-    )
-    recalled = await _recall(turn, replace(tools, rewriter=None, planner=None, stage=_untimed))
-    if recalled.error is not None:
-        raise recalled.error
-    return None if recalled.ranked else recalled.reason

@@ -13,8 +13,8 @@
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from proxy.domain.core import Hit, Memory, Ranked
@@ -144,10 +144,12 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Relevant:
-    """The candidates that help, best first. `judged`: the judge has read them."""
+    """The candidates that help, best first. `judged`: the judge has read them; `helps`: what it gave each, by
+    the memory's id."""
 
     ranked: list[Ranked]
     judged: bool
+    helps: Mapping[str, float] = field(default_factory=dict)
 
 
 def depth(limit: int) -> int:
@@ -166,39 +168,49 @@ async def relevant(
     if threshold.asked is None and judge is not None and reading is not None:
         near = [c for c in candidates if _reaches(c, threshold.floor)]
         try:
-            return Relevant(await _helping(reading, near, judge, threshold.helps, readings), judged=True)
+            helps = await _read_together(reading, near, judge, readings)
         except EmbeddingFailed:
             pass
+        else:
+            given = {c.hit.memory.id: share for c, share in zip(near, helps, strict=True)}
+            return Relevant(_helping(near, helps, threshold.helps), judged=True, helps=given)
     plain_rule = threshold.model if threshold.floor is None else threshold.floor
     least = plain_rule if threshold.asked is None else threshold.asked
-    plain = [Ranked(c.hit.memory, c.score, why(c)) for c in candidates if _reaches(c, least)]
+    plain = [ranked(c) for c in candidates if _reaches(c, least)]
     return Relevant(without_repeats(plain), judged=False)
 
 
-async def _helping(
-    reading: Reading,
-    candidates: Sequence[ScoredHit],
-    judge: Judge,
-    least: float,
-    readings: Readings | None,
-) -> list[Ranked]:
+async def _read_together(
+    reading: Reading, candidates: Sequence[ScoredHit], judge: Judge, readings: Readings | None
+) -> Sequence[float]:
+    """Return how much each candidate helps with the message, in [0, 1]. Raises EmbeddingFailed."""
     memories = [MemoryText(c.hit.memory.content, c.hit.vector) for c in candidates]
 
     async def stored(indices: Sequence[int]) -> Sequence[bytes | None]:
         assert readings is not None
         return await readings([candidates[i].hit.memory.id for i in indices])
 
-    helps = await judge.helps(reading, memories, stored if readings is not None else None)
+    return await judge.helps(reading, memories, stored if readings is not None else None)
+
+
+def _helping(candidates: Sequence[ScoredHit], helps: Sequence[float], least: float) -> list[Ranked]:
     if max(helps, default=0.0) < least:
         return []
     found = [
-        Ranked(
-            c.hit.memory, HELP_SHARE * share + (1 - HELP_SHARE) * c.score, f"{why(c)}, helps {_short(share)}"
-        )
-        for c, share in zip(candidates, helps, strict=True)
+        ranked(candidate, share)
+        for candidate, share in zip(candidates, helps, strict=True)
         if share >= min(least, ALSO_HELPS)
     ]
     return without_repeats(sorted(found, key=lambda one: -one.score))
+
+
+def ranked(candidate: ScoredHit, helps: float | None = None) -> Ranked:
+    """Return the candidate with its final score. `helps`: what the judge gave it."""
+    score, found_by = candidate.score, why(candidate)
+    if helps is None:
+        return Ranked(candidate.hit.memory, score, found_by)
+    score = HELP_SHARE * helps + (1 - HELP_SHARE) * score
+    return Ranked(candidate.hit.memory, score, f"{found_by}, helps {_short(helps)}")
 
 
 def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:

@@ -10,7 +10,7 @@ when they change, so that a request pays nothing for it; without vectors in memo
 are classified here.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -82,12 +82,16 @@ class SearchRequest:
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The memories that help with the message, best first, or why there are none. `empty`: nothing was near,
-    the user may have no memories."""
+    the user may have no memories. The rest is for an explanation: the `candidates`, what the judge gave each,
+    and all that are helpful, before the limit."""
 
     ranked: Sequence[Ranked]
     reason: Reason | None = None
     level: Level = Level.FULL
     empty: bool = False
+    candidates: Sequence[ScoredHit] = ()
+    helps: Mapping[str, float] = field(default_factory=dict)
+    helping: Sequence[Ranked] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ class Searcher:
         if not sure:
             near = Reason.UNANSWERED if judged.judged else Reason.BELOW_THRESHOLD
             reason = Reason.DOUBTED if found else near
-        return SearchResult(sure, reason, level, empty=not ranked)
+        return SearchResult(sure, reason, level, not ranked, chosen, judged.helps, found)
 
     async def candidates(
         self, encoded: EncodedQuery, wanted: SearchRequest, snapshot: Snapshot | None = None

@@ -216,10 +216,9 @@ async def measure(count: int, directory: Path) -> None:
 def _api(stores: SqliteStores, gate: Gate) -> MemoryApi:
     edits = MemoryEditor(gate, stores.quarantine, time.time)
     zones = Zones(stores.sessions, "UTC", time.time)
-    no_recall: Any = None  # nothing is searched here
     return MemoryApi(
         lambda request: Caller("default"),
-        MemoryEndpoints(stores.memories, edits, no_recall, zones, time.time, lambda scope: None),
+        MemoryEndpoints(stores.memories, edits, zones, time.time, lambda scope: None),
         TransferEndpoints(stores.memories, edits, zones, time.time),
     )
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +9,7 @@ from proxy.domain.core import Hit, Level, MemoryOptions, Message, Status
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Needs
 from proxy.domain.session import Anchor, SessionNotes
-from proxy.recall.prepare import LINES, RecallTools, prepare, search, unshown
+from proxy.recall.prepare import LINES, RecallTools, prepare
 from proxy.recall.rank import Ranking
 from proxy.recall.triage import Restraint
 from proxy.telemetry import REMIND_S, ThrottledLog
@@ -236,31 +235,6 @@ async def test_failing_notes_and_history_are_logged_once_a_minute(monkeypatch):
     assert sorted(event for event, facts in lines if not facts) == events
     assert sorted(event for event, facts in lines if facts == {"left_out": 5}) == events
     assert len(lines) == 4
-
-
-# ---------------------------------------------------------------- the memory API
-async def test_a_search_orders_all_memories():
-    judge = ScriptedJudge(needs=lambda _: SMALL_TALK, help=lambda *_: 0.1)
-    (found,) = await search(SCOPE, "hi", holding(BUDGET, judge=judge), limit=5)
-    assert found.memory.id == "budget"
-    assert found.why == "dense .50, lexical 3.0, helps .10"
-
-
-@pytest.mark.parametrize("needs", [NEEDS_MEMORY, SMALL_TALK])
-@pytest.mark.parametrize("helps", [0.9, 0.1])
-async def test_unshown_gives_the_reason_that_a_conversation_would_get(needs, helps):
-    tools = holding(BUDGET, judge=ScriptedJudge(needs=lambda _: needs, help=lambda *_: helps))
-    assert await unshown(SCOPE, ASKED, tools, limit=10) == (await prepare(turn(ASKED), tools)).reason
-
-
-async def test_unshown_calls_no_external_model():
-    def asked(*_, **__):
-        raise AssertionError
-
-    tools = replace(holding(BUDGET), planner=SimpleNamespace(plan=asked), stage=asked)
-    assert await unshown(SCOPE, ASKED, tools, limit=10) is None
-    with pytest.raises(StoreUnavailable):
-        await unshown(SCOPE, ASKED, tools_with(Broken(), ScriptedJudge()), limit=10)
 
 
 # ---------------------------------------------------------------- the session's notes

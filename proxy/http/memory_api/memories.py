@@ -12,7 +12,6 @@ from proxy.domain.ports import Clock, MemoryStore
 from proxy.http.auth.identity import PROJECT_HEADER
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation, absent
-from proxy.http.memory_api.documents import passage_shape
 from proxy.http.memory_api.request_schemas import (
     AddBody,
     EditBody,
@@ -20,7 +19,6 @@ from proxy.http.memory_api.request_schemas import (
     ForgetScopeQuery,
     ListQuery,
     NoQuery,
-    SearchBody,
     UserQuery,
 )
 from proxy.http.memory_api.response_schemas import (
@@ -33,8 +31,6 @@ from proxy.http.memory_api.response_schemas import (
 )
 from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
-from proxy.recall import documents as document_search
-from proxy.recall.prepare import RecallTools, search, unshown
 from proxy.wire.extensions import past
 
 _ALL, _ONE = "/v1/memory", "/v1/memory/{memory_id}"
@@ -47,11 +43,9 @@ class MemoryEndpoints:
 
     memories: MemoryStore
     edits: MemoryEditor
-    recall: RecallTools
     zones: Zones
     clock: Clock
     on_forgotten: Callable[[Scope], None]  # called when everything of a user was forgotten
-    retrieval_limit: int = 10  # of a search that names none
 
     @Operation(
         "POST", _ALL, "addMemory", {200: shapes.AddedMemory, 201: shapes.AddedMemory}, refusals=(409, 413)
@@ -76,40 +70,6 @@ class MemoryEndpoints:
         given = {name for name in _TAKEN_OVER & body.model_fields_set if getattr(body, name) is not None}
         memory, change = await self.edits.add(scope, candidate, given)
         return json_answer({**memory_shape(memory), "change": change}, 200 if change == "confirmed" else 201)
-
-    @Operation("POST", f"{_ALL}/search", "searchMemories", {200: shapes.Matches}, refusals=(413,))
-    async def search(self, request: ApiRequest[NoQuery, SearchBody]) -> Response:
-        """Search, with scores and reasons; and whether a chat that began so would be shown any of it."""
-        body = request.body
-        scope = request.scope(body.user_id, body.project_id)
-        timezone = await self.zones.of(scope, body.timezone or request.caller.timezone)
-        limit, threshold = body.limit or self.retrieval_limit, body.similarity_threshold
-        wanted: Any = {
-            "types": tuple(body.memory_types) if body.memory_types else None,
-            "limit": limit,
-            "threshold": threshold,
-        }
-        # One after the other: the second uses the vector that was computed for the first.
-        ranked = await search(scope, body.query, self.recall, **wanted)
-        reason = await unshown(scope, body.query, self.recall, **wanted, timezone=timezone)
-        matches = [
-            {
-                "object": "memory.match",
-                "memory": memory_shape(one.memory),
-                "score": round(one.score, 4),
-                "why": one.why,
-            }
-            for one in ranked
-        ]
-        found = {"object": "list", "data": matches, "has_more": False, "would_inject": reason is None}
-        found["reason"] = reason and reason.value
-        if "documents" in body.include:
-            shelf = self.recall.shelf
-            passages = await document_search.search(
-                scope, body.query, shelf, limit=limit, threshold=threshold
-            )
-            found["documents"] = [passage_shape(one) for one in passages]
-        return json_answer(found)
 
     @Operation("GET", _ALL, "listMemories", {200: shapes.MemoryPage}, refusals=(404,))
     async def list(self, request: ApiRequest[ListQuery, None]) -> Response:

@@ -27,12 +27,14 @@ from proxy.http.memory_api.inspection import (
     SessionEndpoints,
 )
 from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import MEDIA_TYPES, TransferEndpoints
 
 OPERATIONS = tuple(
     operation
     for endpoints in (
         MemoryEndpoints,
+        RecallEndpoints,
         TransferEndpoints,
         CallerEndpoints,
         SessionEndpoints,

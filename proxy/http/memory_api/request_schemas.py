@@ -194,6 +194,24 @@ class SearchBody(Body):
     timezone: Zone | None = None  # of "yesterday" in the query
 
 
+class MessageBody(Body):
+    """A message of a chat request; other fields, such as `tool_calls`, are read as in a chat."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Label
+    content: str | list[dict[str, Any]] | None = None
+
+
+class ExplainBody(Body):
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=1_000)]
+    user_id: Id | None = None
+    project_id: Id | None = None
+    session_id: Id | None = None
+    model: Label = ""
+    timezone: Zone | None = None
+
+
 class EndBody(Body):
     user_id: Id | None = None
     project_id: Id | None = None

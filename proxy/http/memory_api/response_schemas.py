@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from proxy.domain.core import Event, ForgetCounts, Memory, Scope, Source
 from proxy.domain.session import JobState
+from proxy.recall.explain import LeftOut
 
 
 class EvidenceShape(TypedDict):
@@ -215,6 +216,29 @@ class Matches(TypedDict):
     would_inject: bool
     reason: str | None
     documents: NotRequired[list[PassageShape]]
+
+
+class WeighedShape(TypedDict):
+    memory: MemoryShape
+    score: float | None
+    why: str
+    shown: bool
+    left_out: LeftOut | None
+
+
+class WeighedPassage(PassageShape):
+    shown: bool
+
+
+class Explanation(TypedDict):
+    object: Literal["memory.explanation"]
+    status: str
+    reason: str | None
+    level: str
+    block: str
+    tokens: int
+    memories: list[WeighedShape]
+    documents: list[WeighedPassage]
 
 
 class HistoryShape(TypedDict):

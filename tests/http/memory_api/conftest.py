@@ -24,6 +24,7 @@ from proxy.http.memory_api.inspection import (
     SessionEndpoints,
 )
 from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.turns import Zones
 from proxy.learn.documents import DocumentIngester
@@ -142,7 +143,8 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
             project=request.headers.get("x-memory-project-id"),
             timezone=take_header_extensions(request.scope["headers"]).timezone,
         ),
-        MemoryEndpoints(stores.memories, edits, recall, zones, time.time, credentials.forget),
+        MemoryEndpoints(stores.memories, edits, zones, time.time, credentials.forget),
+        RecallEndpoints(recall, zones, time.time),
         TransferEndpoints(stores.memories, edits, zones, time.time),
         SessionEndpoints(stores.sessions, stores.jobs, lambda: woken.append(True), time.time),
         QuarantineEndpoints(stores.quarantine, edits),

@@ -140,6 +140,9 @@ async def test_what_the_document_allows_is_answered_as_it_says(bench: Bench, ope
 PLAIN: dict[str, dict[str, Any]] = {
     "addMemory": {"body": {"content": "User owns a canoe.", "user_id": "alice"}},
     "searchMemories": {"body": {"query": "figs", "user_id": "alice"}},
+    "explainRecall": {
+        "body": {"messages": [{"role": "user", "content": "Do I like figs?"}], "user_id": "alice"}
+    },
     "importMemories": {"body": [{"content": "User sails.", "user_id": "alice"}]},
     "endSession": {"body": {"user_id": "alice"}},
     "editMemory": {"body": {"content": "User likes dates."}},

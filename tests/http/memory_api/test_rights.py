@@ -23,6 +23,7 @@ async def ask(bench: Bench, operation: Operation, path: str, params: dict[str, s
     bodies: dict[str, Any] = {
         "addMemory": {"content": "User likes figs."},
         "searchMemories": {"query": "figs"},
+        "explainRecall": {"messages": [{"role": "user", "content": "Figs?"}]},
         "editMemory": {"importance": 0.5},
     }
     more: dict[str, Any] = {"json": bodies[operation.id]} if operation.id in bodies else {}

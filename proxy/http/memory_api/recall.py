@@ -1,0 +1,128 @@
+"""Endpoints that show what a chat would be given: a search with scores, and why what is shown."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from proxy.domain.core import MemoryOptions, Prepared, Reason, Scope, Status, Turn
+from proxy.domain.ports import Clock
+from proxy.http.memory_api import response_schemas as shapes
+from proxy.http.memory_api.app import ApiRequest, Operation
+from proxy.http.memory_api.documents import passage_shape
+from proxy.http.memory_api.request_schemas import ExplainBody, NoQuery, SearchBody
+from proxy.http.memory_api.response_schemas import json_answer, memory_shape
+from proxy.http.turns import Zones, bounded
+from proxy.recall import documents as document_search
+from proxy.recall.explain import Explanation, Weighed, explain, search, unshown
+from proxy.recall.history import fingerprint
+from proxy.recall.prepare import RecallTools
+from proxy.recall.triage import is_housekeeping
+from proxy.wire.dialect import CHAT
+
+
+@dataclass(frozen=True, slots=True)
+class RecallEndpoints:
+    """The read path, without a model."""
+
+    recall: RecallTools
+    zones: Zones
+    clock: Clock
+    retrieval_limit: int = 10  # of a request that names none
+    is_on: bool = True  # memory, for requests that say nothing
+    session_key: Callable[[str], str] = str  # the id under which the recorder stores a session
+
+    @Operation("POST", "/v1/memory/search", "searchMemories", {200: shapes.Matches}, refusals=(413,))
+    async def search(self, request: ApiRequest[NoQuery, SearchBody]) -> Response:
+        """Search, with scores and reasons; and whether a chat that began so would be shown any of it."""
+        body = request.body
+        scope = request.scope(body.user_id, body.project_id)
+        timezone = await self.zones.of(scope, body.timezone or request.caller.timezone)
+        limit, threshold = body.limit or self.retrieval_limit, body.similarity_threshold
+        wanted: Any = {
+            "types": tuple(body.memory_types) if body.memory_types else None,
+            "limit": limit,
+            "threshold": threshold,
+        }
+        # One after the other: the second uses the vector that was computed for the first.
+        ranked = await search(scope, body.query, self.recall, **wanted)
+        reason = await unshown(scope, body.query, self.recall, **wanted, timezone=timezone)
+        matches = [
+            {
+                "object": "memory.match",
+                "memory": memory_shape(one.memory),
+                "score": round(one.score, 4),
+                "why": one.why,
+            }
+            for one in ranked
+        ]
+        found = {"object": "list", "data": matches, "has_more": False, "would_inject": reason is None}
+        found["reason"] = reason and reason.value
+        if "documents" in body.include:
+            shelf = self.recall.shelf
+            passages = await document_search.search(
+                scope, body.query, shelf, limit=limit, threshold=threshold
+            )
+            found["documents"] = [passage_shape(one) for one in passages]
+        return json_answer(found)
+
+    @Operation("POST", "/v1/memory/explain", "explainRecall", {200: shapes.Explanation}, refusals=(413,))
+    async def explain(self, request: ApiRequest[NoQuery, ExplainBody]) -> Response:
+        """What a chat with these messages would be given: the block, the memories weighed, and why.
+
+        Nothing is stored or forgotten, and no external model is called.
+        """
+        body = request.body
+        scope = request.scope(body.user_id, body.project_id)
+        turn = self._turn(scope, body, await self.zones.of(scope, body.timezone or request.caller.timezone))
+        if not self.is_on:
+            explanation = Explanation(Prepared(status=Status.OFF, reason=Reason.DISABLED))
+        elif is_housekeeping(turn.messages):
+            explanation = Explanation(Prepared(status=Status.OFF, reason=Reason.HOUSEKEEPING))
+        else:
+            explanation = await explain(turn, self.recall)
+        return json_answer(_explanation_shape(explanation))
+
+    def _turn(self, scope: Scope, body: ExplainBody, timezone: str) -> Turn:
+        chat = {"messages": [message.model_dump() for message in body.messages]}
+        messages, named = bounded(CHAT.messages(chat)), body.session_id
+        return Turn(
+            request_id="",
+            scope=scope,
+            session_id=self.session_key(named) if named else fingerprint(scope, CHAT.conversation_key(chat)),
+            model=body.model,
+            messages=messages,
+            # `write`, so that what the message asks to forget is left out; who erases it is the chat route.
+            options=MemoryOptions(
+                read=True, write=True, types=None, limit=self.retrieval_limit, threshold=None
+            ),
+            at=self.clock(),
+            timezone=timezone,
+            named=named is not None,
+            standalone=named is not None and sum(m.role in ("user", "assistant") for m in messages) == 1,
+        )
+
+
+def _explanation_shape(explanation: Explanation) -> dict[str, Any]:
+    prepared = explanation.prepared
+    return {
+        "object": "memory.explanation",
+        "status": prepared.status.value,
+        "reason": prepared.reason and prepared.reason.value,
+        "level": prepared.level.value,
+        "block": prepared.block,
+        "tokens": prepared.tokens,
+        "memories": [_weighed_shape(one) for one in explanation.weighed],
+        "documents": [{**passage_shape(one), "shown": shown} for one, shown in explanation.passages],
+    }
+
+
+def _weighed_shape(one: Weighed) -> shapes.WeighedShape:
+    return {
+        "memory": memory_shape(one.memory),
+        "score": None if one.score is None else round(one.score, 4),
+        "why": one.why,
+        "shown": one.left_out is None,
+        "left_out": one.left_out,
+    }
