@@ -1,10 +1,11 @@
 """How hypothesis searches (the same examples every time, so that no run fails where the last one passed), how
-work is measured, and that what is compiled is kept.
+work is measured, and what is computed once for all tests.
 
 `scripts/test --hypothesis-profile=explore` tries others each time, and 20 times as many.
 """
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -28,6 +29,13 @@ with contextlib.suppress(ModuleNotFoundError):  # scripts/test --clients has no 
     settings.register_profile("same", _TIMELESS, derandomize=True, database=None)
     settings.register_profile("explore", _TIMELESS, derandomize=False, max_examples=2_000)
     settings.load_profile("same")
+
+
+with contextlib.suppress(ModuleNotFoundError):
+    import httpcore2
+
+    # Each HTTP client would read the certificates of the system, 30 ms.
+    httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 
 @pytest.fixture

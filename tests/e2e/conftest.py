@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,12 +13,14 @@ from openai import AsyncOpenAI
 from proxy.app.reloadable import App
 from proxy.config import load
 from proxy.http.connections import RawTargetProtocol
+from proxy.models import load as loading
 from proxy.models.load import load_embedder
 from tests.support.model import ScriptedModel
 from tests.support.serving import serving
 from tests.support.upstream import ScriptedUpstream
 
 T = TypeVar("T")
+_encoder_of = functools.cache(loading._from_installer)  # 0.1 s for each proxy; its session has no state
 
 
 async def until(
@@ -58,8 +61,9 @@ Houses = Callable[..., contextlib.AbstractAsyncContextManager[House]]
 
 
 @pytest.fixture
-def house(tmp_path: Path, models_dir: Path) -> Houses:
+def house(tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Houses:
     """Open a proxy: `async with house(script, memory={…}) as h`. The same data directory each time."""
+    monkeypatch.setattr(loading, "_from_installer", _encoder_of)
 
     @contextlib.asynccontextmanager
     async def opened(

@@ -23,6 +23,21 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         await self.stop.wait()  # uvicorn's own looks ten times a second
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, without its pauses of 0.1 s."""
+        state, limit_s = self.server_state, self.config.timeout_graceful_shutdown
+        for server in self.servers:
+            server.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while state.connections or state.tasks:  # noqa: ASYNC110 as uvicorn does
+                    await asyncio.sleep(0.002)
+        for task in state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # signals are pytest's
