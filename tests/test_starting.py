@@ -50,6 +50,11 @@ def test_a_client_loads_no_part_of_the_server() -> None:
     assert not modules & {"pydantic", "numpy", "starlette", "prometheus_client", "sqlite3"}
 
 
+def test_the_server_starts_without_the_mcp_library() -> None:
+    code = "import sys, proxy.app.server; print(*{'mcp', 'mcp_types', 'httpx2'} & sys.modules.keys())"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
+
+
 @pytest.mark.parametrize(
     "argv", [["keys", "list", "--help"], ["backup", "--help"], ["migrate", "--help"]], ids=" ".join
 )

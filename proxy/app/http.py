@@ -18,6 +18,7 @@ from proxy.http.failopen import RecallLimiter
 from proxy.http.forwarding import Forwarding, Relayed
 from proxy.http.intercept import Intercept, Recaller, WritePath
 from proxy.http.limits import RateLimiter, RateLimitMiddleware
+from proxy.http.mcp import McpEndpoint
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
@@ -58,6 +59,7 @@ def routes(services: Services) -> Application:
     settings, limited = services.settings, _limiter(services)
     intercept = _interceptor(services)
     responses, stored = _responses_apps(services, intercept)
+    memory_api = _memory_api(services)
 
     def plain(app: ASGIApp, limit: str = "model") -> ASGIApp:
         return limited(Decoded(app, settings.server.max_body_bytes), limit)
@@ -67,7 +69,8 @@ def routes(services: Services) -> Application:
         responses=plain(responses),
         stored_responses=plain(stored),
         conversations=plain(stored),
-        memory=plain(_memory_api(services), limit="memory"),
+        memory=plain(memory_api, limit="memory"),
+        mcp=plain(McpEndpoint(memory_api, _caller_of), limit="memory"),
         operations=Operations(
             lambda: vitals(services),
             services.stores.jobs.counts,

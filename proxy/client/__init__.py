@@ -5,9 +5,9 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 TIMEOUT_S = 30  # without a byte received
@@ -36,6 +36,13 @@ class MemoryClient:
 
     url: str
     api_key: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)  # of every request
+
+    def send(self, method: str, *path: str, query: dict[str, Any], body: Any = None) -> dict[str, Any]:
+        """Send one request, with the body as JSON if there is one."""
+        return self._json(
+            self._request(method, path, query, None if body is None else json.dumps(body).encode())
+        )
 
     def get(self, *path: str, **query: Any) -> dict[str, Any]:
         """Return one object, or one page of a list."""
@@ -79,11 +86,11 @@ class MemoryClient:
     ) -> urllib.request.Request:
         address = self.url.rstrip("/").removesuffix("/v1") + "/v1/memory"
         address += "".join("/" + urllib.parse.quote(segment, safe="") for segment in path)
-        texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in _given(query).items()}
+        asked = encoded_query(query)
         request = urllib.request.Request(
-            address + ("?" + urllib.parse.urlencode(texts) if texts else ""),
+            address + ("?" + asked if asked else ""),
             data=cast(Any, body),
-            headers={"User-Agent": "memory-proxy-cli", "Content-Type": content_type},
+            headers={"User-Agent": "memory-proxy-cli", "Content-Type": content_type, **self.headers},
             method=method,
         )
         if self.api_key:
@@ -114,7 +121,13 @@ class MemoryClient:
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def encoded_query(query: Mapping[str, Any]) -> str:
+    """Return the query string of these parameters, without those that are None."""
+    given = _given(query).items()
+    return urllib.parse.urlencode({k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in given})
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 

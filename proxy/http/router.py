@@ -1,6 +1,6 @@
 """The ASGI application: one Starlette app whose endpoints are raw ASGI apps, as a relay needs them.
 
-`/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` is the memory API,
+`/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` and `/mcp` serve memories,
 `/v1/responses/…` and `/v1/conversations…` are served here if the object is stored here, `/health`, `/ready`,
 `/metrics`, `/openapi.json` and `/ui` need no credential, and everything else under `/v1/` is forwarded.
 
@@ -52,6 +52,7 @@ class Apps:
     stored_responses: ASGIApp
     conversations: ASGIApp
     memory: ASGIApp
+    mcp: ASGIApp
     operations: ASGIApp
     passthrough: ASGIApp
     openapi: ASGIApp
@@ -90,6 +91,7 @@ def _routes(apps: Apps, auth: Auth) -> list[BaseRoute]:
         Endpoint(
             "operations", _at("/health", "/ready", "/metrics", "/"), guard(apps.operations, Area.PUBLIC)
         ),
+        Endpoint("mcp", _at("/mcp", "/mcp/"), guard(apps.mcp, Area.MEMORY)),
         Endpoint("openapi", _at("/openapi.json"), guard(apps.openapi, Area.PUBLIC)),
         Endpoint("ui", _below("/ui"), guard(apps.ui, Area.PAGE)),
         Endpoint("unknown", lambda scope: True, guard(_not_found, Area.PUBLIC)),

@@ -112,10 +112,11 @@ class MemoryApi:
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Answer one request. A store that fails during an export cuts the answer."""
-        response = await self._answer(Request(scope, receive))
+        response = await self.answer(Request(scope, receive))
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
+        """Return the answer to a request of an admitted caller. Raises ProxyError."""
         segments = _segments(request.scope["raw_path"])
         found = ((methods, _captured(template, segments)) for template, methods in self._paths.items())
         methods, path = next(((methods, path) for methods, path in found if path is not None), ({}, None))

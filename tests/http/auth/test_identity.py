@@ -385,9 +385,14 @@ PRIVATE = {
     "conversations": ["conversations", "conversations/c/items/i"],
     "memory": ["memory", "memory/", "memory/search", "memory/m/history", "memory/jobs/j/retry",
                "memory/quarantine/q/release", "memory/me", "memory/../../health", "memory/%2e%2e/ui"],
+    "mcp": ["../mcp", "../mcp/"],
     "passthrough": ["models", "files/f", "embeddings", "", "health"],
 }  # fmt: skip
 MISSPELT = ["/v1//memory", "/v1/ui/../memory", "/v1/x/../../health"]  # lenient servers would read more
+
+
+def _v1(path: str) -> str:
+    return path.removeprefix("..") if path.startswith("../") else f"/v1/{path}"
 
 
 def app_of(auth: Auth) -> tuple[Application, list[str]]:
@@ -411,7 +416,7 @@ async def test_without_a_credential_every_route_is_closed_except_the_public_ones
     by_key: Auth, method: str
 ) -> None:
     application, reached = app_of(by_key)
-    for path in (*(f"/v1/{path}" for paths in PRIVATE.values() for path in paths), *MISSPELT):
+    for path in (*(_v1(path) for paths in PRIVATE.values() for path in paths), *MISSPELT):
         answer = await get(application, scope_of(LOCAL, method=method, path=path))
         assert answer.status == 401, path
     assert reached == []
@@ -425,7 +430,7 @@ async def test_with_a_credential_every_route_leads_to_its_app(by_key: Auth, stor
     application, reached = app_of(by_key)
     for name, paths in PRIVATE.items():
         for path in paths:
-            await get(application, scope_of(LOCAL, bearer(key), method="POST", path=f"/v1/{path}"))
+            await get(application, scope_of(LOCAL, bearer(key), method="POST", path=_v1(path)))
             assert reached.pop() == name, path
     for path in MISSPELT:
         assert (await get(application, scope_of(LOCAL, bearer(key), path=path))).status == 404, path

@@ -1,0 +1,161 @@
+"""MCP with the SDK's own client: over streamable HTTP, and over standard input and output of a process."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from proxy.storage.sqlite.stores import SqliteStores
+from tests.e2e.conftest import House, Houses
+from tests.http.auth.minting import mint
+from tests.support.process import COMMAND
+
+Connect = Callable[..., contextlib.AbstractAsyncContextManager[Client]]
+SAID = "User keeps a violet kayak in Oslo."
+
+
+@contextlib.asynccontextmanager
+async def over_http(
+    h: House, *, user: str | None = None, key: str | None = None, mode: Any = "auto"
+) -> AsyncIterator[Client]:
+    headers = {"X-Memory-User-Id": user, "Authorization": key and f"Bearer {key}"}
+    sent = {name: value for name, value in headers.items() if value}
+    async with (
+        httpx2.AsyncClient(headers=sent, timeout=60) as http,
+        Client(streamable_http_client(f"{h.origin}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(
+    h: House, *, user: str | None = None, key: str | None = None, mode: Any = "auto"
+) -> AsyncIterator[Client]:
+    flags = [*(["--user", user] if user else []), *(["--key", key] if key else [])]
+    args = [*COMMAND[1:], "mcp", "--url", h.origin, *flags]
+    process = StdioServerParameters(command=sys.executable, args=args, env=dict(os.environ))
+    async with Client(stdio_client(process), mode=mode) as client:
+        yield client
+
+
+transports = pytest.mark.parametrize("connect", [over_http, over_stdio])
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    """Return the tool's data. Fails for an error."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> str:
+    """Return the text of the tool's error."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    text: str = result.content[0].text
+    return text
+
+
+@transports
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_adds_finds_corrects_lists_and_forgets(
+    house: Houses, connect: Connect, mode: str
+) -> None:
+    async with house() as h, connect(h, user="ana", mode=mode) as client:
+        tools = (await client.list_tools()).tools
+        assert [tool.name for tool in tools] == ["search", "add", "update", "forget", "list"]
+        assert all(tool.description and tool.input_schema["properties"] for tool in tools)
+        added = await call(client, "add", content=SAID, type="semantic", tags=None)
+        id_ = added["memory"]["id"]
+        (found,) = (await call(client, "search", query="Where is my boat?"))["memories"]
+        assert (found["id"], found["content"]) == (id_, SAID)
+        assert found["created_at"].startswith("20")
+        moved = SAID.replace("Oslo", "Bergen")
+        assert (await call(client, "update", id=id_, content=moved))["memory"]["content"] == moved
+        assert "Bergen" in (await client.call_tool("list", {})).content[0].text
+        counted = await call(client, "forget", id=id_, dry_run=True)
+        assert (counted["forgotten"], counted["counts"]["memories"]) == (False, 1)
+        forgotten = await call(client, "forget", id=id_)
+        assert (forgotten["forgotten"], forgotten["counts"]["memories"]) == (True, 1)
+        assert (await call(client, "list"))["memories"] == []
+
+
+@transports
+async def test_a_user_reaches_no_memory_of_another(house: Houses, connect: Connect) -> None:
+    async with house() as h, connect(h, user="ana") as ana, connect(h, user="ben") as ben:
+        id_ = (await call(ana, "add", content=SAID))["memory"]["id"]
+        assert (await call(ben, "list"))["memories"] == []
+        assert (await call(ben, "search", query="Where is my boat?"))["memories"] == []
+        for tool, more in (("update", {"content": "x"}), ("forget", {})):
+            assert "No memory" in await refused(ben, tool, id=id_, **more)
+        assert "user_id" in await refused(ben, "list", user_id="ana")
+        assert "No memory" in await refused(ben, "forget", id="../memory?user_id=ana")
+        async with connect(h) as unnamed:
+            for tool, more in (("list", {}), ("forget", {"id": id_})):
+                assert "No user is named" in await refused(unnamed, tool, **more)
+        assert len((await call(ana, "list"))["memories"]) == 1
+
+
+@transports
+async def test_a_key_decides_the_user_and_a_wrong_one_is_refused(
+    house: Houses, connect: Connect, tmp_path: Any
+) -> None:
+    async with house(identity={"mode": "keys"}, upstream_extra={"api_key": "sk-server"}) as h:
+        stores = SqliteStores(tmp_path / "data")
+        await stores.open()
+        zoe, _ = await mint(stores.keys, user="zoe")
+        await stores.close()
+        async with connect(h, key=zoe) as client:
+            await call(client, "add", content=SAID)
+            assert len((await call(client, "list"))["memories"]) == 1
+        for given, why in (
+            ({"key": "mp-wrong"}, "no such API key"),
+            ({"key": zoe, "user": "ana"}, "belongs to another user"),
+        ):
+            if connect is over_stdio:
+                async with connect(h, **given) as client:
+                    assert why in await refused(client, "list")
+            else:
+                with pytest.raises(ExceptionGroup):
+                    async with connect(h, **given):
+                        pass
+
+
+async def test_bad_arguments_are_errors_in_plain_text_and_nothing_is_logged(
+    house: Houses, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, "proxy")
+    async with house() as h, over_http(h, user="ana") as client:
+        assert "`content` is required" in await refused(client, "add", type="semantic")
+        assert "Unknown memory type" in await refused(client, "add", content=SAID, type="violet kayak")
+        assert "`limit`" in await refused(client, "search", query=SAID, limit=0)
+        assert "what to change" in await refused(client, "update", id="mem_1")
+        assert "Unknown tool" in await refused(client, "kayak")
+        for body in (b"{violet kayak", b'["violet kayak"]', b'{"jsonrpc": "2.0", "method": "violet kayak"}'):
+            async with httpx2.AsyncClient(headers={"X-Memory-User-Id": "ana"}) as http:
+                sent = {"content-type": "application/json", "accept": "application/json"}
+                answer = await http.post(f"{h.origin}/mcp", content=body, headers=sent)
+                assert answer.status_code in (202, 400)
+    assert "kayak" not in caplog.text + capfd.readouterr().err
+
+
+async def test_a_web_page_of_another_origin_or_host_name_is_refused(house: Houses) -> None:
+    async with house() as h, httpx2.AsyncClient(base_url=h.origin) as http:
+        for headers in ({"origin": "http://evil.example"}, {"host": "evil.example"}):
+            answer = await http.post("/mcp", json={}, headers=headers)
+            assert answer.status_code == 403
+        assert (await http.get("/mcp")).status_code == 405  # no stream to open
+
+
+async def test_stdio_says_that_no_proxy_answers(house: Houses) -> None:
+    async with house() as h:
+        pass
+    async with over_stdio(h, user="ana") as client:
+        assert f"No memory-proxy answers at {h.origin}" in await refused(client, "list")
