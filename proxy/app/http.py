@@ -26,6 +26,7 @@ from proxy.http.memory_api.inspection import (
     QuarantineEndpoints,
     ReceiptEndpoints,
     SessionEndpoints,
+    TimelineEndpoints,
 )
 from proxy.http.memory_api.memories import MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
@@ -207,6 +208,7 @@ def _memory_api(services: Services) -> MemoryApi:
             services.tools, services.zones, clock, memory.default_retrieval_limit, memory.enabled, safe_id
         ),
         TransferEndpoints(stores.memories, edits, services.zones, clock),
+        TimelineEndpoints(stores.timeline, services.zones),
         SessionEndpoints(stores.sessions, stores.jobs, services.learner.worker.wake.set, clock, safe_id),
         QuarantineEndpoints(stores.quarantine, edits),
         ReceiptEndpoints(stores.receipts),

@@ -103,7 +103,15 @@ def _add_reading(group: Any) -> None:
     _type(listing)
     listing.add_argument("--text", metavar="WORDS", help="only memories that contain this text")
     listing.add_argument("--inactive", action="store_true", help="also superseded, expired and archived ones")
+    listing.add_argument(
+        "--as-of", metavar="WHEN", help="what was current then: a day, a month, Unix seconds"
+    )
+    _timed(listing)
     _paged(listing)
+
+    past = _command(group, "timeline", commands.timeline, "show what happened to memories, newest first")
+    _timed(past)
+    _paged(past)
 
     search = _command(group, "search", commands.search, "show which memories a question finds, and why")
     search.add_argument("query", metavar="QUESTION", help="a message as a user would write it")
@@ -216,6 +224,13 @@ def _id(parser: argparse.ArgumentParser, **options: Any) -> None:
 
 def _type(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", choices=sorted(KINDS), help="only memories of this type")
+
+
+def _timed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since", metavar="WHEN", help="from this time on: 2027-01-31, 2027-01, Unix seconds"
+    )
+    parser.add_argument("--until", metavar="WHEN", help="up to this time; a day or month is included")
 
 
 def _paged(parser: argparse.ArgumentParser) -> None:

@@ -66,6 +66,9 @@ def list_(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
         type=args.type,
         q=args.text,
         include="inactive" if args.inactive else None,
+        as_of=args.as_of,
+        since=args.since,
+        until=args.until,
         limit=args.limit,
         after=args.after,
     )
@@ -213,6 +216,26 @@ def _amount(memories: int, documents: int) -> str:
     """Return how many memories were forgotten, and how many documents if there were any."""
     parts = [_counted(memories, "memory")] if memories or not documents else []
     return ", ".join(parts + ([_counted(documents, "document")] if documents else []))
+
+
+# ---------------------------------------------------------------- time
+def timeline(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
+    answer = api.get(
+        "timeline",
+        user_id=args.user,
+        project_id=args.project,
+        since=args.since,
+        until=args.until,
+        limit=args.limit,
+        after=args.after,
+    )
+    rows = _table("when", "memory", "what")
+    for one in answer["data"]:
+        became = f" → {one['became']}" if one["became"] else ""
+        rows.add_row(
+            _when(one["at"]), _two_lines(one["content"] + became, one["memory_id"]), escape(one["action"])
+        )
+    return _page(answer, rows, "Nothing has happened here.")
 
 
 # ---------------------------------------------------------------- sessions, jobs, quarantine

@@ -259,9 +259,23 @@ class Event:
     """One line of a memory's history."""
 
     at: float
-    action: str  # "created" | "confirmed" | "superseded" | "updated" | "archived" | "imported"
+    action: str  # "created" | "confirmed" | "superseded" | "updated" | "archived" | "restored"
+    # | "imported"
     by: str  # the memory's source, or the id of what superseded it
     content: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEvent:
+    """One change of a user's memories. `became`: the content after it, if it changed that; of a superseded
+    memory, that of its successor. `id` is stable, and a cursor."""
+
+    id: str
+    memory_id: str
+    type: str
+    project: str | None
+    event: Event
+    became: str | None = None
 
 
 # ---------------------------------------------------------------- search
@@ -308,6 +322,15 @@ class MemoryFilter:
     include_inactive: bool = False  # archived, superseded, expired too
     include_archived: bool = False  # archived too
     now: float = 0.0
+    # Times need a user; the list is then ordered by when the memories became true, the latest first.
+    as_of: float | None = None  # as it was at this moment: what was current, in its wording of then
+    since: float | None = None  # became true at this moment or later
+    until: float | None = None  # and before this one
+
+    @property
+    def is_timed(self) -> bool:
+        """True if a time narrows the list."""
+        return (self.as_of, self.since, self.until) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from proxy.domain.core import (
     Scope,
     Search,
     Stamp,
+    TimelineEvent,
     Turn,
 )
 from proxy.domain.documents import DocumentStore, PassageIndex
@@ -160,6 +161,23 @@ class MemoryMaintenance(MemoryStore, Protocol):
 
     async def expire(self, now: float) -> int:
         """Erase memories that expired more than a day ago, with a receipt for each user; return how many."""
+        ...
+
+
+class Timeline(Protocol):
+    """What happened to a user's memories, and what they said before. The cost of a page does not grow with
+    the number of memories."""
+
+    async def events(
+        self, where: MemoryFilter, *, limit: int, after: str | None = None
+    ) -> Sequence[TimelineEvent]:
+        """Return up to `limit` events inside `where` (a user is required; its `since`, `until` and `project`
+        count), the latest first, after the one with id `after` (unknown id: NotFound)."""
+        ...
+
+    async def earlier(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
+        """Return, by id, what the user's memories superseded in one or several steps, the latest first; only
+        those that superseded something, and only the last few steps."""
         ...
 
 
@@ -509,6 +527,8 @@ class Stores(Protocol):
     def conversations(self) -> ConversationStore: ...
     @property
     def quarantine(self) -> Quarantine: ...
+    @property
+    def timeline(self) -> Timeline: ...
     @property
     def calls(self) -> CallQuota: ...
     @property

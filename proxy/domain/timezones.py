@@ -6,7 +6,7 @@ no daylight saving time. Names are compared with the published list, never used 
 
 import difflib
 import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from importlib import resources
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,6 +15,7 @@ DEFAULT = "UTC"
 SKEW_S = 300.0  # by which a client's clock may be ahead of ours
 LAST_SECOND = 253_402_300_799  # of the year 9999: most software has no later dates
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+\N{MINUS SIGN}-])(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE | re.ASCII)
+_PERIOD = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?", re.ASCII)
 _MOST_MINUTES = 14 * 60  # Kiritimati; the furthest from UTC
 _FIRST_S = datetime(1, 1, 2, tzinfo=UTC).timestamp()
 _LAST_S = datetime(9999, 12, 30, tzinfo=UTC).timestamp()
@@ -57,6 +58,21 @@ def instant(text: str) -> float | None:
     try:
         at = datetime.fromisoformat(text.strip().upper())  # RFC 3339 allows "t" and "z", Python no "z"
         return None if at.tzinfo is None else at.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def period(text: str, name: str) -> tuple[float, float] | None:
+    """Return when a day (2027-01-31) or month (2027-01) begins and ends in the zone; None for other texts."""
+    match = _PERIOD.fullmatch(text)
+    try:
+        if match is None:
+            return None
+        first = date(int(match[1]), int(match[2]), int(match[3] or 1))
+        after = first + timedelta(days=1 if match[3] else 31)
+        after = after if match[3] else after.replace(day=1)
+        begin, end = (day_start(one.year, one.month, one.day, name) for one in (first, after))
+        return begin, end
     except (ValueError, OverflowError):
         return None
 

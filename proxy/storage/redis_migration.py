@@ -226,7 +226,7 @@ class _User:
                 generation=NO_MODEL if missing else row["generation"],
             )  # fmt: skip
             for event in history.get(memory_id, ()):
-                writer.insert("events", memory=seq, **_same(event, "at action by content"))
+                writer.insert("events", memory=seq, owner=self._owner, **_same(event, "at action by content"))
 
     def _memory(self, memory_id: str, row: Row) -> Memory:
         scope = Scope(self._scope.tenant, self._scope.user, row["project"])

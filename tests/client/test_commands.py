@@ -32,11 +32,16 @@ DOCUMENT = {
     "change": "updated", "redacted": ["Keys › [old]"], "updated_at": AT, "content": "# Figs\n\nRipe.\n",
     "outline": [{"headings": ["Figs", "[When]"], "redacted": True}, {"headings": [], "redacted": False}],
 }  # fmt: skip
+EVENT = {
+    "id": "mem_1:1", "at": AT, "action": "superseded", "memory_id": "mem_1", "content": "80 [kg]",
+    "became": "75 kg",
+}  # fmt: skip
 ANSWERS: dict[tuple[str, str], Any] = {
     (method, f"/v1/memory/{path}"): answer
     for method, path, answer in (
         ("GET", "sessions", {"data": [SESSION], "has_more": True}),
         ("POST", "sessions/s-1/end", {"id": "s-1", "queued_exchanges": 2}),
+        ("GET", "timeline", {"data": [EVENT], "has_more": True}),
         ("GET", "jobs", {"data": [JOB], "has_more": False}),
         ("POST", "jobs/retry", {"object": "memory.jobs", "revived": 3}),
         ("GET", "quarantine", {"data": [HELD], "has_more": False}),
@@ -358,6 +363,7 @@ def test_export_and_import_go_through_pipes(
     ("words", "request_", "parts"),
     [
         ("sessions --user alice", "GET sessions", ("s-[1]", "4", "--after s-[1]")),
+        ("timeline --since 2027-01", "GET timeline", ("80 [kg] → 75 kg", "mem_1", "--after mem_1:1")),
         ("end s-1 --user alice", "POST sessions/s-1/end", ("Queued: 2 exchanges",)),
         ("jobs --state dead", "GET jobs", ("s-1", "dead (refused)", "5")),
         ("jobs --retry", "POST jobs/retry", ("Queued again: 3 jobs",)),

@@ -115,12 +115,17 @@ async def a_day(stores: Stores):
         of(ANNA, text="fig"),
         of(ANNA, type="semantic", include_inactive=True),
         of(APOLLO),
+        of(ANNA, as_of=NOW, text="fig"),
+        of(ANNA, since=NOW, until=NOW + 1),
     ):
+        await stores.timeline.events(where, limit=1)
         await memories.list(where, limit=1)
         await memories.list(where, limit=1, oldest_first=True)
     (shown,) = (await memories.list(of(ANNA), limit=1)).items
     await memories.list(of(ANNA), limit=1, after=shown.id)
     await memories.history(of(ANNA), ["dog"])
+    await stores.timeline.events(of(ANNA), limit=1, after="dog:0")
+    await stores.timeline.earlier(ANNA, [shown.id])
     await a_conversation(stores)
     await sessions.sweep(NOW, never)
     await sessions.sweep(NOW, always)

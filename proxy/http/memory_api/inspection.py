@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from proxy.domain.core import QuarantinedCandidate, Receipt
+from proxy.domain.core import MemoryFilter, QuarantinedCandidate, Receipt, TimelineEvent
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.domain.ports import Clock, JobQueue, Quarantine, Receipts, SessionStore
+from proxy.domain.ports import Clock, JobQueue, Quarantine, Receipts, SessionStore, Timeline
 from proxy.domain.session import JobInfo, SessionInfo
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation
@@ -18,9 +18,12 @@ from proxy.http.memory_api.request_schemas import (
     PageQuery,
     ScopePageQuery,
     ScopeQuery,
+    TimelineQuery,
     UserQuery,
+    times_of,
 )
 from proxy.http.memory_api.response_schemas import (
+    event_shape,
     filled,
     json_answer,
     list_of,
@@ -29,10 +32,31 @@ from proxy.http.memory_api.response_schemas import (
     page_answer,
     whole_seconds,
 )
+from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
 from proxy.wire.extensions import checked_id
 
 _SESSIONS, _JOBS, _HELD = "/v1/memory/sessions", "/v1/memory/jobs", "/v1/memory/quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEndpoints:
+    """What happened to memories, in order of time."""
+
+    timeline: Timeline
+    zones: Zones
+
+    @Operation("GET", "/v1/memory/timeline", "listEvents", {200: shapes.TimelinePage}, refusals=(404,))
+    async def list_events(self, request: ApiRequest[TimelineQuery, None]) -> Response:
+        """List what happened to a user's memories, the latest first."""
+        query = request.query
+        scope = request.scope(query.user_id, query.project_id)
+        timezone = await self.zones.of(scope, request.caller.timezone)
+        where = MemoryFilter(
+            tenant=scope.tenant, user=scope.user, project=scope.project, **times_of(query, timezone)
+        )
+        found = await self.timeline.events(where, limit=query.limit + 1, after=query.after)
+        return page_answer(found, query.limit, _timeline_event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +222,11 @@ def _either(in_query: str | None, in_body: str | None, param: str) -> str | None
 def _not_held(held_id: str) -> NotFound:
     why = f"Nothing in quarantine with id '{held_id[:64]}'."
     return NotFound(why, param="id", code="quarantined_not_found")
+
+
+def _timeline_event(found: TimelineEvent) -> shapes.TimelineEvent:
+    event = {**event_shape(found.event), **whole_seconds(found.event, "at")}
+    return filled(shapes.TimelineEvent, found, **event, project_id=found.project)
 
 
 def _session_shape(session: SessionInfo) -> shapes.SessionShape:

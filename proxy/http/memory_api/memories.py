@@ -20,6 +20,7 @@ from proxy.http.memory_api.request_schemas import (
     ListQuery,
     NoQuery,
     UserQuery,
+    times_of,
 )
 from proxy.http.memory_api.response_schemas import (
     deleted_answer,
@@ -73,9 +74,13 @@ class MemoryEndpoints:
 
     @Operation("GET", _ALL, "listMemories", {200: shapes.MemoryPage}, refusals=(404,))
     async def list(self, request: ApiRequest[ListQuery, None]) -> Response:
-        """List memories, newest first."""
+        """List memories, newest first; or as they were at a moment, or those of a time."""
         query = request.query
         scope = request.scope(query.user_id, query.project_id)
+        if query.as_of is not None and query.include == "inactive":
+            why = "`include=inactive` contradicts `as_of`, which lists what was current."
+            raise InvalidRequest(why, param="include", code="invalid_value")
+        timezone = await self.zones.of(scope, request.caller.timezone)
         where = MemoryFilter(
             tenant=scope.tenant,
             user=scope.user,
@@ -85,6 +90,7 @@ class MemoryEndpoints:
             include_inactive=query.include == "inactive",
             include_archived=query.include == "archived",
             now=self.clock(),
+            **times_of(query, timezone),
         )
         page = await self.memories.list(where, limit=query.limit, after=query.after)
         shown = [memory_shape(memory) for memory in page.items]

@@ -25,6 +25,7 @@ from proxy.http.memory_api.inspection import (
     QuarantineEndpoints,
     ReceiptEndpoints,
     SessionEndpoints,
+    TimelineEndpoints,
 )
 from proxy.http.memory_api.memories import MemoryEndpoints
 from proxy.http.memory_api.recall import RecallEndpoints
@@ -37,6 +38,7 @@ OPERATIONS = tuple(
         RecallEndpoints,
         TransferEndpoints,
         CallerEndpoints,
+        TimelineEndpoints,
         SessionEndpoints,
         QuarantineEndpoints,
         ReceiptEndpoints,

@@ -16,7 +16,7 @@ from pydantic import (
 from proxy.domain.core import KINDS, Source
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.session import JobState
-from proxy.domain.timezones import LAST_SECOND, instant
+from proxy.domain.timezones import DEFAULT, LAST_SECOND, instant, period
 from proxy.wire.extensions import MAX_ID_CHARS, checked_id, checked_zone
 
 MAX_CONTENT_CHARS = 4_000
@@ -59,6 +59,31 @@ def _seconds(value: object) -> object:
     return at
 
 
+def _when(value: str) -> str:
+    if moment(value, DEFAULT) is None:
+        raise ValueError(
+            "it must be Unix seconds, a day (2027-01-31), a month (2027-01) or ISO 8601 with a zone"
+        )
+    return value
+
+
+def moment(text: str, timezone: str, *, end: bool = False) -> float | None:
+    """Return the Unix seconds of a `When`. A day or month is the user's, and means its beginning, or its
+    `end`."""
+    if (found := period(text, timezone)) is not None:
+        return found[end]
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return at if (at := float(text)) <= LAST_SECOND else None
+    return instant(text)
+
+
+def times_of(query: "ListQuery | TimelineQuery", timezone: str) -> dict[str, Any]:
+    """Return the moments that the query names, by their names in MemoryFilter."""
+    given = ((name, getattr(query, name, None)) for name in ("as_of", "since", "until"))
+    found = ((name, moment(text, timezone, end=name != "since")) for name, text in given if text is not None)
+    return {name: at for name, at in found if at is not None}
+
+
 def _not_blank(value: str) -> str:
     if not value.strip():
         raise ValueError("it must not be blank")
@@ -85,6 +110,11 @@ _MOMENT_SCHEMA = {
     ],
     "description": "Unix seconds, or ISO 8601 with its time zone: 2027-01-31T09:00:00Z",
 }
+_WHEN_SCHEMA = {
+    "type": "string",
+    "maxLength": 64,
+    "description": "Unix seconds, a day or month in the user's time zone (2027-01-31, 2027-01), or ISO 8601",
+}
 _KIND_SCHEMA = {"type": "string", "enum": sorted(KINDS), "title": "Memory type"}
 
 Id = Annotated[str, AfterValidator(_id), WithJsonSchema(_ID_SCHEMA)]
@@ -108,6 +138,7 @@ Quote = Annotated[str, Field(max_length=20_000)]
 # Of a query, where everything is text.
 Limit = Annotated[int, Field(ge=1, le=100), BeforeValidator(_digits)]
 Flag = Literal["true", "false"]
+When = Annotated[str, AfterValidator(_when), WithJsonSchema(_WHEN_SCHEMA)]  # resolved by `moment`
 Cursor = Annotated[Id, Field(description="the id of the last item of the page before")]
 
 
@@ -134,6 +165,16 @@ class ListQuery(ScopeQuery):
     type: Kind | None = None
     q: Annotated[str, Field(min_length=1, max_length=1_000)] | None = None
     include: Literal["archived", "inactive"] | None = None  # inactive: superseded and expired ones, too
+    as_of: When | None = None
+    since: When | None = None
+    until: When | None = None
+    limit: Limit = 20
+    after: Cursor | None = None
+
+
+class TimelineQuery(ScopeQuery):
+    since: When | None = None
+    until: When | None = None
     limit: Limit = 20
     after: Cursor | None = None
 
@@ -256,7 +297,7 @@ class EvidenceLine(Body):
 class EventLine(Body):
     object: Literal["memory.event"] = "memory.event"
     at: Seconds
-    action: Literal["created", "confirmed", "superseded", "updated", "archived", "imported"]
+    action: Literal["created", "confirmed", "superseded", "updated", "archived", "restored", "imported"]
     by: Label = ""
     content: Quote = ""
 

@@ -58,6 +58,14 @@ class HistoryEvent(EventShape):
     became: NotRequired[str]
 
 
+class TimelineEvent(EventShape):
+    id: str
+    memory_id: str
+    type: str
+    project_id: str | None
+    became: str | None
+
+
 class ExportLine(MemoryShape):
     history: list[EventShape]
 
@@ -187,6 +195,10 @@ class ListShape(TypedDict):
 class MemoryPage(ListShape):
     data: list[MemoryShape]
     total: int | None
+
+
+class TimelinePage(ListShape):
+    data: list[TimelineEvent]
 
 
 class SessionPage(ListShape):

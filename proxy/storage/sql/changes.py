@@ -236,7 +236,8 @@ class Writer:
                 "UPDATE vectors SET embedding = ?, terms = ?, generation = ?, reading = ? WHERE memory = ?",
                 (vector, pack(terms.terms(new_content)), self._generation(vector), change.reading, seq),
             )
-        action = "archived" if memory.archived and not archived else "updated"
+        moved = "archived" if memory.archived else "restored"
+        action = "updated" if memory.archived == bool(archived) else moved
         by = memory.source if memory.source != source else "api"
         self._record(seq, memory.updated_at, action, by, content)
         return True
@@ -365,8 +366,8 @@ class Writer:
         return str(value(self.tx, "SELECT superseded_by FROM memories WHERE seq = ?", (seq,)))
 
     def _record(self, seq: int, at: float, action: str, by: str, content: str) -> None:
-        event = "INSERT INTO events (memory, at, action, by, content) VALUES (?, ?, ?, ?, ?)"
-        self.tx.execute(event, (seq, at, action, by, rows.storable(content)))
+        event = "INSERT INTO events (memory, owner, at, action, by, content) VALUES (?, ?, ?, ?, ?, ?)"
+        self.tx.execute(event, (seq, self.owner, at, action, by, rows.storable(content)))
 
 
 def check(memory: Memory, vector: bytes | None, scope: Scope, dimension: int | None) -> None:

@@ -171,7 +171,7 @@ class SqlMemories(Store):
         limit: int, after: str | None = None, oldest_first: bool = False, total: bool = True,
     ) -> Page:  # fmt: skip
         start = partial(_start, where=where, after=after, up=oldest_first)
-        edge: int | None = await self._database.read(start)
+        edge: Edge | None = await self._database.read(start)
         items: list[Memory] = []
         while edge is not None and len(items) <= limit:
             left = limit + 1 - len(items)
@@ -182,7 +182,7 @@ class SqlMemories(Store):
         return Page(tuple(items[:limit]), count, has_more=len(items) > limit)
 
     async def _count(self, where: MemoryFilter) -> int:
-        edge: int | None = 0
+        edge: Edge | None = _edge(where, up=True)
         total = 0
         while edge is not None:
             found, edge = await self._database.read(partial(_count, where=where, edge=edge))
@@ -318,59 +318,87 @@ def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hi
 
 
 # ---------------------------------------------------------------- lists
-# `up`: from the oldest on, else from the latest back.
+# `up`: from the oldest on, else from the latest back. A list follows the rows' numbers; if a time narrows it,
+# the times at which the memories became true.
+Edge = tuple[float, ...]
+
+
+def _columns(where: MemoryFilter) -> tuple[str, ...]:
+    return ("m.valid_from", "m.seq") if where.is_timed else ("m.seq",)
+
+
+def _edge(where: MemoryFilter, *, up: bool) -> Edge:
+    """Return where the list begins."""
+    edge = (float("-inf"), 0) if up else (float("inf"), _BEYOND_ALL)
+    return edge if where.is_timed else edge[1:]
+
+
+def _beyond(where: MemoryFilter, edge: Edge, *, up: bool) -> tuple[str, str, dict[str, float]]:
+    """Return the condition of what comes after the edge, the order, and the condition's parameters."""
+    columns, names = _columns(where), [f"edge{n}" for n in range(len(edge))]
+    order = ", ".join(f"{one} {'ASC' if up else 'DESC'}" for one in columns)
+    bound = f"({', '.join(columns)}) {'>' if up else '<'} ({', '.join(f':{one}' for one in names)})"
+    return bound, f"ORDER BY {order}", dict(zip(names, edge, strict=True))
+
+
 def _slice(
-    tx: Connection, *, where: MemoryFilter, edge: int, limit: int, up: bool
-) -> tuple[list[Memory], int | None]:
+    tx: Connection, *, where: MemoryFilter, edge: Edge, limit: int, up: bool
+) -> tuple[list[Memory], Edge | None]:
     """Return up to `limit` memories beyond the edge, and the edge of what was not looked at, if any."""
-    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
-    end = _end(tx, where, edge, up=up)
-    beyond = "> :edge AND m.seq <= :end" if up else "< :edge AND m.seq >= :end"
-    condition, parameters = f"{condition} AND m.seq {beyond}", parameters | {"edge": edge, "end": end}
-    order = f"ORDER BY m.seq {'ASC' if up else 'DESC'}"
+    condition, parameters, order, end = _part(tx, where, edge, up=up)
     if where.text is not None:
-        read = tx.execute(f"SELECT m.seq, m.content FROM {_FROM} WHERE {condition} {order}", parameters)
-        condition = f"m.seq IN {rows.seqs_in(':seqs')}"
-        parameters = {"seqs": rows.as_json(rows.holding(where.text, read)[:limit])}
+        content = rows.CONTENT_THEN if where.as_of is not None else "m.content"
+        read = tx.execute(f"SELECT m.seq, {content} FROM {_FROM} WHERE {condition} {order}", parameters)
+        held = rows.as_json(rows.holding(where.text, read)[:limit])
+        condition, parameters = f"m.seq IN {rows.seqs_in(':seqs')}", {"seqs": held}
     found = rows.memories_where(tx, f"{condition} {order} LIMIT :limit", parameters | {"limit": limit})
-    return [memory for _, memory in found], None if end in (0, _BEYOND_ALL) else end
+    return rows.as_then(tx, found, where.as_of), end
 
 
-def _count(tx: Connection, *, where: MemoryFilter, edge: int) -> tuple[int, int | None]:
+def _count(tx: Connection, *, where: MemoryFilter, edge: Edge) -> tuple[int, Edge | None]:
     """Return how many match in the slice after the edge, and where it ends, if there is more."""
-    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
-    end = _end(tx, where, edge, up=True)
-    parameters |= {"edge": edge, "end": end}
-    slice_ = f"FROM {_FROM} WHERE {condition} AND m.seq > :edge AND m.seq <= :end"
+    condition, parameters, _, end = _part(tx, where, edge, up=True)
+    slice_ = f"FROM {_FROM} WHERE {condition}"
     if where.text is not None:
-        count = len(rows.holding(where.text, tx.execute(f"SELECT m.seq, m.content {slice_}", parameters)))
-    else:
-        count = int(value(tx, f"SELECT count(*) {slice_}", parameters))
-    return count, None if end == _BEYOND_ALL else end
+        content = rows.CONTENT_THEN if where.as_of is not None else "m.content"
+        return len(rows.holding(where.text, tx.execute(f"SELECT m.seq, {content} {slice_}", parameters))), end
+    return int(value(tx, f"SELECT count(*) {slice_}", parameters)), end
 
 
-def _end(tx: Connection, where: MemoryFilter, edge: int, *, up: bool) -> int:
-    """Return the number of the last row of the slice beyond the edge: 0 or a very high one for all of it."""
-    sign = ">" if up else "<"
+def _part(
+    tx: Connection, where: MemoryFilter, edge: Edge, *, up: bool
+) -> tuple[str, dict[str, Any], str, Edge | None]:
+    """Return the condition of the slice beyond the edge, its parameters, the order, and where it ends
+    (None: with the list)."""
+    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
+    beyond, order, bounds = _beyond(where, edge, up=up)
     of_owner, owner = _of_owner(tx, where)
-    row = tx.execute(
-        f"SELECT m.seq FROM memories m WHERE {of_owner} AND m.seq {sign} :edge"
-        f" ORDER BY m.seq {'ASC' if up else 'DESC'} LIMIT 1 OFFSET {_SLICE - 1}",
-        owner | {"edge": edge},
+    if where.is_timed:
+        of_owner += " AND " + " AND ".join(c for n, c in rows.RANGE.items() if getattr(where, n) is not None)
+    last = tx.execute(
+        f"SELECT {', '.join(_columns(where))} FROM memories m WHERE {of_owner} AND {beyond}"
+        f" {order} LIMIT 1 OFFSET {_SLICE - 1}",
+        owner | bounds | {name: at for name in rows.RANGE if (at := getattr(where, name)) is not None},
     ).fetchone()
-    return int(row[0]) if row else _BEYOND_ALL if up else 0
+    condition, parameters = f"{condition} AND {beyond}", parameters | bounds
+    if last is None:
+        return condition, parameters, order, None
+    columns = _columns(where)
+    names = [f"end{n}" for n in range(len(columns))]
+    within = f"({', '.join(columns)}) {'<=' if up else '>='} ({', '.join(f':{one}' for one in names)})"
+    return f"{condition} AND {within}", parameters | dict(zip(names, last, strict=True)), order, tuple(last)
 
 
-def _start(tx: Connection, *, where: MemoryFilter, after: str | None, up: bool) -> int:
-    """Return the number of the memory `after`, also if it has left the list since the last page."""
+def _start(tx: Connection, *, where: MemoryFilter, after: str | None, up: bool) -> Edge:
+    """Return the place of the memory `after`, also if it has left the list since the last page."""
     if after is None:
-        return 0 if up else _BEYOND_ALL
+        return _edge(where, up=up)
     this = "m.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)"
     asked = {"id": rows.storable(after), "tenant": where.tenant, "user": where.user}
-    seq: int | None = value(tx, f"SELECT m.seq FROM {_FROM} WHERE {this}", asked)
-    if seq is None:
+    found = tx.execute(f"SELECT {', '.join(_columns(where))} FROM {_FROM} WHERE {this}", asked).fetchone()
+    if found is None:
         raise NotFound("no memory has this id", param="after")
-    return seq
+    return tuple(found)
 
 
 def _condition(tx: Connection, where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:

@@ -172,6 +172,24 @@ def _memory(row: tuple[Any, ...], scope: Scope, evidence: tuple[Evidence, ...]) 
 
 
 # ---------------------------------------------------------------- filters
+RANGE = {
+    "since": "m.valid_from >= :since",
+    "until": "m.valid_from < :until",
+    "as_of": "m.valid_from <= :as_of",
+}
+_HELD_THEN = (
+    "(m.superseded_by IS NULL OR coalesce(m.valid_to, m.updated_at) > :as_of)"
+    " AND (m.expires_at IS NULL OR m.expires_at > :as_of)"
+)
+# The next such event says what was the case before it.
+_NOT_ARCHIVED_THEN = """
+    coalesce((SELECT iif(e.action = 'archived', 0, 1) FROM events e WHERE e.memory = m.seq AND e.at > :as_of
+              AND e.action IN ('archived', 'restored') ORDER BY e.id LIMIT 1), m.archived) = 0"""
+CONTENT_THEN = """
+    coalesce((SELECT e.content FROM events e WHERE e.memory = m.seq AND e.at > :as_of ORDER BY e.id LIMIT 1),
+             m.content)"""
+
+
 def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
     """Return the filter as SQL over `m` and `s` with its parameters; `inactive` admits the past
     too. Of a text it lets through all that may hold it: see `holding`."""
@@ -185,13 +203,29 @@ def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, A
     if where.type is not None:
         clauses.append("m.type IN (SELECT value FROM json_each(:types))")
         parameters["types"] = as_json(sorted(with_children((where.type,)) | {where.type}))
-    if where.text is not None:
+    if where.text is not None and where.as_of is None:
         clauses.append(_MAY_HOLD)
         parameters["text"] = terms.fold(storable(where.text))
-    if not inactive:
+    for name, clause in RANGE.items():
+        if (moment := getattr(where, name)) is not None:
+            clauses.append(clause)
+            parameters[name] = moment
+    if where.as_of is not None:
+        clauses.append(_HELD_THEN + ("" if where.include_archived else f" AND {_NOT_ARCHIVED_THEN}"))
+    elif not inactive:
         clauses.append("m.superseded_by IS NULL" + ("" if where.include_archived else " AND m.archived = 0"))
         clauses.append("(m.expires_at IS NULL OR m.expires_at > :now)")
     return " AND ".join(clauses), parameters
+
+
+def as_then(tx: Connection, found: list[tuple[int, Memory]], as_of: float | None) -> list[Memory]:
+    """Return the memories in their wording at the moment; None: in today's."""
+    if as_of is None or not found:
+        return [memory for _, memory in found]
+    seqs = {"as_of": as_of, "seqs": as_json(seq for seq, _ in found)}
+    query = f"SELECT m.seq, {CONTENT_THEN} FROM memories m WHERE m.seq IN {seqs_in(':seqs')}"
+    then = dict(tx.execute(query, seqs).fetchall())
+    return [m if m.content == then[seq] else replace(m, content=then[seq]) for seq, m in found]
 
 
 def holding(text: str, found: Iterable[tuple[int, str]]) -> list[int]:

@@ -20,6 +20,7 @@ from proxy.storage.sql.notes import SqlNotes
 from proxy.storage.sql.responses import SqlChains, SqlConversations
 from proxy.storage.sql.sessions import SqlSessions
 from proxy.storage.sql.shared_state import SqlCalls, SqlForms, SqlKeys
+from proxy.storage.sql.timeline import SqlTimeline
 
 UNLIMITED = Quota()
 DELIVER_S = 20.0  # of one round
@@ -66,6 +67,7 @@ class SqlStores(ABC):
         self.chains = SqlChains(database)
         self.conversations = SqlConversations(database)
         self.quarantine = SqlQuarantine(database)
+        self.timeline = SqlTimeline(database)
         self.keys = SqlKeys(database)
         self.receipts = SqlReceipts(database)
         self.calls = SqlCalls(database)

@@ -22,6 +22,7 @@ from proxy.http.memory_api.inspection import (
     QuarantineEndpoints,
     ReceiptEndpoints,
     SessionEndpoints,
+    TimelineEndpoints,
 )
 from proxy.http.memory_api.memories import MemoryEndpoints
 from proxy.http.memory_api.recall import RecallEndpoints
@@ -146,6 +147,7 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
         MemoryEndpoints(stores.memories, edits, zones, time.time, credentials.forget),
         RecallEndpoints(recall, zones, time.time),
         TransferEndpoints(stores.memories, edits, zones, time.time),
+        TimelineEndpoints(stores.timeline, zones),
         SessionEndpoints(stores.sessions, stores.jobs, lambda: woken.append(True), time.time),
         QuarantineEndpoints(stores.quarantine, edits),
         ReceiptEndpoints(stores.receipts),

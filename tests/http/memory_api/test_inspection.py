@@ -140,3 +140,34 @@ async def test_a_discarded_candidate_cannot_be_released(bench: Bench) -> None:
     for method, path in (("DELETE", "held_1"), ("POST", "held_1/release")):
         answer = await bench.http.request(method, f"/memory/quarantine/{path}", params={"user_id": "alice"})
         assert answer.status_code == 404
+
+
+async def test_the_timeline_and_the_list_of_a_day_follow_the_users_zone(bench: Bench) -> None:
+    for day, weight in (("2026-03-01T22:30:00Z", 80), ("2026-04-02T12:00:00Z", 75)):
+        added = await bench.add(f"My weight is {weight} kg", created_at=day)
+    assert added["change"] == "superseded"
+    tokyo = {"x-memory-timezone": "Asia/Tokyo"}
+    for when, zone, weights in (
+        ("2026-03-01", {}, [80]),
+        ("2026-03-01", tokyo, []),  # there it was the second by then
+        ("2026-03", {}, [80]),
+        ("1772000000", {}, []),
+        ("2026-04-02T12:00:01Z", {}, [75]),
+    ):
+        answer = await bench.http.get("/memory", params={"user_id": "alice", "as_of": when}, headers=zone)
+        assert [m["content"] for m in answer.json()["data"]] == [f"My weight is {n} kg" for n in weights]
+    march = await bench.listed(since="2026-03", until="2026-03", include="inactive")
+    assert [m["content"] for m in march["data"]] == ["My weight is 80 kg"]
+    page = await get(bench, "timeline", user_id="alice")
+    shown = [(e["action"], e["content"], e["became"]) for e in page["data"] if e["action"] == "superseded"]
+    assert shown == [("superseded", "My weight is 80 kg", "My weight is 75 kg")]
+    rest = await get(bench, "timeline", user_id="alice", limit="1", after=page["data"][0]["id"])
+    assert rest["data"] == page["data"][1:2]
+    assert (await get(bench, "timeline", user_id="bob"))["data"] == []
+    for wrong in (
+        {"as_of": "yesterday"},
+        {"until": "2026-02-31"},
+        {"as_of": "2026-03", "include": "inactive"},
+    ):
+        answer = await bench.http.get("/memory", params={"user_id": "alice", **wrong})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, [*wrong][-1])
