@@ -8,7 +8,7 @@ every key and its default.
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -328,11 +328,40 @@ class MemorySettings(Section):
     @field_validator("ttl_days")
     @classmethod
     def check_types_and_days(cls, days: dict[str, float]) -> dict[str, float]:
-        if unknown := set(days) - set(KINDS):
-            raise ValueError(f"unknown memory type {min(unknown)!r}; known: {', '.join(sorted(KINDS))}")
+        _refuse_unknown_types(days)
         if not all(0 < value <= A_CENTURY for value in days.values()):
             raise ValueError(f"days must be above 0, up to {A_CENTURY}; leave a type out to keep it for good")
         return days
+
+
+class EvolutionSettings(Section):
+    enabled: bool = True
+    use: bool = True
+    decay: bool = True
+    consolidate: bool = False
+    reflect: bool = False
+    contradictions: bool = False
+    links: bool = False
+    use_gain: float = Field(0.5, ge=0, le=10)
+    unused_loss: float = Field(0.3, ge=0, le=10)
+    archive_below: float = Field(0.3, ge=0, le=1)
+    core_above: float = Field(5.0, ge=1, le=100)
+    half_life_days: float = Field(90, ge=0, le=A_CENTURY)
+    half_life_days_by_type: dict[str, Annotated[float, Field(ge=0, le=A_CENTURY)]] = {"episodic": 30}
+    grace_days: float = Field(30, ge=0, le=A_CENTURY)
+    forget_below: float = Field(0.1, ge=0, le=1)
+    exempt_types: tuple[str, ...] = ("preference",)
+
+    @field_validator("half_life_days_by_type", "exempt_types")
+    @classmethod
+    def check_types(cls, types: Any) -> Any:
+        _refuse_unknown_types(types)
+        return types
+
+
+def _refuse_unknown_types(types: Iterable[str]) -> None:
+    if unknown := set(types) - set(KINDS):
+        raise ValueError(f"unknown memory type {min(unknown)!r}; known: {', '.join(sorted(KINDS))}")
 
 
 class RetrievalSettings(Section):
@@ -390,6 +419,7 @@ class Settings(Section):
     limits: LimitSettings = LimitSettings()
     privacy: PrivacySettings = PrivacySettings()
     memory: MemorySettings = MemorySettings()
+    evolution: EvolutionSettings = EvolutionSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     external_models: tuple[ExternalModel, ...] = ()

@@ -231,6 +231,15 @@ class Metrics:
         self.job_outcomes = self._counter(
             "memory_proxy_job_outcomes_total", "Outcomes of extraction jobs, by lane", "lane", "outcome"
         )
+        self.evolved = self._counter(
+            "memory_proxy_evolved_total", "Memories changed by the background pass", "step", "action"
+        )
+        self.evolution_seconds = self._histogram(
+            "memory_proxy_evolution_seconds",
+            "Steps of the background pass for one user, and how they ended",
+            "step",
+            "outcome",
+        )
         self.model_calls = self._histogram(
             "memory_proxy_model_call_seconds",
             "Our own LLM calls, by role and how they ended",

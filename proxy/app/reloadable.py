@@ -162,6 +162,7 @@ class App:
                     tasks.create_task(maintenance.keep_up()),
                     tasks.create_task(maintenance.keep_index()),
                     tasks.create_task(services.learner.worker.run()),
+                    tasks.create_task(services.learner.evolution.run()),
                 ]
                 try:
                     yield app

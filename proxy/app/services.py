@@ -16,6 +16,7 @@ from proxy.app.factories import cache_of, network_of, stores_of
 from proxy.config import ExternalModel, Settings
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
+from proxy.domain.evolution import EvolutionPolicy, Step
 from proxy.domain.limits import CallQuota
 from proxy.domain.operating_system import trim_heap
 from proxy.domain.ports import Clock, Completer, Stores
@@ -24,6 +25,7 @@ from proxy.http.limits import Ledger
 from proxy.http.turns import Zones
 from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter, TurnPriority
 from proxy.learn.documents import DocumentIngester
+from proxy.learn.evolution import Evolution, StepReport
 from proxy.learn.recorder import AccessCounts, ExchangeRecorder
 from proxy.learn.session_notes import NoteWriter
 from proxy.learn.triggers import TopicDrift, TriggerPolicy, on_completion
@@ -88,6 +90,7 @@ class Learner:
     recorder: ExchangeRecorder
     access_counts: AccessCounts
     documents: DocumentIngester
+    evolution: Evolution
     turns: TurnPriority  # entered around each turn
 
 
@@ -436,7 +439,20 @@ def _learner(base: _Foundation, completer: Completer, calls: CallQuota) -> Learn
     )
     documents = DocumentIngester(stores.documents, stores.passages, embedder, base.clock, safety)
     access_counts = AccessCounts(stores.memories, base.clock)
-    return Learner(safety, gate, notes, worker, recorder, access_counts, documents, turns)
+    evolution = Evolution(
+        stores.evolution,
+        _steps(base),
+        EvolutionPolicy(**settings.evolution.model_dump()),
+        base.clock,
+        turns,
+        report=partial(_count_step, base.metrics),
+    )
+    return Learner(safety, gate, notes, worker, recorder, access_counts, documents, evolution, turns)
+
+
+def _steps(base: _Foundation) -> tuple[Step, ...]:
+    """Return the steps of the background pass, in their order."""
+    return ()
 
 
 def _load(base: _Foundation, calls: CallQuota) -> Load:
@@ -463,6 +479,12 @@ def _count_call(metrics: telemetry.Metrics, load: Load, call: CallOutcome) -> No
     metrics.model_calls.labels(call.role, call.ended).observe(call.seconds)
     if (left := load.calls_left()) is not None:
         metrics.calls_left.set(left)
+
+
+def _count_step(metrics: telemetry.Metrics, report: StepReport) -> None:
+    metrics.evolution_seconds.labels(report.step, report.outcome).observe(report.seconds)
+    for action, count in report.counts.items():
+        metrics.evolved.labels(report.step, action).inc(count)
 
 
 def _count_job(metrics: telemetry.Metrics, report: JobReport) -> None:

@@ -96,8 +96,13 @@ KINDS = {
         Kind("episodic", parent=None, pack_order=2),
         Kind("semantic", parent=None, pack_order=3),
         Kind("procedural", parent=None, pack_order=4),
+        Kind("reflective", parent=None, pack_order=5),  # concluded from other memories: not the user's words
     )
 }
+
+
+STATED_KINDS = tuple(name for name in sorted(KINDS) if name != "reflective")
+"""The types of what a conversation states."""
 
 
 def with_children(types: tuple[str, ...]) -> frozenset[str]:
@@ -165,6 +170,10 @@ class Memory:
     evidence: tuple[Evidence, ...] = ()
     access_count: int = 0
     last_accessed: float | None = None
+    pinned: bool = False  # by its owner: it belongs to the profile, and is never archived for lack of use
+    uses: int = 0  # answers that used it
+    used_at: float | None = None
+    archived_by: str | None = None  # see Archive
 
     def is_current(self, now: float) -> bool:
         """True while the memory may be returned by a search."""
@@ -251,7 +260,33 @@ class Release:
     id: str
 
 
-Change = Create | Supersede | Confirm | Edit | Hold | Release
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Hide memories from search and lists. `by`: "user", or what did it: "use", "decay", "consolidation" …"""
+
+    ids: tuple[str, ...]
+    at: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Undo an Archive. Raises NotFound, or Duplicate if another current memory says the same."""
+
+    id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Pin a memory, or remove its pin. Raises NotFound."""
+
+    id: str
+    pinned: bool
+    at: float
+
+
+Change = Create | Supersede | Confirm | Edit | Hold | Release | Archive | Restore | Pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +294,8 @@ class Event:
     """One line of a memory's history."""
 
     at: float
-    action: str  # "created" | "confirmed" | "superseded" | "updated" | "archived" | "restored"
-    # | "imported"
-    by: str  # the memory's source, or the id of what superseded it
+    action: str  # "created" | "confirmed" | "superseded" | "updated" | "archived" | "restored" | "pinned" | …
+    by: str  # the memory's source, the id of what superseded it, or what archived it (see Archive)
     content: str
 
 

@@ -27,6 +27,7 @@ from proxy.domain.core import (
     Turn,
 )
 from proxy.domain.documents import DocumentStore, PassageIndex
+from proxy.domain.evolution import EvolutionStore
 from proxy.domain.limits import CallQuota, Rate, RateVerdict
 from proxy.domain.responses import ChainStore, ConversationStore
 from proxy.domain.session import (
@@ -543,6 +544,8 @@ class Stores(Protocol):
     def passages(self) -> PassageIndex: ...
     @property
     def vectors(self) -> VectorStore: ...
+    @property
+    def evolution(self) -> EvolutionStore: ...
 
     @property
     def place(self) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from proxy.admit.gate import vectors_of
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean
-from proxy.domain.core import KINDS, Candidate, Evidence, Hit, Memory, Search
+from proxy.domain.core import STATED_KINDS, Candidate, Evidence, Hit, Memory, Search
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, MemoryStore
@@ -243,7 +243,7 @@ def _verbatim(text: str, is_steps: bool, exchange: Exchange) -> Candidate:
 # ---------------------------------------------------------------- the LLM call
 MAX_FACTS = 10  # of ten exchanges; one more for each further exchange
 _FIELDS: Mapping[str, Any] = {
-    "type": {"type": "string", "enum": sorted(KINDS)},
+    "type": {"type": "string", "enum": list(STATED_KINDS)},
     "content": {"type": "string"},
     "confidence": {"type": "number"},
     "tags": {"type": "array", "items": {"type": "string", "enum": sorted(TAGS)}},

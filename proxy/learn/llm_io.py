@@ -20,7 +20,7 @@ import json_repair
 
 from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain import timezones
-from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Candidate, Memory
+from proxy.domain.core import DEFAULT_TIMEZONE, STATED_KINDS, Candidate, Memory
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Exchange
 from proxy.prompts import prompt
@@ -327,7 +327,7 @@ def _candidate(element: Mapping[str, Any]) -> Candidate | None:
 def _type_named(name: str) -> str | None:
     """Return the known type that is named, in any case, plural or as "semantic memory"."""
     bare = re.sub(r"[\s_-]?(?:memory|memories|facts?|type)\Z", "", name.strip().lower()).removesuffix("s")
-    return bare if bare in KINDS else None
+    return bare if bare in STATED_KINDS else None
 
 
 def _content(element: Mapping[str, Any]) -> str:

@@ -166,9 +166,10 @@ Key = Sequence[Any]
 TABLES = {
     "meta": ("key",), "embeddings": ("generation",), "scopes": ("id",), "memories": ("seq",),
     "evicted": ("owner", "version", "memory"), "vectors": ("memory",), "evidence": ("id",), "events": ("id",),
-    "sessions": ("id",), "jobs": ("id",), "exchanges": ("seq",), "anchors": ("seq",), "states": ("session",),
-    "marks": ("session", "mark"), "quarantine": ("seq",), "receipts": ("seq",), "forgets": ("receipt",),
-    "keys": ("seq",), "responses": ("owner", "id"), "stored_responses": ("seq",), "conversations": ("seq",),
+    "evolution": ("owner",), "memory_uses": ("owner", "day", "memory"), "sessions": ("id",), "jobs": ("id",),
+    "exchanges": ("seq",), "anchors": ("seq",), "states": ("session",), "marks": ("session", "mark"),
+    "quarantine": ("seq",), "receipts": ("seq",), "forgets": ("receipt",), "keys": ("seq",),
+    "responses": ("owner", "id"), "stored_responses": ("seq",), "conversations": ("seq",),
     "conversation_items": ("seq",), "documents": ("seq",), "passages": ("seq",),
 }  # fmt: skip
 NOT_COPIED = frozenset({"vector_targets", "vector_outbox", "instances"})

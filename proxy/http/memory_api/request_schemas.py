@@ -297,7 +297,17 @@ class EvidenceLine(Body):
 class EventLine(Body):
     object: Literal["memory.event"] = "memory.event"
     at: Seconds
-    action: Literal["created", "confirmed", "superseded", "updated", "archived", "restored", "imported"]
+    action: Literal[
+        "created",
+        "confirmed",
+        "superseded",
+        "updated",
+        "archived",
+        "restored",
+        "pinned",
+        "unpinned",
+        "imported",
+    ]
     by: Label = ""
     content: Quote = ""
 

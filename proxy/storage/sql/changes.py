@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, assert_never
 
 from proxy.domain.core import (
+    Archive,
     Candidate,
     Change,
     Confirm,
@@ -16,8 +17,10 @@ from proxy.domain.core import (
     Evidence,
     Hold,
     Memory,
+    Pin,
     QuarantinedCandidate,
     Release,
+    Restore,
     Scope,
     Supersede,
     own_id,
@@ -153,6 +156,12 @@ class Writer:
                 return hold(self.tx, self.owner, self.scope.project, change)
             case Release():
                 return release(self.tx, self.owner, change.id)
+            case Archive():
+                return self._archive(change)
+            case Restore():
+                return self._restore(change)
+            case Pin():
+                return self._pin(change)
             case _:
                 assert_never(change)
 
@@ -242,6 +251,57 @@ class Writer:
         self._record(seq, memory.updated_at, action, by, content)
         return True
 
+    # ------------------------------------------------------------ changes over time
+    def _archive(self, change: Archive) -> bool:
+        """Archive those of the memories that are current; pinned ones only if their owner does it."""
+        archived = self.tx.execute(
+            "UPDATE memories SET archived = 1, archived_by = :by, changed = :version"
+            " WHERE +owner = :owner AND id IN (SELECT value FROM json_each(:ids)) AND archived = 0"
+            " AND superseded_by IS NULL AND (pinned = 0 OR :by = 'user') RETURNING seq, content",
+            {"ids": rows.as_json(change.ids), "by": change.by, "owner": self.owner, "version": self.version},
+        ).fetchall()
+        for seq, content in archived:
+            self._record(seq, change.at, "archived", change.by, content)
+        return bool(archived)
+
+    def _restore(self, change: Restore) -> bool:
+        """Make an archived memory current again, as if it had been stated now; one that would be archived
+        again for its weight starts with the weight of a new one."""
+        seq, content, archived = self._existing(change.id, "archived")
+        if not archived:
+            return False
+        twin = """
+            SELECT 1 FROM memories t JOIN memories m ON m.seq = ? WHERE t.owner = m.owner AND t.seq <> m.seq
+            AND coalesce(t.project, '') = coalesce(m.project, '') AND t.type = m.type AND t.digest = m.digest
+            AND t.superseded_by IS NULL AND t.archived = 0 AND m.superseded_by IS NULL"""
+        if value(self.tx, twin, (seq,)):
+            raise Duplicate("Another memory of this user says just that.", code="duplicate_memory")
+        self.tx.execute(
+            "UPDATE memories SET archived = 0, archived_by = NULL, updated_at = max(updated_at, ?),"
+            " weight = max(weight, 1.0), fades_at = NULL, changed = ?, written = ? WHERE seq = ?",
+            (change.at, self.version, self.version, seq),
+        )
+        self._record(seq, change.at, "restored", "user", content)
+        return True
+
+    def _pin(self, change: Pin) -> bool:
+        seq, content, pinned = self._existing(change.id, "pinned")
+        if bool(pinned) == change.pinned:
+            return False
+        self.tx.execute(
+            "UPDATE memories SET pinned = ?, fades_at = NULL, changed = ? WHERE seq = ?",
+            (int(change.pinned), self.version, seq),
+        )
+        self._record(seq, change.at, "pinned" if change.pinned else "unpinned", "user", content)
+        return True
+
+    def _existing(self, memory_id: str, flag: str) -> tuple[int, str, int]:
+        query = f"SELECT seq, content, {flag} FROM memories WHERE id = ? AND owner = ?"
+        found: tuple[int, str, int] | None = self.tx.execute(query, (memory_id, self.owner)).fetchone()
+        if found is None:
+            raise NotFound("No memory has this id.", param="memory_id", code="memory_not_found")
+        return found
+
     # ------------------------------------------------------------ making room
     def displace(self, change: Supersede) -> bool:
         """Let the new memory of an applied Supersede take the place of the old one, with its history and
@@ -304,7 +364,7 @@ class Writer:
     def _retire_expired(self, memory: Memory, statement: bytes, *, at: float, keep: str = "") -> bool:
         """Archive another memory of the same words that has expired: it would keep this one out."""
         archived = self.tx.execute(
-            "UPDATE memories SET archived = 1, changed = ?"
+            "UPDATE memories SET archived = 1, archived_by = 'expiry', changed = ?"
             " WHERE owner = ? AND coalesce(project, '') = ? AND type = ? AND digest = ?"
             " AND superseded_by IS NULL AND archived = 0 AND expires_at <= ? AND id <> ?",
             (self.version, self.owner, memory.scope.project or "", memory.type, statement, at, keep),

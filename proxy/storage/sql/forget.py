@@ -143,7 +143,7 @@ class Forgetting(Store):
             touched.add(target.owner)
             users.raise_generation(tx, target.owner)
             if target.is_everything:
-                users.forget_timezone(tx, target.owner)
+                users.forget_habits(tx, target.owner)
             much = value(tx, _MUCH, {"owner": target.owner, "most": _MOST_AT_ONCE + 1})
             if much and target.text is None:  # a text is content: a pending forget must not store it
                 large.append(erasure.start_forget(tx, target, where, by=by, instance=self._living.id))

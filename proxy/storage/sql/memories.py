@@ -34,10 +34,11 @@ from proxy.storage.exact_index import Found, UserIndex
 from proxy.storage.sql import embeddings, erasure, jobs, rows, users
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.database import Connection, DamagedRow, Database, Store, reads, value, writes
+from proxy.storage.sql.evolution import AFTER_CHANGE_S, make_due
 from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
 from proxy.storage.sql.forget import Forgetting, expire, unblock_insert
 from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache
-from proxy.storage.sql.quota import apply_within
+from proxy.storage.sql.quota import apply_within, time_of
 from proxy.storage.sql.users import Owner
 
 _SLICE = 4_000  # rows that one read looks at
@@ -127,6 +128,7 @@ class SqlMemories(Store):
             result = apply_within(self._quota, writer, changes)
             if result.changed:
                 users.set_version(tx, owner.id, version)
+                make_due(tx, owner.id, time_of(changes) + AFTER_CHANGE_S)
             return Applied(result.refused, result.evicted, tuple(writer.dropped))
 
         applied = await self._database.write(work)

@@ -11,7 +11,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import assert_never
 
-from proxy.domain.core import Change, Confirm, Create, Edit, Hold, Quota, Release, Supersede
+from proxy.domain.core import (
+    Archive,
+    Change,
+    Confirm,
+    Create,
+    Edit,
+    Hold,
+    Pin,
+    Quota,
+    Release,
+    Restore,
+    Supersede,
+)
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.database import Connection
@@ -108,7 +120,7 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     usage = _usage(writer)
     if fits(quota, usage):
         return 0
-    now = max(map(_time, changes), default=0.0)  # what expires before the last change has expired
+    now = time_of(changes)  # what expires before the last change has expired
     parameters = {"owner": writer.owner, "version": writer.version, "now": now}
     most = _MOST_AT_ONCE + len(changes)
     evicted: list[tuple[int, str, str | None]] = []
@@ -149,17 +161,22 @@ def growth(change: Change) -> Usage:
             return Usage(1, _size(change.memory.content))
         case Edit():
             return Usage(0, _size(change.memory.content))
-        case Confirm() | Hold() | Release():
+        case Confirm() | Hold() | Release() | Archive() | Restore() | Pin():
             return Usage()
         case _:
             assert_never(change)
+
+
+def time_of(changes: Sequence[Change]) -> float:
+    """Return the time of the last change; 0 for none."""
+    return max(map(_time, changes), default=0.0)
 
 
 def _time(change: Change) -> float:
     match change:
         case Create() | Supersede() | Edit():
             return change.memory.updated_at
-        case Confirm() | Hold():
+        case Confirm() | Hold() | Archive() | Restore() | Pin():
             return change.at
         case Release():
             return 0.0

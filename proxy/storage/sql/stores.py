@@ -13,6 +13,7 @@ from proxy.storage.sql.database import Database, Instance, value
 from proxy.storage.sql.documents import SqlDocuments, SqlPassages
 from proxy.storage.sql.embeddings import SqlVectors
 from proxy.storage.sql.erasure import SqlReceipts
+from proxy.storage.sql.evolution import SqlEvolution
 from proxy.storage.sql.external_index import Indexed, IndexUnavailable, Outbox, Report, retire
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.memories import SqlMemories
@@ -76,6 +77,7 @@ class SqlStores(ABC):
         self.passages = SqlPassages(database, lambda: self.memories.model, index_bytes=index_bytes // 4)
         self.memories.forgetting.on_forget.append(self.passages.drop_cache)
         self.vectors = SqlVectors(database)
+        self.evolution = SqlEvolution(database)
         self.database = database
 
     async def open(self) -> None:

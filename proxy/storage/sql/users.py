@@ -83,9 +83,10 @@ def timezone(tx: Connection, owner: int, new: NewExchange) -> str:
     return new.timezone
 
 
-def forget_timezone(tx: Connection, owner: int) -> None:
-    """Erase the user's last known time zone."""
+def forget_habits(tx: Connection, owner: int) -> None:
+    """Erase the user's last known time zone, and the settings for how memories change over time."""
     tx.execute("UPDATE scopes SET timezone = NULL WHERE id = ?", (owner,))
+    tx.execute("DELETE FROM evolution WHERE owner = ?", (owner,))
 
 
 def set_version(tx: Connection, owner: int, version: int) -> None:

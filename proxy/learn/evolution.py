@@ -1,0 +1,119 @@
+"""The background pass in which memories change over time, one due user after the other.
+
+A user is due some time after memories changed, or when a step asked for it. The user is leased, so that of
+several processes one does the work, and the steps run in their order. Each does a portion at a time and lets
+turns go first. A step that fails is logged and tried again later; the others run. After a crash the user is
+due again once the lease has ended.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from proxy.domain.core import Scope
+from proxy.domain.errors import StoreError, StoreUnavailable
+from proxy.domain.evolution import NEVER, EvolutionPolicy, EvolutionStore, Step, StepCounts, Visit
+from proxy.domain.ports import Clock
+from proxy.learn.budget import TurnPriority
+from proxy.telemetry import ThrottledLog, log
+
+POLL_S = 5.0
+LEASE_S = 300.0
+RETRY_S = 600.0  # after a step has failed
+_MOST_PORTIONS = 100  # of a step in one visit; then other users come first
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One step's outcome for one user; `outcome`: "done" or "failed"."""
+
+    step: str
+    outcome: str
+    seconds: float
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """The pass. `report` is called after each step, except in a dry run."""
+
+    store: EvolutionStore
+    steps: Sequence[Step]
+    policy: EvolutionPolicy  # of the server
+    clock: Clock
+    turns: TurnPriority = field(default_factory=TurnPriority)
+    report: Callable[[StepReport], None] = lambda report: None
+    _seldom: ThrottledLog = field(default_factory=ThrottledLog)
+
+    async def run(self) -> None:
+        """Visit due users until cancelled."""
+        while self.policy.enabled:
+            try:
+                if await self.visit_next():
+                    continue
+            except StoreUnavailable:  # logged by the store
+                pass
+            except Exception as e:  # noqa: BLE001 a failed visit must not end the loop
+                self._seldom.error("evolution.visit_failed", error=type(e).__name__)
+            await asyncio.sleep(POLL_S)
+
+    async def visit_next(self) -> bool:
+        """Visit the next user that is due; False if none is. Raises StoreError."""
+        now = self.clock()
+        lease = await self.store.claim(now, LEASE_S)
+        if lease is None:
+            return False
+        due_at = now + RETRY_S
+        try:
+            due_at = await self._visit(
+                Visit(lease.scope, now, self.policy.with_own(lease.own), lease.last_at)
+            )
+        finally:
+            with suppress(StoreError):  # if it cannot be released, the lease ends by itself
+                await self.store.release(lease, now, due_at)
+        return True
+
+    async def policy_of(self, scope: Scope) -> EvolutionPolicy:
+        """Return the policy for a user. Raises StoreUnavailable."""
+        return self.policy.with_own(await self.store.own(scope))
+
+    async def evolve(self, scope: Scope, *, dry_run: bool) -> Mapping[str, StepCounts]:
+        """Run every step for one user now; return what each did, or would do, a portion in a dry run.
+        Raises what the steps raise."""
+        policy = await self.policy_of(scope)
+        visit = Visit(Scope(scope.tenant, scope.user), self.clock(), policy, dry_run=dry_run)
+        return {step.name: await self._completed(step, visit) for step in self._steps(policy)}
+
+    def _steps(self, policy: EvolutionPolicy) -> Sequence[Step]:
+        return [step for step in self.steps if policy.enabled and step.is_on(policy)]
+
+    async def _visit(self, visit: Visit) -> float:
+        """Run the steps; return when the user is due again."""
+        due_at = NEVER
+        for step in self._steps(visit.policy):
+            began, outcome, counts = time.perf_counter(), "done", StepCounts(due_at=visit.now + RETRY_S)
+            try:
+                counts = await self._completed(step, visit)
+            except Exception as e:  # noqa: BLE001 a failed step must not keep the others from running
+                outcome = "failed"
+                self._seldom.warning("evolution.step_failed", step=step.name, error=type(e).__name__)
+            due_at = min(due_at, counts.due_at, visit.now if counts.more else NEVER)
+            did = {action: len(ids) for action, ids in counts.ids.items() if ids}
+            if did:
+                log.info("memory.evolved", step=step.name, **did)
+            self.report(StepReport(step.name, outcome, time.perf_counter() - began, did))
+        return due_at
+
+    async def _completed(self, step: Step, visit: Visit) -> StepCounts:
+        """Run the step until nothing is left, or for a number of portions."""
+        total: dict[str, list[str]] = {}
+        for _ in range(_MOST_PORTIONS):
+            await self.turns.pause()
+            counts = await step.run(visit)
+            for action, ids in counts.ids.items():
+                total.setdefault(action, []).extend(ids)
+            if visit.dry_run or not counts.more:
+                break
+        return StepCounts(total, counts.due_at, counts.more)
