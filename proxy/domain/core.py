@@ -170,10 +170,11 @@ class Memory:
     evidence: tuple[Evidence, ...] = ()
     access_count: int = 0
     last_accessed: float | None = None
-    pinned: bool = False  # by its owner: it belongs to the profile, and is never archived for lack of use
+    pinned: bool = False  # by its owner: it belongs to the profile, and does not fade
     uses: int = 0  # answers that used it
     used_at: float | None = None
     archived_by: str | None = None  # see Archive
+    core: bool = False  # pinned, or used so often that it belongs to the profile
 
     def is_current(self, now: float) -> bool:
         """True while the memory may be returned by a search."""
@@ -323,6 +324,7 @@ class Search:
     types: frozenset[str] | None = None  # None: all
     now: float = 0.0
     vectors: int = 0  # how many of the best by cosine are returned with their vectors
+    faded: bool = False  # among the memories that were archived for lack of use, instead of the current ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Ranking:
     dense_weight: float = 0.65
     rrf_k: int = 60
     recency_depth: float = 0.03
-    weight_depth: float = 0.05
+    weight_depth: float = 0.02  # use moves the order a little, and hides nothing
     importance_depth: float = 0.05
     confidence_depth: float = 0.05
     half_life_days: float = 90.0

@@ -1,11 +1,14 @@
 -- Version 3. How memories change over time: see domain/evolution.py.
 
 ALTER TABLE memories ADD COLUMN pinned BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE memories ADD COLUMN core BIGINT NOT NULL DEFAULT 0;  -- pinned, or of a high weight: in the profile
 ALTER TABLE memories ADD COLUMN uses BIGINT NOT NULL DEFAULT 0;  -- answers that used it
 ALTER TABLE memories ADD COLUMN used_at DOUBLE PRECISION;
 ALTER TABLE memories ADD COLUMN archived_by TEXT;
 ALTER TABLE memories ADD COLUMN fades_at DOUBLE PRECISION;  -- when to check whether it has decayed; NULL: to be computed
 UPDATE memories SET archived_by = 'user' WHERE archived = 1;
+CREATE INDEX memories_core ON memories (owner, seq) WHERE core = 1;
+CREATE INDEX memories_archived ON memories (owner, seq) WHERE archived = 1;
 CREATE INDEX memories_fading ON memories (owner, fades_at) WHERE superseded_by IS NULL AND archived = 0;
 
 -- One row a user: when the background pass is due, and the user's own settings.

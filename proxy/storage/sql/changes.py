@@ -289,8 +289,8 @@ class Writer:
         if bool(pinned) == change.pinned:
             return False
         self.tx.execute(
-            "UPDATE memories SET pinned = ?, fades_at = NULL, changed = ? WHERE seq = ?",
-            (int(change.pinned), self.version, seq),
+            "UPDATE memories SET pinned = ?, core = ?, fades_at = NULL, changed = ? WHERE seq = ?",
+            (int(change.pinned), int(change.pinned), self.version, seq),
         )
         self._record(seq, change.at, "pinned" if change.pinned else "unpinned", "user", content)
         return True

@@ -22,13 +22,13 @@ _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
            m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
            m.confidence, m.tags, m.access_count, m.last_accessed, m.pinned, m.uses, m.used_at, m.archived_by,
-           m.changed
+           m.core, m.changed
     FROM memories m JOIN scopes s ON s.id = m.owner"""
 _INSERT_MEMORY = """
     INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
            valid_from, valid_to, superseded_by, expires_at, archived, importance, weight, confidence, tags,
-           access_count, last_accessed, pinned, uses, used_at, archived_by, changed, written)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+           access_count, last_accessed, pinned, uses, used_at, archived_by, core, changed, written)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING RETURNING seq"""
 # While something is being forgotten, an answer that was given with memories in view may repeat it.
 _EXCHANGE = """
@@ -95,7 +95,7 @@ def insert_memory(tx: Connection, owner: int, memory: Memory, statement: bytes, 
         (owner, m.scope.project, m.id, m.type, content, statement, m.source, m.created_at, m.updated_at,
          m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
          m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, m.pinned, m.uses, m.used_at,
-         m.archived_by, changed, changed),
+         m.archived_by, m.core or m.pinned, changed, changed),
     )  # fmt: skip
     if seq is not None:
         insert_evidence(tx, seq, memory.evidence)
@@ -143,7 +143,7 @@ def _memories(tx: Connection, condition: str, parameters: dict[str, Any]) -> lis
     evidence = _evidence_of(tx, [row[0] for row in rows])
     scopes = {key: Scope(*key) for key in {row[2:5] for row in rows}}  # few: most rows have the same
     with legible():
-        return [(row[0], row[25], _memory(row, scopes[row[2:5]], evidence.get(row[0], ()))) for row in rows]
+        return [(row[0], row[26], _memory(row, scopes[row[2:5]], evidence.get(row[0], ()))) for row in rows]
 
 
 def _evidence_of(tx: Connection, seqs: list[int]) -> dict[int, tuple[Evidence, ...]]:
@@ -167,10 +167,11 @@ _Unsealed: Any = make_dataclass("_Unsealed", [field.name for field in fields(Mem
 
 def _memory(row: tuple[Any, ...], scope: Scope, evidence: tuple[Evidence, ...]) -> Memory:
     # _MEMORY names its columns in the order of Memory's fields.
-    archived, tags, pinned = bool(row[14]), _tags(row[18]), bool(row[21])
+    archived, tags, pinned, core = bool(row[14]), _tags(row[18]), bool(row[21]), bool(row[25])
     memory = _Unsealed(
-        row[1], scope, *row[5:14], archived, *row[15:18], tags, evidence, *row[19:21], pinned, *row[22:25]
-    )
+        row[1], scope, *row[5:14], archived, *row[15:18], tags, evidence, *row[19:21],
+        pinned, *row[22:25], core,
+    )  # fmt: skip
     memory.__class__ = Memory
     sealed: Memory = memory
     return sealed
