@@ -225,18 +225,6 @@ class TestEviction:
             await edit(memories, "a", content="aaaaaaaa")
             assert await listed(memories) == {"a"}
 
-    async def test_an_evicted_memory_is_gone_for_every_search(self, with_quota):
-        async with with_quota(Quota(memories=3)) as memories:
-            old = [create(f"tea {n}", id=f"t{n}", vec=vector(1, n), importance=0.1) for n in range(3)]
-            await store(memories, *old)
-            assert len(await find(memories, "tea", vec=vector(1))) == 3  # an index is in use now
-            await store(memories, create("green tea", id="g", vec=vector(0, 1)))
-            # With a limit of one, an evicted memory that still ranked would leave nothing.
-            for limit in (1, 9):
-                hits = await find(memories, "tea", vec=vector(1), limit=limit)
-                assert hits
-                assert "t0" not in {h.memory.id for h in hits}
-
     async def test_a_chain_stays_whole_when_its_middle_is_evicted(self, with_quota):
         async with with_quota(Quota(memories=3)) as memories:
             await store(memories, create("v1", id="v1", importance=0.9))
@@ -246,14 +234,6 @@ class TestEviction:
             assert await listed(memories) == {"v1", "v3", "new"}
             await memories.forget(of(ANNA), "v3", by="test")
             assert await listed(memories) == {"new"}
-
-    async def test_what_was_forgotten_leaves_room(self, with_quota):
-        async with with_quota(Quota(memories=2, content_bytes=4)) as memories:
-            await store(memories, create("aa", id="a"), create("bb", id="b"))
-            await memories.forget(of(ANNA), "a", by="test")
-            assert await store(memories, create("cc", id="c")) == Applied()
-            await memories.forget(of(ANNA), by="test")
-            assert await store(memories, create("dd"), create("ee")) == Applied()
 
 
 class TestRefusal:

@@ -223,18 +223,6 @@ class TestDocuments:
         assert [d.name for d in await stores.documents.list(ANNA, limit=9)] == ["stays"]
         assert await stores.documents.delete(document, by="test", now=NOW) == ForgetCounts()
 
-    async def test_answers_given_with_a_document_in_view_go_with_it(self, stores, written):
-        document = await put(stores, "figs")
-        begun = await stores.sessions.begin(exchange("what do they play?"))
-        await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
-        await keep(stores, response("r", text=WORD), recalled=(document.id,))
-        await talk(stores.sessions, "hello", "hi there", session="s2")
-        deleted = await stores.documents.delete(document, by="test", now=NOW)
-        assert (deleted.documents, deleted.responses, deleted.exchanges) == (1, 1, 0)
-        assert WORD.encode() not in await written()
-        assert [e.said for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["what do they play?"]
-        assert [e.answer for e in await stores.sessions.recent(ANNA, "s2", 9)] == ["hi there"]
-
     async def test_a_response_given_with_a_document_in_view_is_deleted_with_it_in_any_session(
         self, stores, written
     ):
@@ -244,20 +232,6 @@ class TestDocuments:
         await keep(stores, response("other", session_id="old2"))
         assert (await stores.documents.delete(document, by="test", now=NOW)).responses == 1
         assert await stores.chains.get(ANNA, "other", NOW) is not None
-        assert WORD.encode() not in await written()
-
-    async def test_a_project_takes_answers_of_other_sessions_that_its_documents_were_in_view_of(
-        self, stores, written, mode
-    ):
-        """Who names no project is shown the documents of all."""
-        document = await put(stores, f"a {WORD}", scope=APOLLO)
-        begun = await stores.sessions.begin(exchange("what are they?"))
-        await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
-        await keep(stores, response("r", text=WORD), recalled=(document.id,))
-        await stores.memories.forget(of(APOLLO), by="test")
-        (left,) = await stores.sessions.recent(ANNA, "s1", 9)
-        assert (left.said, left.answer) == ("what are they?", "")
-        assert await stores.chains.get(ANNA, "r", NOW) is None
         assert WORD.encode() not in await written()
 
     async def test_an_answer_under_way_while_its_document_is_deleted_is_not_kept(self, stores, written):
@@ -333,17 +307,3 @@ class TestDocuments:
         gate.go_on.set()
         await forgetting
         assert await found(stores, "figs plums") == ["plums"]
-
-    @pytest.mark.usefixtures("in_portions")
-    async def test_a_forget_that_a_crash_broke_off_takes_the_documents_in_the_end(
-        self, stores, written, break_off, restarted
-    ):
-        await put(stores, *(f"a {WORD} {n}" for n in range(6)))
-        break_off()
-        with pytest.raises(RuntimeError):
-            await stores.memories.forget(of(ANNA), by="test")
-        again = await restarted()
-        assert await again.documents.list(ANNA, limit=9) == []
-        (receipt,) = await again.receipts.list("acme", "anna", limit=9)
-        assert receipt.counts.documents == 1
-        assert WORD.encode() not in await written()

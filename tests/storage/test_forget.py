@@ -2,10 +2,9 @@
 
 import pytest
 
-from proxy.domain.core import ForgetCounts, Hold
+from proxy.domain.core import ForgetCounts
 from proxy.domain.errors import NotFound
-from proxy.domain.session import Outcome
-from tests.storage.forgetting_support import SCOPES, WORD, candidate, everything
+from tests.storage.forgetting_support import SCOPES, WORD, everything
 from tests.storage.making import (
     ANNA,
     APOLLO,
@@ -16,8 +15,6 @@ from tests.storage.making import (
     create,
     exchange,
     forgotten,
-    memory,
-    never,
     of,
     quote,
     store,
@@ -98,64 +95,6 @@ class TestForgetting:
             memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2,
             conversations=1,
         )  # fmt: skip
-        assert WORD.encode() not in await written()
-
-    async def test_what_is_held_goes_with_its_scope_type_or_source(self, stores):
-        stated = await talk(stores.sessions)
-        for number, (scope, type_) in enumerate(
-            [(ANNA, "semantic"), (APOLLO, "episodic"), (ANNA, "procedural")]
-        ):
-            held = candidate(memory("x", type=type_), "elsewhere")
-            await store(stores.memories, Hold(f"q{number}", held, "planted", NOW), scope=scope)
-        sourced = candidate(memory("x", type="procedural"), stated.id)
-        await store(
-            stores.memories, Hold("q3", sourced, "planted", NOW), create("a", id="a", evidence=quote(stated))
-        )
-
-        async def left():
-            return sorted(held.id for held in await stores.quarantine.held(ANNA, limit=9))
-
-        assert (await forgotten(stores.memories, of(ANNA), "a")).quarantined == 1
-        assert await left() == ["q0", "q1", "q2"]
-        assert (await forgotten(stores.memories, of(ANNA, type="semantic"))).quarantined == 1
-        assert await left() == ["q1", "q2"]
-        assert (await forgotten(stores.memories, of(APOLLO))).quarantined == 1
-        assert await left() == ["q2"]
-
-    async def test_an_answer_given_in_view_of_a_memory_that_was_forgotten_since_is_not_kept(
-        self, stores, written
-    ):
-        await store(stores.memories, create(f"a {WORD}", id="a"))
-        begun = await stores.sessions.begin(exchange("who am I?"))
-        await stores.memories.forget(of(ANNA), "a", by="test")
-        assert await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True, recalled=("a",)), never)
-        assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == [""]
-        assert WORD.encode() not in await written()
-
-    async def test_a_memory_that_stays_does_not_quote_what_was_erased_unread(self, stores, written):
-        stated = await talk(stores.sessions, f"I am a {WORD}")
-        await store(stores.memories, create("plays", id="a", evidence=quote(stated, f"a {WORD}")))
-        assert (await forgotten(stores.memories, of(ANNA, type="episodic"))).exchanges == 1
-        assert (await stores.memories.get(of(ANNA), "a")).evidence == quote(stated)
-        assert WORD.encode() not in await written()
-
-    @pytest.mark.parametrize(
-        "where",
-        [of(APOLLO), of(APOLLO, type="semantic"), of(ANNA, type="semantic")],
-        ids=["project", "both", "type"],
-    )
-    async def test_responses_go_of_a_session_in_which_all_is_still_being_answered(
-        self, stores, written, where, mode
-    ):
-        for number in range(3):  # more than a portion holds
-            begun = await stores.sessions.begin(exchange(f"and a {WORD}", scope=APOLLO, session=f"s{number}"))
-            await keep(stores, response(f"r{number}", APOLLO, text=WORD, session_id=f"s{number}"))
-        await keep(stores, response("elsewhere", BEN, session_id="s0"))
-        deleted = await forgotten(stores.memories, where)
-        assert (deleted.exchanges, deleted.responses) == (3, 3)
-        assert [await stores.chains.get(ANNA, f"r{n}", NOW) for n in range(3)] == [None] * 3
-        assert await stores.chains.get(BEN, "elsewhere", NOW) is not None
-        assert not await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True), always)
         assert WORD.encode() not in await written()
 
     async def test_a_memory_takes_the_responses_of_its_session_after_retention_removed_what_was_said(

@@ -61,20 +61,6 @@ class TestConcurrentForget:
         gate.go_on.set()
         assert (await forgetting).memories == 11
 
-    async def test_another_process_never_serves_from_memory_what_was_forgotten(self, stores, second):
-        """It may hold the rows until it looks again; every request makes it look."""
-        facts = [create(f"fact {n}", id=f"f{n}", type=("semantic", "episodic")[n % 2]) for n in range(4)]
-        await store(stores.memories, *facts)
-        assert len(await find(second.memories, "fact", limit=99)) == 4
-        await stores.memories.forget(of(ANNA, type="episodic"), by="test")
-        assert await contents(second.memories, "fact") == {"fact 0", "fact 2"}
-        await stores.memories.forget(of(ANNA), "f0", by="test")
-        assert await contents(second.memories, "fact") == {"fact 2"}
-        await stores.memories.forget(of(ANNA), by="test")
-        assert await contents(second.memories, "fact") == set()
-        await store(stores.memories, create("fact 9", id="f2"))
-        assert await contents(second.memories, "fact") == {"fact 9"}
-
     # ------------------------------------------------------------ what others write
     @pytest.mark.usefixtures("in_portions")
     @pytest.mark.parametrize("where", [USER, of(ANNA, type="semantic")], ids=["user", "type"])
@@ -127,27 +113,6 @@ class TestConcurrentForget:
         assert not said
         assert WORD.encode() not in await written()
         assert await stores.chains.save(ended, generation=generation, over=over, said=items("now"))
-
-    @pytest.mark.usefixtures("in_portions")
-    @pytest.mark.parametrize("where", [PROJECT, of(ANNA, type="episodic")], ids=["project", "type"])
-    async def test_who_read_what_is_being_forgotten_does_not_save_its_continuation(
-        self, stores, gate, written, where
-    ):
-        stated = await talk(stores.sessions, f"I am a {WORD}", scope=APOLLO)
-        await keep(stores, response("r1", APOLLO, text=WORD))
-        facts = [create(f"fact {n}", APOLLO, type="episodic", evidence=quote(stated)) for n in range(9)]
-        await store(stores.memories, *facts)
-        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
-        await gate.reached.wait()
-        generation = (await stores.memories.stamp(ANNA)).generation
-        later = response("r2", APOLLO, text=f"still a {WORD}", previous_id="r1")
-        gate.go_on.set()
-        await forgetting
-        assert not await stores.chains.save(later, generation=generation)
-        other = response("other", APOLLO)
-        assert await stores.chains.save(other, generation=generation)
-        await keep(stores, response("fresh", APOLLO), response("next", APOLLO, previous_id="fresh"))
-        assert WORD.encode() not in await written()
 
     @pytest.mark.usefixtures("in_portions")
     @pytest.mark.parametrize(

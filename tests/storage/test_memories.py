@@ -19,7 +19,7 @@ from proxy.domain.core import (
     Search,
     Stamp,
 )
-from proxy.domain.errors import Conflict, NotFound
+from proxy.domain.errors import NotFound
 from tests.storage.making import (
     ANNA,
     APOLLO,
@@ -317,12 +317,6 @@ class TestList:
         for user in users:
             assert [m.id for m in seen if m.scope == user] == [f"acme-{user.user}-{n}" for n in order]
 
-    async def test_a_cursor_works_after_its_memory_was_superseded(self, memories):
-        await store(memories, create("one", id="a"), create("two", id="b"), create("three", id="c"))
-        await store(memories, supersede("b", "four"))
-        page = await memories.list(of(ANNA), limit=5, after="b")
-        assert [m.id for m in page.items] == ["a"]
-
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
@@ -365,23 +359,6 @@ class TestList:
 
 @pytest.mark.usefixtures("mode")
 class TestForget:
-    async def test_a_memory_goes_with_what_it_superseded_and_not_with_what_superseded_it(self, memories):
-        await store(memories, create("v1", id="a"))
-        await store(memories, supersede("a", "v2", id="b"))
-        await store(memories, supersede("b", "v3", id="c"))
-        assert await forgotten(memories, of(ANNA), "b") == ForgetCounts(memories=2)
-        assert [await memories.get(of(ANNA), i) is None for i in "abc"] == [True, True, False]
-        assert await contents(memories, "v1 v2 v3") == {"v3"}
-
-    async def test_a_scope_takes_its_memories_and_no_others(self, memories):
-        await store(memories, create("a", APOLLO), create("b"), create("c", type="episodic"))
-        await store(memories, create("b", BEN), scope=BEN)
-        assert await forgotten(memories, of(APOLLO)) == ForgetCounts(memories=1)
-        assert await forgotten(memories, of(ANNA, type="episodic")) == ForgetCounts(memories=1)
-        assert (await memories.list(of(ANNA), limit=9)).total == 1
-        assert await forgotten(memories, of(ANNA)) == ForgetCounts(memories=1)
-        assert (await memories.list(of(BEN), limit=9)).total == 1
-
     async def test_a_filter_by_text_forgets_no_more_than_that(self, memories):
         await store(memories, create("likes tea"), create("likes rum"))
         assert await forgotten(memories, of(ANNA, text="RUM")) == ForgetCounts(memories=1)
@@ -390,17 +367,3 @@ class TestForget:
     async def test_forgetting_without_a_user_or_an_id_is_refused(self, memories):
         with pytest.raises(ValueError, match="user"):
             await forgotten(memories, MemoryFilter(tenant="acme", user=None))
-
-    async def test_a_writer_that_began_before_a_forget_cannot_write(self, memories):
-        before = await memories.stamp(ANNA)
-        assert await forgotten(memories, of(ANNA)) == ForgetCounts()
-        with pytest.raises(Conflict):
-            await memories.apply(ANNA, [create("late")], expect=before)
-        await memories.touch(ANNA, ["late"], NOW)
-        assert (await memories.list(of(ANNA), limit=9)).total == 0
-
-    async def test_what_was_forgotten_may_be_said_again(self, memories):
-        await store(memories, create("likes tea", id="a"))
-        await forgotten(memories, of(ANNA))
-        await store(memories, create("likes tea", id="a"))
-        assert await contents(memories, "tea") == {"likes tea"}

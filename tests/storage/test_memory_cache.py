@@ -2,9 +2,8 @@
 
 import itertools
 import os
-import pickle
 import time
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -126,14 +125,6 @@ async def test_a_damaged_row_costs_the_snapshot_and_only_the_searches_that_find_
     await memories.snapshot(ANNA)
     assert await memories.snapshot(ANNA) is None
     assert (await found(memories)).content == TEA.content
-
-
-async def test_a_memory_read_from_its_row_equals_one_made_and_is_as_immutable(memories):
-    read = await found(memories)
-    assert (read, repr(read), hash(read), type(read)) == (TEA, repr(TEA), hash(TEA), Memory)
-    with pytest.raises(FrozenInstanceError):
-        read.content = "Drinks nothing."
-    assert pickle.loads(pickle.dumps(read)) == TEA
 
 
 async def test_nothing_cached_is_shown_of_another_file_at_the_path(memories, tmp_path):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.domain.core import Evidence, Stamp
-from proxy.domain.session import LATEST, NO_NOTES, OTHER, Anchor, Outcome
-from tests.storage.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, never, of, store, talk
+from proxy.domain.core import Evidence
+from proxy.domain.session import LATEST, NO_NOTES, OTHER, Anchor
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, of, store, talk
 
 ENGINES = ("sqlite", "postgres")
 
@@ -65,22 +65,6 @@ class TestAnchor:
         assert await stated(notes, after="two") == ["Answer in Chinese."]
         assert await stated(notes, after="three") == ["Answer in Chinese."]
         assert await stated(notes, after="never said") == []
-
-    @pytest.mark.parametrize("project", [None, "apollo"])
-    async def test_a_forgotten_scope_has_no_notes(self, sessions, notes, memories, project):
-        scope = APOLLO if project else ANNA
-        await talk(sessions, scope=scope, anchors=(CHINESE,), stateful=True)
-        assert await keep(notes, scope=scope)
-        await forget(memories, of(scope))
-        assert await notes.notes(scope, "s1", lines=3) == NO_NOTES
-        assert await notes.standing(scope, "s1") is None
-
-    async def test_a_forgotten_memory_takes_the_anchors_of_its_exchange(self, sessions, notes, memories):
-        await talk(sessions, anchors=(SHORT,))
-        begun = await talk(sessions, anchors=(CHINESE,))
-        await store(memories, create("wants Chinese", id="m", evidence=(Evidence("s1", begun.id),)))
-        await forget(memories, of(ANNA), "m")
-        assert await stated(notes) == ["Keep it short."]
 
     async def test_retention_leaves_the_anchors_and_a_forget_still_finds_them(
         self, stores, sessions, notes, memories
@@ -161,29 +145,6 @@ class TestState:
         assert not late
         assert (await notes.standing(ANNA, "s1")).state == STATE
 
-    async def test_a_state_from_before_a_forget_is_not_kept(self, sessions, notes, memories):
-        await talk(sessions, stateful=True)
-        unread = await notes.unread(ANNA, "s1", limit=9)
-        await forget(memories, of(ANNA, type="episodic"))
-        stored = await notes.keep_state(
-            ANNA, "s1", STATE, unread.exchanges[-1], [], expect=Stamp(unread.stamp.generation, 99)
-        )
-        assert not stored
-
-    async def test_a_forgotten_exchange_or_answer_takes_the_state_with_it(self, sessions, notes, memories):
-        begun = await talk(sessions, stateful=True)
-        await store(memories, create("fact", id="m", evidence=(Evidence("s1", begun.id),)))
-        await talk(sessions)
-        assert await keep(notes)
-        await forget(memories, of(ANNA), "m")
-        assert await notes.standing(ANNA, "s1") is None
-        await store(memories, create("other fact", id="m2"))
-        shown = await sessions.begin(exchange())
-        await sessions.complete(shown, Outcome("it says so", True, recalled=("m2",)), never)
-        assert await keep(notes)
-        await forget(memories, of(ANNA), "m2")
-        assert await notes.standing(ANNA, "s1") is None
-
 
 class TestClosing:
     async def closed(self, notes, *, idle=NOW - 1, left=NOW - 1, now=NOW):
@@ -235,23 +196,6 @@ class TestClosing:
 
 # ---------------------------------------------------------------- while something is forgotten
 ANCHOR = Anchor("language", "Answer in Chinese.")
-
-
-@pytest.mark.usefixtures("in_portions")
-async def test_while_something_is_being_forgotten_no_notes_are_shown(stores, break_off, restarted):
-    begun = await talk(stores.sessions, "one", anchors=(ANCHOR,), stateful=True)
-    await talk(stores.sessions, "two")
-    assert await keep(stores.notes)
-    fact = create("fact", id="m", type="episodic", evidence=(Evidence("s1", begun.id),))
-    await store(stores.memories, fact)
-    break_off()
-    with pytest.raises(RuntimeError):
-        await stores.memories.forget(of(ANNA), "m", by="test")
-    assert await stores.notes.notes(ANNA, "s1", lines=1) == NO_NOTES
-    assert await stores.notes.standing(ANNA, "s1") is None
-    shown = await (await restarted()).notes.notes(ANNA, "s1", lines=1)
-    assert [line.said for line in shown.lines] == ["two"]
-    assert shown.anchors == ()
 
 
 @pytest.mark.usefixtures("in_portions")

@@ -99,17 +99,6 @@ def test_an_outage_of_both_sides_is_over_when_both_work(outages, clock, log):
     assert log[1:] == [(RECOVERED, (UNAVAILABLE, HOLD_S))]
 
 
-def test_an_outage_that_follows_another_is_logged_apart(outages, clock, log):
-    outages.failed("write", FULL)
-    outages.failed("write", raised(sqlite3.SQLITE_READONLY))
-    clock.now += HOLD_S
-    outages.settle()
-    assert [(event, kind) for event, (kind, _) in log] == [
-        ("store.trouble", DISK_FULL), ("store.trouble", READ_ONLY), (RECOVERED, DISK_FULL)
-    ]  # fmt: skip
-    assert outages.current == READ_ONLY
-
-
 def test_only_a_sound_file_ends_corruption(outages, log):
     outages.failed("read", raised(sqlite3.SQLITE_CORRUPT))
     outages.failed("read", raised(sqlite3.SQLITE_BUSY))

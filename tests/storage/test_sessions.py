@@ -74,12 +74,6 @@ class TestSession:
         again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True, at=later))
         assert again.id == first.id
 
-    async def test_without_history_the_same_words_are_new(self, sessions):
-        first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
-        await talk(sessions, "Now in Paris.", key="k2", standalone=True)
-        again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True))
-        assert again.id != first.id
-
     @pytest.mark.parametrize(
         ("elsewhere", "is_retry"), [("One coffee, no, three.", False), ("Two coffees.", True)]
     )
@@ -127,15 +121,6 @@ class TestSession:
         (found,) = await sessions.recent(ANNA, "s1", 9)
         assert (found.answer, found.whole) == ("an answer", True)
 
-    async def test_an_answer_continues_after_tool_calls(self, sessions):
-        first = await talk(sessions, "Move it to May.", "Let me look.", key="k", whole=False)
-        assert await sessions.resume(ANNA, "s1", "k") == first
-        assert await sessions.resume(ANNA, "s1", None) == first
-        assert await sessions.complete(first, Outcome("Let me look.\nDone.", whole=True), never)
-        (found,) = await sessions.recent(ANNA, "s1", 9)
-        assert (found.answer, found.whole) == ("Let me look.\nDone.", True)
-        assert await sessions.resume(ANNA, "s1", "k") is None  # it has ended
-
     async def test_only_an_exchange_of_the_same_session_continues(self, sessions):
         one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
         two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
@@ -169,15 +154,6 @@ class TestSession:
         await sessions.complete(first, Outcome("By boat.", whole=True, recalled=("cat",)), never)
         await forget(memories, of(ANNA), "boat")
         assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
-
-    async def test_what_was_forgotten_while_tools_ran_is_not_repeated(self, sessions, memories):
-        await store(memories, create("Has a boat", id="boat"))
-        first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))
-        await forget(memories, of(ANNA), "boat")
-        await sessions.complete(first, Outcome("By boat.", whole=True), never)
-        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
-        await forget(memories, of(ANNA))
-        assert await sessions.resume(ANNA, "s1", None) is None
 
     async def test_an_aborted_exchange_leaves_nothing(self, sessions, memories):
         begun = await sessions.begin(exchange())
@@ -262,14 +238,6 @@ class TestQueue:
         job = await jobs.claim(NOW, 60)
         assert (job.session_id, job.lane) == ("s1", 2)
         assert await jobs.claim(NOW, 60) is None
-
-    async def test_a_user_has_one_job_running_at_a_time(self, sessions, jobs, memories):
-        for session in ("s1", "s2"):
-            await talk(sessions, session=session, trigger=always)
-        job = await jobs.claim(NOW, 60)
-        assert await jobs.claim(NOW, 60) is None
-        await done(memories, job)
-        assert await jobs.claim(NOW, 60) is not None
 
     async def test_urgent_lanes_go_first_and_users_take_turns(self, sessions, jobs, memories):
         for n in range(3):
@@ -408,22 +376,6 @@ class TestEnd:
             with pytest.raises(NotFound):
                 await sessions.sessions(stranger, limit=9, after="s1")
 
-    async def test_no_page_leaves_out_a_session_where_projects_share_a_name(self, sessions):
-        zeus = type(ANNA)("acme", "anna", "zeus")
-        for n, scope in enumerate((ANNA, APOLLO, zeus)):
-            await talk(sessions, session="same", scope=scope, at=NOW + 2 * n)
-            await talk(sessions, session=f"other{n}", scope=scope, at=NOW + 2 * n + 1)
-        for limit in (1, 2, 4):
-            seen, after = [], None
-            while page := await sessions.sessions(ANNA, limit=limit, after=after):
-                seen += [(s.id, s.scope.project) for s in page]
-                after = page[-1].cursor
-                assert len(seen) < 9
-            assert seen == [
-                ("other2", "zeus"), ("same", "zeus"), ("other1", "apollo"), ("same", "apollo"),
-                ("other0", None), ("same", None),
-            ]  # fmt: skip
-
 
 async def dead_letter(sessions, jobs, *, reason="refused", **fields):
     """Let a session's extraction fail for good."""
@@ -491,40 +443,6 @@ class TestOverseeing:
 
 @pytest.mark.usefixtures("mode")
 class TestForgetConversations:
-    async def test_a_user_is_forgotten_with_sessions_and_jobs(self, sessions, jobs, memories):
-        begun = await talk(sessions, trigger=always)
-        job = await jobs.claim(NOW, 60)
-        batch = await jobs.batch(job, limit=9, context=0)
-        streaming = await sessions.begin(exchange())
-        await store(memories, create("a fact", evidence=quote(begun)))
-        assert await forget(memories, of(ANNA)) == ForgetCounts(memories=1, exchanges=2, sessions=1, jobs=1)
-        assert not await sessions.complete(streaming, WHOLE, always)
-        assert (await jobs.batch(job, limit=9, context=0)).pending == ()
-        with pytest.raises(Conflict):
-            await memories.apply(ANNA, [create("late")], expect=batch.stamp, done=job)
-        await jobs.retry(job, at=NOW, reason="conflict")
-        assert await jobs.counts() == QueueCounts()
-
-    async def test_a_project_is_forgotten_with_its_own_sessions(self, sessions, memories):
-        await talk(sessions, scope=APOLLO)
-        await talk(sessions, scope=ANNA)
-        # Opening the second session has queued a job for the first.
-        assert await forget(memories, of(APOLLO)) == ForgetCounts(exchanges=1, sessions=1, jobs=1)
-        assert len(await sessions.recent(ANNA, "s1", 9)) == 1
-
-    async def test_a_memory_takes_the_exchanges_it_came_from(self, sessions, memories):
-        stated, other = await talk(sessions, "I am vegan and 40"), await talk(sessions, "I like tea")
-        await store(
-            memories,
-            create("vegan", id="a", evidence=quote(stated, "I am vegan")),
-            create("forty", id="b", evidence=quote(stated, "I am vegan and 40")),
-            create("tea", id="c", evidence=quote(other, "I like tea")),
-        )
-        assert await forget(memories, of(ANNA), "a") == ForgetCounts(memories=1, exchanges=1)
-        assert [e.said for e in await sessions.recent(ANNA, "s1", 9)] == ["I like tea"]
-        assert (await memories.get(of(ANNA), "b")).evidence == quote(stated)
-        assert (await memories.get(of(ANNA), "c")).evidence == quote(other, "I like tea")
-
     async def test_evidence_cannot_reach_another_users_exchange(self, sessions, memories):
         bens = await talk(sessions, "Ben's words", scope=BEN)
         await store(memories, create("forged", id="a", evidence=quote(bens)))

@@ -18,16 +18,13 @@ from tests.storage.making import (
     BEN,
     NOW,
     always,
-    create,
     exchange,
     forgotten,
     never,
     of,
-    quote,
-    store,
     talk,
 )  # fmt: skip
-from tests.storage.test_responses import converse, ids, keep, linked, response
+from tests.storage.test_responses import converse, keep, response
 from tests.support.examples import examples
 
 
@@ -56,39 +53,6 @@ async def test_a_deleted_response_and_conversation_are_nowhere_in_the_data_direc
     assert await stores.conversations.delete(ANNA, "c1")
     assert b"secret thing" not in on_disk(tmp_path)
     assert b"something that stays" in on_disk(tmp_path)
-
-
-async def test_a_forgotten_memory_is_nowhere_in_the_stored_responses(stores, tmp_path):
-    """The text is in a response, a later one of the chain, an echo elsewhere, and in conversations."""
-    secret, chains, sessions = "xylophonist", stores.chains, stores.sessions
-    stated = await talk(sessions, f"I am a {secret}", f"A {secret}!")
-    await converse(stores.conversations, id="c1")
-    await keep(stores, *linked("a", "b", text=f"a {secret}", conversation_id="c1"))
-    await keep(stores, response("on", text=f"the {secret}", session_id="s2", previous_id="b"))
-    said = [("i1", f'"{secret}"'.encode())]
-    assert await stores.conversations.add(ANNA, "c1", said, generation=0)
-    fact = create(f"Is a {secret}", id="m", evidence=quote(stated, f"a {secret}"))
-    await store(stores.memories, fact)
-    shown = await sessions.begin(exchange("who am I?", session="s3"))
-    await sessions.complete(shown, Outcome(f"A {secret}.", whole=True, recalled=("m",)), never)
-    await keep(stores, response("echo", text=f"You are a {secret}", session_id="s3"))
-    await keep(stores, response("unwritten", text=f"One {secret}", session_id="s4"), recalled=["m"])
-    await keep(stores, response("tea", text="I like tea", session_id="s5"))
-    assert secret.encode() in on_disk(tmp_path)
-    removed = await forgotten(stores.memories, of(ANNA), "m")
-    assert (removed.memories, removed.exchanges, removed.responses) == (1, 1, 5)
-    assert secret.encode() not in on_disk(tmp_path)
-    assert await ids(chains, "tea") == ["tea"]
-
-
-async def test_a_save_and_a_forget_at_once_leave_nothing_of_before(stores, second):
-    for n in range(20):
-        generation = (await stores.memories.stamp(ANNA)).generation
-        late = asyncio.create_task(stores.chains.save(response(f"r{n}"), generation=generation))
-        forgetting = asyncio.create_task(forgotten(second.memories, of(ANNA)))
-        saved, removed = await late, await forgetting
-        assert removed.responses == int(saved)
-        assert await stores.chains.get(ANNA, f"r{n}", NOW) is None
 
 
 # ---------------------------------------------------------------- a model of it
@@ -237,26 +201,3 @@ async def test_a_session_in_use_keeps_its_responses_when_its_exchanges_are_prune
     await stores.sessions.abort(await stores.sessions.begin(exchange("taken back", at=NOW + 10)))
     assert await stores.sessions.prune(NOW + 5) == 1
     assert await stores.sessions.session_of(ANNA, "resp_1") == "s1"
-
-
-async def test_a_forget_finds_the_responses_of_a_session_that_was_pruned(stores, tmp_path):
-    begun = await talk(stores.sessions, "I am vegan", trigger=always)
-    await store(stores.memories, create("Is vegan", id="m", evidence=quote(begun, "I am vegan")))
-    await keep(stores, response("r1", text="So you are vegan"), response("bens", BEN))
-    await read_all(stores)
-    assert await stores.sessions.prune(NOW + 1) == 1
-    assert (await forgotten(stores.memories, of(ANNA), "m")).responses == 1
-    assert b"vegan" not in on_disk(tmp_path)
-    assert await ids(stores.chains, "bens", BEN) == ["bens"]
-
-
-async def test_pruning_goes_in_portions(stores, monkeypatch):
-    monkeypatch.setattr("proxy.storage.sql.sessions._AT_ONCE", 3)
-    for n in range(10):
-        await talk(stores.sessions, trigger=always, session=f"s{n % 4}")
-    await read_all(stores)
-    assert await stores.sessions.prune(NOW + 1) == 10
-    assert count(stores, "sessions") == 0
-
-
-# ---------------------------------------------------------------- rows kept in memory

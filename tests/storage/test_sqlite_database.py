@@ -1,7 +1,6 @@
 """The file and the threads: group commit, what is refused, what is recovered from."""
 
 import asyncio
-import os
 import sqlite3
 import stat
 import threading
@@ -14,17 +13,14 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite import SqliteStores, database
 from tests.storage.making import (
     ANNA,
-    BEN,
     NOW,
     always,
-    contents,
     create,
     exchange,
     find,
     forgotten,
     never,
     of,
-    quote,
     store,
     talk,
     vector,
@@ -191,59 +187,6 @@ async def test_a_newer_schema_is_refused(tmp_path):
     await stores.close()
 
 
-async def test_a_file_moved_away_is_unavailable_until_it_is_back(stores):
-    await store(stores.memories, create("tea"))
-    aside = stores.path.with_name("aside")
-    stores.path.rename(aside)
-    with pytest.raises(StoreUnavailable):
-        await stores.memories.stamp(ANNA)
-    with pytest.raises(StoreUnavailable):
-        await store(stores.memories, create("rum"))
-    assert not stores.path.exists()
-    aside.rename(stores.path)
-    await store(stores.memories, create("gin"))
-    assert await contents(stores.memories, "tea rum gin") == {"tea", "gin"}
-
-
-async def test_another_database_at_the_path_is_taken_up(stores, tmp_path):
-    other = SqliteStores(tmp_path / "other")
-    await other.open()
-    await store(other.memories, create("from the other file"))
-    await other.close()
-    await store(stores.memories, create("from the first file"))
-    assert await contents(stores.memories, "file") == {"from the first file"}
-    await forgotten(stores.memories, of(BEN))  # empties the log: what is swapped is one file
-    os.replace(tmp_path / "other" / "memory.db", stores.path)
-    assert await contents(stores.memories, "file") == {"from the other file"}
-    await store(stores.memories, create("file again"))
-    assert await contents(stores.memories, "file") == {"from the other file", "file again"}
-
-
-async def test_a_forgotten_text_is_nowhere_in_the_data_directory(stores, tmp_path):
-    secret = "xylophonist from Ulaanbaatar"
-    for n in range(60):
-        begun = await talk(
-            stores.sessions, f"I am a {secret} {n}", f"A {secret}!", always, session=f"s{n % 7}"
-        )
-        await store(
-            stores.memories,
-            create(f"Is a {secret} {n}", id=f"x{n}", evidence=quote(begun, f"a {secret} {n}")),
-            create(f"Likes tea number {n}", evidence=quote(begun, f"a {secret}")),
-        )
-        await talk(stores.sessions, "Ben says hello " * n, scope=BEN)
-    assert secret.encode() in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
-    for n in range(60):
-        assert (await forgotten(stores.memories, of(ANNA), f"x{n}")).memories == 1
-    left = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
-    assert secret.encode() not in left
-    assert b"Likes tea" in left
-    assert b"Ben says" in left
-    assert (await forgotten(stores.memories, of(ANNA))).memories == 60
-    left = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
-    assert b"Likes tea" not in left
-    assert b"Ben says" in left
-
-
 async def test_a_write_waits_longer_than_one_timeout_for_other_processes(stores, monkeypatch):
     monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 400)
     other = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
@@ -255,20 +198,6 @@ async def test_a_write_waits_longer_than_one_timeout_for_other_processes(stores,
     other.close()
     await writing
     assert stores.trouble == ""
-
-
-async def test_the_log_is_emptied_once_a_reader_has_left_it(stores, tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "_PURGE_AGAIN_S", 0)
-    monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 60_000)
-    await store(stores.memories, create("a secret thing", id="a"))
-    reader = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM memories").fetchone()
-    async with asyncio.timeout(20):  # the reader blocks no writer
-        assert await forgotten(stores.memories, of(ANNA), "a") == ForgetCounts(memories=1)
-    reader.close()
-    await store(stores.memories, create("a harmless thing", id="b"))
-    assert b"secret thing" not in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
 
 
 async def test_another_embedding_model_is_refused_while_there_are_vectors(stores):
@@ -287,12 +216,6 @@ async def test_another_embedding_model_is_refused_while_there_are_vectors(stores
 
 
 # ---------------------------------------------------------------- several stores over one file
-@pytest.fixture
-async def second(tmp_path, stores):
-    opened = SqliteStores(tmp_path)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 async def test_a_dead_owners_exchanges_and_jobs_are_adopted_at_once(stores, second):

@@ -9,10 +9,10 @@ import sqlite3
 
 import pytest
 
-from proxy.domain.core import Confirm, Quota
+from proxy.domain.core import Confirm
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
-from proxy.storage.sql import memory_cache, quota
+from proxy.storage.sql import memory_cache
 from proxy.storage.sqlite import SqliteStores, file
 from proxy.storage.sqlite.stores import SqliteStores as Stores
 from tests.storage.making import (
@@ -188,30 +188,3 @@ async def test_forgetting_a_user_walks_through_that_users_rows_only(recorded):
         await stores.memories.forget(where, by="test", dry_run=True)
         await stores.memories.forget(where, by="test")
     assert not walks(stores.path, asked)
-
-
-async def test_a_page_is_found_by_the_index_of_its_user(stores):
-    with sqlite3.connect(stores.path) as connection:
-        plan = connection.execute(
-            "EXPLAIN QUERY PLAN SELECT m.content FROM memories m JOIN scopes s ON s.id = m.owner"
-            " WHERE s.tenant = 'a' AND s.user = 'b' AND m.owner = 1 AND m.seq > 5 AND m.seq <= 9"
-            " ORDER BY m.seq LIMIT 5"
-        ).fetchall()
-    connection.close()
-    steps = " ".join(row[3] for row in plan)
-    assert "memories_owner (owner=? AND rowid>? AND rowid<?)" in steps
-    assert "TEMP B-TREE" not in steps
-
-
-async def test_the_weakest_are_found_without_looking_at_the_others(opened):
-    stores = await opened(Quota())
-    parameters = {"owner": 1, "version": 1, "now": NOW}
-
-    def plans(tx):
-        for query in quota._IN_THIS_ORDER:
-            yield [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {query}", parameters)]
-
-    closed, expired, others = await stores._database.read(lambda tx: list(plans(tx)))
-    for plan in (closed, others):
-        assert plan == ["SEARCH memories USING INDEX memories_weakest (owner=? AND <expr>=?)"]
-    assert "memories_expiring (owner=? AND expires_at<?)" in expired[0]

@@ -48,16 +48,6 @@ async def test_a_restored_directory_serves_what_was_backed_up(house):
         assert await contents(stores.memories, "tea gin") == {"tea", "gin"}
 
 
-async def test_what_was_there_before_is_kept_whole(house):
-    async with house.open() as stores:
-        await store(stores.memories, create("tea"))
-        house.back_up()
-        await store(stores.memories, create("rum"))
-    aside = house.restore().aside
-    aside.replace(house.data_dir / "memory.db")
-    assert await house.remembered() == {"tea", "rum"}
-
-
 async def test_a_restore_is_refused_while_a_server_runs(house):
     async with house.open() as stores:
         await store(stores.memories, create("tea"))

@@ -93,15 +93,6 @@ async def test_a_forget_wins_every_race_against_two_replicas(stores, second, req
     assert b"SECRET" not in text
 
 
-async def test_what_another_replica_has_written_or_forgotten_is_seen_at_once(stores, second):
-    for n in range(20):
-        stamp = await stores.memories.stamp(ANNA)
-        await stores.memories.apply(ANNA, [create(f"likes tea {n}", id=f"m{n}")], expect=stamp)
-        assert f"likes tea {n}" in await contents(second.memories, "tea", ANNA, limit=99)
-    await stores.memories.forget(of(ANNA), "m3", by="test")
-    assert "likes tea 3" not in await contents(second.memories, "tea", ANNA, limit=99)
-
-
 async def test_two_replicas_claim_each_job_once(stores, second):
     for n in range(8):
         scope = type(ANNA)("acme", f"user{n}")

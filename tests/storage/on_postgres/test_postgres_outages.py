@@ -3,15 +3,13 @@
 import asyncio
 import threading
 
-import psycopg
 import pytest
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres import PostgresStores
-from proxy.storage.postgres.connection import kind_of
 from proxy.storage.sql import users
-from proxy.storage.sql.database import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE
+from proxy.storage.sql.database import LOCKED, READ_ONLY, UNAVAILABLE
 from tests import postgres_server
 from tests.storage.making import ANNA, BEN, contents, create, store
 
@@ -105,18 +103,3 @@ async def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(stores):
 
     assert await asyncio.gather(crosswise(ANNA, BEN), crosswise(BEN, ANNA)) == [ANNA, BEN]
     assert len(runs) > 2
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (psycopg.errors.DiskFull(), DISK_FULL),
-        (psycopg.errors.QueryCanceled(), LOCKED),
-        (psycopg.errors.LockNotAvailable(), LOCKED),
-        (psycopg.errors.AdminShutdown(), UNAVAILABLE),
-        (psycopg.OperationalError("connection refused"), UNAVAILABLE),
-        (psycopg.errors.SyntaxError(), None),
-    ],
-)
-def test_errors_are_distinguished(error, kind):
-    assert kind_of(error) == kind

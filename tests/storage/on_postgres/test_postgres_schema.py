@@ -9,7 +9,6 @@ import pytest
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.storage.postgres import PostgresStores
-from proxy.storage.postgres.connection import translate
 from proxy.storage.sqlite import file
 
 TYPES = {"INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea", "TEXT": "text"}
@@ -72,25 +71,3 @@ async def test_no_message_holds_the_password(server, url, capfd):
         assert "s3cret" not in stores.failure + stores.place
         await stores.close()
     assert "s3cret" not in "".join(capfd.readouterr())
-
-
-@pytest.mark.parametrize(
-    ("sql", "expected"),
-    [
-        ("SELECT user FROM s WHERE s.user = :user", 'SELECT "user" FROM s WHERE s.user = %(user)s'),
-        ("a IS ? AND b IS NOT m.c", "a IS NOT DISTINCT FROM %s AND b IS DISTINCT FROM m.c"),
-        ("iif(a = 1, max(b, 2), max(d))", "CASE WHEN a = 1 THEN  greatest(b, 2) ELSE  max(d) END"),
-        ("x LIKE 'what? :no %' AND y % 2", "x LIKE 'what? :no %%' AND y %% 2"),
-        ("FROM a CROSS JOIN b ON b.x = a.x CROSS JOIN c", "FROM a JOIN b ON b.x = a.x CROSS JOIN c"),
-        ("length(CAST(m.content AS BLOB))", "octet_length(m.content)"),
-    ],
-)  # fmt: skip
-def test_what_differs_is_translated_and_nothing_else(sql, expected):
-    assert translate(sql).decode() == expected
-
-
-def test_what_is_none_becomes_null():
-    assert (
-        translate(":a IS NULL OR b = :a OR c = :d", frozenset("a"))
-        == b"NULL IS NULL OR b = NULL OR c = %(d)s"
-    )
