@@ -21,18 +21,7 @@ from proxy.admit.decision import (
     pairs_to_judge,
     verdict,
 )
-from proxy.domain.core import (
-    Candidate,
-    Change,
-    Confirm,
-    Create,
-    Edit,
-    Evidence,
-    Hit,
-    Memory,
-    Scope,
-    Supersede,
-)
+from proxy.domain.core import Candidate, Change, Confirm, Create, Edit, Evidence, Hit, Supersede
 from proxy.domain.judging import Relation
 from tests.learn.support import ANA, NOON, memory
 from tests.support.judge import APART, CHANGED, SAME
@@ -45,12 +34,7 @@ def said(content: str, *, exchange: str = "ex_9", **fields: Any) -> Candidate:
     return Candidate(**{**values, "origin": Evidence("s-1", exchange), **fields})
 
 
-def decide(
-    *candidates: Candidate,
-    known: tuple[Memory, ...] = (),
-    scope: Scope = ANA,
-    relation: Relation | dict[tuple[str, str], Relation] | None = APART,
-) -> Decision:
+def decide(*candidates, known=(), scope=ANA, relation=APART):
     """Decide with one verdict for all pairs, one for each (the others: apart), or without a judge (None)."""
     weighed = [Weighed(c, None, tuple(Hit(m, 0.9, 1.0) for m in known)) for c in candidates]
     if relation is None:
@@ -67,7 +51,7 @@ def kinds(decision: Decision) -> list[type[Change]]:
 
 
 # ---------------------------------------------------------------- new, the same, changed
-def test_a_new_fact_is_created_as_of_when_it_was_said() -> None:
+def test_a_new_fact_is_created_as_of_when_it_was_said():
     (change,) = decide(said("User lives in Ghent", observed_at=NOON - 60, tags=("home",))).changes
     assert isinstance(change, Create)
     assert (change.memory.valid_from, change.memory.created_at) == (NOON - 60, NOON)
@@ -75,19 +59,19 @@ def test_a_new_fact_is_created_as_of_when_it_was_said() -> None:
 
 
 @pytest.mark.parametrize(("before", "stated", "then"), [(0.9, 1.0, 1.0), (0.6, 0.6, 0.8), (0.6, 0.95, 0.95)])
-def test_the_same_words_confirm_and_raise_the_confidence(before: float, stated: float, then: float) -> None:
+def test_the_same_words_confirm_and_raise_the_confidence(before, stated, then):
     old = memory("User lives in Ghent.", confidence=before, type="episodic")
     (change,) = decide(said("user lives in  ghent", confidence=stated), known=(old,)).changes
     assert change == Confirm(old.id, NOON, pytest.approx(then), (Evidence("s-1", "ex_9"),))
 
 
-def test_without_a_judge_only_equal_texts_are_the_same() -> None:
+def test_without_a_judge_only_equal_texts_are_the_same():
     old = memory("User lives in Ghent.")
     assert kinds(decide(said("User lives in Ghent"), known=(old,), relation=None)) == [Confirm]
     assert kinds(decide(said("User's home is in Ghent"), known=(old,), relation=None)) == [Create]
 
 
-def test_the_relation_decides_and_not_the_type() -> None:
+def test_the_relation_decides_and_not_the_type():
     old = memory("User lives in Leeds")
     moved = said("User moved to Ghent", type="episodic")
     (change,) = decide(moved, known=(old,), relation=CHANGED).changes
@@ -114,13 +98,11 @@ def test_the_relation_decides_and_not_the_type() -> None:
         ),  # the newer text is right in both cases
     ],
 )
-def test_unsure_facts_are_apart_unless_they_are_close(
-    relation: Relation, cosine: float | None, found: str
-) -> None:
+def test_unsure_facts_are_apart_unless_they_are_close(relation, cosine, found):
     assert verdict(relation, cosine) == found
 
 
-def test_a_change_closes_everything_that_it_changes() -> None:
+def test_a_change_closes_everything_that_it_changes():
     one, other = memory("User's dog is called Rex"), memory("Rex is the user's dog")
     cat, new = memory("User's cat is called Miso"), "User's dog is now called Max"
     verdicts = {(one.content, new): CHANGED, (other.content, new): CHANGED}
@@ -129,7 +111,7 @@ def test_a_change_closes_everything_that_it_changes() -> None:
     assert len({c.memory.id for c in closed}) == 1  # type: ignore[union-attr]
 
 
-def test_a_batch_that_says_it_twice_stores_it_once_and_facts_of_one_message_never_close_each_other() -> None:
+def test_a_batch_that_says_it_twice_stores_it_once_and_facts_of_one_message_never_close_each_other():
     decision = decide(said("User's dog is called Rex"), said("Rex is the user's dog"), relation=SAME)
     assert (kinds(decision), decision.dropped) == ([Create], {"duplicate": 1})
     one, two = said("User's office is in Ghent"), said("User's office is in Leeds")
@@ -150,30 +132,28 @@ LOST_JOB = "User is between jobs since May"
         (None, Create),  # without a judge it is believed if the texts share a term
     ],
 )
-def test_a_replacement_is_believed_unless_the_facts_are_apart(
-    relation: Relation | None, ends: type[Change]
-) -> None:
+def test_a_replacement_is_believed_unless_the_facts_are_apart(relation, ends):
     old = memory("User works at Tidewell")
     assert kinds(decide(said(LOST_JOB, replaces=old.id), known=(old,), relation=relation)) == [ends]
     new = said("User has left Tidewell", replaces=old.id)
     assert kinds(decide(new, known=(old,), relation=None)) == [Supersede]
 
 
-def test_a_replacement_that_says_less_confirms_and_of_an_unknown_id_creates() -> None:
+def test_a_replacement_that_says_less_confirms_and_of_an_unknown_id_creates():
     old = memory("User has a dog called Rex, a brown labrador")
     new = said("User has a dog called Rex", replaces=old.id)
     assert kinds(decide(new, known=(old,), relation=SAME)) == [Confirm]
     assert kinds(decide(said(LOST_JOB, replaces="mem_unknown"), relation=CHANGED)) == [Create]
 
 
-def test_a_replacement_also_closes_what_says_the_same_as_it() -> None:
+def test_a_replacement_also_closes_what_says_the_same_as_it():
     old, stored = memory("User works at Tidewell"), memory("User has no job at the moment")
     verdicts = {(old.content, LOST_JOB): CHANGED, (stored.content, LOST_JOB): SAME}
     decision = decide(said(LOST_JOB, replaces=old.id), known=(stored, old), relation=verdicts)
     assert [c.old_id for c in decision.changes if isinstance(c, Supersede)] == [old.id, stored.id]
 
 
-def test_two_replacements_of_one_memory_close_it_once_and_both_are_stored() -> None:
+def test_two_replacements_of_one_memory_close_it_once_and_both_are_stored():
     old = memory("User has two cats, Miso and Tofu")
     first, second = "User's cat Miso lives with User's sister now", "User still has the cat Tofu"
     verdicts = {(old.content, first): CHANGED, (old.content, second): CHANGED}
@@ -182,7 +162,7 @@ def test_two_replacements_of_one_memory_close_it_once_and_both_are_stored() -> N
 
 
 # ---------------------------------------------------------------- order of statements
-def test_a_session_read_late_adds_to_the_history_and_does_not_undo_a_newer_one() -> None:
+def test_a_session_read_late_adds_to_the_history_and_does_not_undo_a_newer_one():
     now = memory("User's manager is Daniel", valid_from=NOON, updated_at=NOON)
     late = said("User's manager is Priya", observed_at=NOON - 600)
     for candidate in (late, replace(late, replaces=now.id)):
@@ -192,14 +172,14 @@ def test_a_session_read_late_adds_to_the_history_and_does_not_undo_a_newer_one()
         assert (change.memory.valid_from, change.memory.valid_to) == (NOON - 600, NOON)
 
 
-def test_what_was_said_before_and_again_after_a_candidate_outlives_it() -> None:
+def test_what_was_said_before_and_again_after_a_candidate_outlives_it():
     held = memory("User's manager is Daniel", valid_from=NOON - 900, updated_at=NOON)
     late = said("User's manager is Priya", observed_at=NOON - 600)
     decision = decide(late, known=(held,), relation=CHANGED)
     assert (decision.changes, decision.dropped) == ((), {"outdated": 1})
 
 
-def test_the_first_of_two_wordings_stays_whichever_is_read_first() -> None:
+def test_the_first_of_two_wordings_stays_whichever_is_read_first():
     first, then = "User's dog is called Rex", "Rex is the user's dog"
     old = memory(first, valid_from=NOON - 60, updated_at=NOON - 60)
     assert kinds(decide(said(then), known=(old,), relation=SAME)) == [Confirm]
@@ -210,7 +190,7 @@ def test_the_first_of_two_wordings_stays_whichever_is_read_first() -> None:
     assert (new.content, new.valid_from, new.updated_at) == (first, NOON - 60, NOON)
 
 
-def test_the_wording_with_more_detail_stays_whichever_is_read_first() -> None:
+def test_the_wording_with_more_detail_stays_whichever_is_read_first():
     short, long = "User has a dog called Rex", "User has a dog called Rex, a brown labrador"
     (change,) = decide(
         said(long, confidence=0.6), known=(memory(short, confidence=0.6),), relation=SAME
@@ -223,7 +203,7 @@ def test_the_wording_with_more_detail_stays_whichever_is_read_first() -> None:
 
 
 # ---------------------------------------------------------------- inferred and explicit preferences
-def test_an_inference_does_not_overwrite_an_explicit_preference() -> None:
+def test_an_inference_does_not_overwrite_an_explicit_preference():
     outright = memory("User's editor is Zed", type="preference", source="explicit")
     guess = said("User's editor is Emacs", type="preference")
     decision = decide(guess, known=(outright,), relation=CHANGED)
@@ -232,7 +212,7 @@ def test_an_inference_does_not_overwrite_an_explicit_preference() -> None:
     assert kinds(decide(stated, known=(outright,), relation=CHANGED)) == [Supersede]
 
 
-def test_an_inferred_preference_decays_when_another_is_said_again() -> None:
+def test_an_inferred_preference_decays_when_another_is_said_again():
     outright = memory("User's editor is Zed", type="preference", source="explicit")
     guess = memory("User's editor is Emacs", type="preference", confidence=0.6)
     again = said("User's editor is Zed", type="preference", evidence="Zed, as I said")
@@ -251,7 +231,7 @@ def test_an_inferred_preference_decays_when_another_is_said_again() -> None:
         ({"source": "assistant", "span": "I'd go for jazz"}, True),  # the assistant's own words
     ],
 )
-def test_only_a_models_word_without_the_users_own_is_inferred(fields: dict[str, Any], inferred: bool) -> None:
+def test_only_a_models_word_without_the_users_own_is_inferred(fields, inferred):
     source, span = fields.get("source", "extracted"), fields.get("span", "")
     candidate = Candidate(type="preference", content="User likes jazz", source=source, evidence=span)
     stored = memory("User likes jazz", source=source, evidence=(Evidence("s-1", "ex_1", span),))
@@ -259,14 +239,14 @@ def test_only_a_models_word_without_the_users_own_is_inferred(fields: dict[str, 
 
 
 @given(st.floats(0.01, 0.98))
-def test_confirmation_raises_confidence_by_bayes_and_contradiction_lowers_it(confidence: float) -> None:
+def test_confirmation_raises_confidence_by_bayes_and_contradiction_lowers_it(confidence):
     against = decayed(memory("User likes jazz", confidence=confidence), NOON).confidence
     assert against < confidence < confirmed(confidence) <= 1
     assert confirmed(0.6) == pytest.approx(0.8 * 0.6 / (0.8 * 0.6 + 0.3 * 0.4))
     assert confirmed(1.0) == 1.0, "what a person entered stays as sure as they said"
 
 
-def test_no_number_of_confirmations_makes_certain_and_repeated_contradiction_archives() -> None:
+def test_no_number_of_confirmations_makes_certain_and_repeated_contradiction_archives():
     confidence, one, steps = 0.6, memory("User seems to like jazz", confidence=0.6), 0
     for _ in range(100):
         confidence = confirmed(confidence)
@@ -278,7 +258,7 @@ def test_no_number_of_confirmations_makes_certain_and_repeated_contradiction_arc
 
 
 # ---------------------------------------------------------------- projects
-def test_a_general_fact_and_the_same_one_of_a_project_become_the_general_one() -> None:
+def test_a_general_fact_and_the_same_one_of_a_project_become_the_general_one():
     content = "User's release day is Thursday"
     (change,) = decide(said(content), known=(memory(content, scope=APOLLO),), scope=ANA).changes
     assert isinstance(change, Supersede)
@@ -286,7 +266,7 @@ def test_a_general_fact_and_the_same_one_of_a_project_become_the_general_one() -
     assert kinds(decide(said(content), known=(memory(content),), scope=APOLLO)) == [Confirm]
 
 
-def test_a_project_changes_no_fact_of_another_one_or_of_all() -> None:
+def test_a_project_changes_no_fact_of_another_one_or_of_all():
     new = said("User's release day is Tuesday")
     theirs = memory("User's release day is Thursday", scope=replace(ANA, project="borealis"))
     assert kinds(decide(new, known=(theirs,), scope=ANA, relation=CHANGED)) == [Create]
@@ -298,9 +278,7 @@ def test_a_project_changes_no_fact_of_another_one_or_of_all() -> None:
 
 
 @pytest.mark.parametrize(("theirs", "ours", "project"), [(ANA, APOLLO, None), (APOLLO, ANA, "apollo")])
-def test_a_named_replacement_is_visible_wherever_the_old_one_was(
-    theirs: Scope, ours: Scope, project: str | None
-) -> None:
+def test_a_named_replacement_is_visible_wherever_the_old_one_was(theirs, ours, project):
     old = memory("Apollo launches in May", scope=theirs)
     new = said("Apollo launches in June", replaces=old.id)
     (change,) = decide(new, known=(old,), scope=ours, relation=CHANGED).changes
@@ -309,7 +287,7 @@ def test_a_named_replacement_is_visible_wherever_the_old_one_was(
 
 
 # ---------------------------------------------------------------- ids
-def test_the_same_statement_has_the_same_id_and_another_exchange_another() -> None:
+def test_the_same_statement_has_the_same_id_and_another_exchange_another():
     assert memory_id("ex_1", "User lives in Ghent.") == memory_id("ex_1", "user lives in Ghent")
     assert memory_id("ex_1", "User lives in Ghent") != memory_id("ex_2", "User lives in Ghent")
     candidate = said("Acme hosts everything", exchange="ex_1")

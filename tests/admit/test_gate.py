@@ -1,9 +1,8 @@
 """The gate over a real store: candidates are stored, held or dropped, redacted, embedded and compared."""
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from proxy.domain.judging import Relation
 from proxy.domain.ports import Embedder, EmbeddingModel
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.extractor import related
-from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import load_judge
 from proxy.storage.sql.memories import SqlMemories
 from proxy.telemetry import ThrottledLog
@@ -44,7 +42,7 @@ async def store(house: House, gate: Gate, *contents: str, at: float = NOON) -> D
 
 
 # ---------------------------------------------------------------- outcomes
-async def test_a_doubtful_candidate_is_held_once_and_the_others_are_stored(house: House) -> None:
+async def test_a_doubtful_candidate_is_held_once_and_the_others_are_stored(house):
     for _ in range(2):  # a replay of the job
         began = await house.stores.memories.stamp(ANA)
         basis = Basis(began, NOON, seed="job")
@@ -61,7 +59,7 @@ async def test_a_doubtful_candidate_is_held_once_and_the_others_are_stored(house
     assert (held.candidate.content, held.reason) == (ACME.content, "doubtful")
 
 
-def test_a_doubtful_candidate_is_dropped_without_quarantine_or_if_it_must_not_be_stored(house: House) -> None:
+def test_a_doubtful_candidate_is_dropped_without_quarantine_or_if_it_must_not_be_stored(house):
     lax = gate(house, policy=SafetyPolicy(quarantine=False))
     assert sort([], [(ACME, "doubtful")], lax, NOON).dropped == {"doubtful": 1}
     secret = replace(ACME, content="Acme: the password is hunter2")
@@ -69,7 +67,7 @@ def test_a_doubtful_candidate_is_dropped_without_quarantine_or_if_it_must_not_be
     assert (result.held, result.dropped) == ((), {"secret": 1})
 
 
-def test_evidence_tags_and_origin_are_redacted_too(house: House) -> None:
+def test_evidence_tags_and_origin_are_redacted_too(house):
     evidence = "I bank at Acme, my pin is 4711"
     strict = SafetyPolicy(pii={**DEFAULT_PII, "email": "redact"})
     candidate = Candidate(
@@ -86,7 +84,7 @@ def test_evidence_tags_and_origin_are_redacted_too(house: House) -> None:
     assert stored.origin == Evidence("s-1", "ex_1", stored.evidence)
 
 
-async def test_a_memory_expires_as_its_type_does_unless_it_names_its_end(house: House) -> None:
+async def test_a_memory_expires_as_its_type_does_unless_it_names_its_end(house):
     lease = Candidate(type="episodic", content="User signed the lease")
     candidates = [lease, replace(lease, expires_at=NOON + 5), Candidate(type="semantic", content=GHENT)]
     bounds = gate(house, ttl_days={"episodic": 90})
@@ -103,7 +101,7 @@ async def test_a_memory_expires_as_its_type_does_unless_it_names_its_end(house: 
     assert await house.memories() == []
 
 
-async def test_a_named_memory_of_another_user_or_project_is_not_replaced(house: House) -> None:
+async def test_a_named_memory_of_another_user_or_project_is_not_replaced(house):
     theirs = [replace(ANA, user="bob"), replace(ANA, project="borealis")]
     ids = []
     for scope in theirs:
@@ -135,18 +133,14 @@ def counted(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
     return calls
 
 
-async def test_a_write_that_another_overtook_is_decided_again(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_write_that_another_overtook_is_decided_again(house, monkeypatch):
     calls = counted(monkeypatch, Conflict("another write"), Conflict("and another"))
     await store(house, gate(house), GHENT)
     assert len(calls) == 3
     assert await house.contents() == [GHENT]
 
 
-async def test_a_job_that_another_worker_has_claimed_is_not_decided_again(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_job_that_another_worker_has_claimed_is_not_decided_again(house, monkeypatch):
     await house.say("Acme hosts everything of ours.")
     lost = await house.stores.jobs.claim(NOON, 10)
     assert lost is not None
@@ -188,7 +182,7 @@ class Watched:
         return text.isascii()
 
 
-async def test_each_text_has_its_own_vector_and_none_if_it_is_not_understood() -> None:
+async def test_each_text_has_its_own_vector_and_none_if_it_is_not_understood():
     embedder: Any = Watched()
     found = await vectors_of(embedder, ["a", "猫", "abc"])
     assert [vector and np.frombuffer(vector, np.float32)[2] for vector in found] == [1, None, 3]
@@ -209,9 +203,7 @@ async def _ingest(house: House, embedder: Embedder) -> None:
 
 
 @pytest.mark.parametrize("work", [_admit, _related, _ingest])
-async def test_the_model_is_asked_once_per_text_and_not_on_the_event_loop(
-    house: House, work: Callable[[House, Embedder], Awaitable[None]]
-) -> None:
+async def test_the_model_is_asked_once_per_text_and_not_on_the_event_loop(house, work):
     embedder: Any = Watched()
     await house.stores.memories.stamp_model(embedder.model)
     await work(house, embedder)
@@ -219,7 +211,7 @@ async def test_the_model_is_asked_once_per_text_and_not_on_the_event_loop(
     assert threading.main_thread() not in embedder.threads
 
 
-def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch):
     lines, now = recorded(monkeypatch, lambda facts: facts), [0.0]
     languages = LanguageCounter(lambda: now[0])
     languages.note([True] * 9 + [False] * 10)
@@ -234,9 +226,9 @@ def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch: p
     assert len(lines) == 2
 
 
-async def test_stored_contents_get_their_readings_even_if_the_judge_fails() -> None:
+async def test_stored_contents_get_their_readings_even_if_the_judge_fails():
     class Broken(ScriptedJudge):
-        async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
+        async def readings(self, contents):
             raise EmbeddingFailed("closed")
 
     one = memory("Ana lives in Graz.")
@@ -273,7 +265,7 @@ class TeaApart(AllAlike):
 
 
 @pytest.fixture
-async def judge(house: House) -> Recording:
+async def judge(house):
     await house.stores.memories.stamp_model(AllAlike.model)
     return Recording(relation=one_value)
 
@@ -282,7 +274,7 @@ def judged_by(house: House, judge: Recording | None, embedder: type[AllAlike] = 
     return Gate(house.stores.memories, embedder(), judge=judge)
 
 
-async def test_all_relations_of_a_batch_are_asked_for_in_one_call(house: House, judge: Recording) -> None:
+async def test_all_relations_of_a_batch_are_asked_for_in_one_call(house, judge):
     ours, canoe = judged_by(house, judge), "User has a canoe"
     await store(house, ours, TEA)
     await store(house, ours, LEEDS, at=NOON + 60)
@@ -294,20 +286,18 @@ async def test_all_relations_of_a_batch_are_asked_for_in_one_call(house: House, 
     assert sorted(await house.contents()) == sorted([GHENT, canoe, TEA])
 
 
-async def test_the_judge_reads_first_what_was_said_first(house: House, judge: Recording) -> None:
+async def test_the_judge_reads_first_what_was_said_first(house, judge):
     await store(house, judged_by(house, judge), GHENT, at=NOON + 60)
     await store(house, judged_by(house, judge), LEEDS, at=NOON)  # read later
     assert judge.calls == [[(LEEDS, GHENT)]]
     assert await house.contents() == [GHENT]
 
 
-async def test_after_a_conflict_only_new_pairs_are_asked_for(
-    house: House, judge: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_conflict_only_new_pairs_are_asked_for(house, judge, monkeypatch):
     await store(house, judged_by(house, judge), TEA)
     apply, others = SqlMemories.apply, [LEEDS]
 
-    async def overtaken(self: SqlMemories, *args: Any, **more: Any) -> Any:
+    async def overtaken(self, *args, **more):
         if others:
             await store(house, judged_by(house, None), others.pop(), at=NOON + 30)
             raise Conflict("another write")
@@ -319,7 +309,7 @@ async def test_after_a_conflict_only_new_pairs_are_asked_for(
     assert sorted(await house.contents()) == sorted([GHENT, TEA])
 
 
-async def test_far_equal_and_long_texts_are_not_asked_about(house: House, judge: Recording) -> None:
+async def test_far_equal_and_long_texts_are_not_asked_about(house, judge):
     far = judged_by(house, judge, TeaApart)
     await store(house, far, TEA)
     await store(house, far, LEEDS, "User drinks tea at home", at=NOON + 60)
@@ -335,8 +325,8 @@ async def test_far_equal_and_long_texts_are_not_asked_about(house: House, judge:
 
 @pytest.mark.parametrize("missing", [True, False], ids=["no judge", "a judge that fails"])
 async def test_without_relations_facts_are_stored_and_the_log_says_so_once(
-    house: House, judge: Recording, missing: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    house, judge, missing, monkeypatch
+):
     lines = recorded(monkeypatch, lambda facts: facts["reason"])
     monkeypatch.setattr(module, "_LOG", ThrottledLog())
     judge.relation, judge.broken = (lambda old, new: CHANGED), True
@@ -347,9 +337,7 @@ async def test_without_relations_facts_are_stored_and_the_log_says_so_once(
     assert lines == [("memory.gate_without_judge", reason)]
 
 
-async def test_the_relation_head_finds_plain_changes_and_leaves_the_rest(
-    house: House, embedder: OnnxEmbedder, tmp_path: Path
-) -> None:
+async def test_the_relation_head_finds_plain_changes_and_leaves_the_rest(house, embedder, tmp_path):
     loaded = load_judge(tmp_path, embedder)
     if loaded.judge is None:
         pytest.skip(loaded.note)

@@ -34,7 +34,7 @@ def memory(content: str) -> Candidate:
     return Candidate(type="semantic", content=content)
 
 
-def test_an_identifying_number_is_redacted_and_no_memory_is_made_of_it() -> None:
+def test_an_identifying_number_is_redacted_and_no_memory_is_made_of_it():
     for text, number in PERSONAL:
         assert number in text, "the row names its number"
         assert number not in redact(text), text
@@ -42,7 +42,7 @@ def test_an_identifying_number_is_redacted_and_no_memory_is_made_of_it() -> None
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), CONTACTS)
-def test_contact_data_follows_its_policy(kind: str, text: str, value: str) -> None:
+def test_contact_data_follows_its_policy(kind, text, value):
     assert redact(text) == text, "allowed by default"
     assert reject(memory(text)) is None
     masked = policy(**{kind: "redact"})
@@ -57,19 +57,19 @@ def test_contact_data_follows_its_policy(kind: str, text: str, value: str) -> No
     assert reject(memory(text), strict) == "pii"
 
 
-def test_a_card_that_is_allowed_is_stored_and_a_secret_next_to_it_is_not() -> None:
+def test_a_card_that_is_allowed_is_stored_and_a_secret_next_to_it_is_not():
     lax = policy(card="allow")
     assert redact("Visa 4111 1111 1111 1111", lax) == "Visa 4111 1111 1111 1111"
     assert redact("Visa 4111 1111 1111 1111, CVV 739", lax) == "Visa 4111 1111 1111 1111, CVV [redacted]"
 
 
-def test_the_strictest_policy_decides_for_overlapping_finds() -> None:
+def test_the_strictest_policy_decides_for_overlapping_finds():
     redacted = redact("password: bo@example.org", policy(email="redact"))
     assert "bo@example" not in redacted
     assert REDACTED in redacted
 
 
-def test_strict_policies_leave_what_only_looks_alike() -> None:
+def test_strict_policies_leave_what_only_looks_alike():
     strict = SafetyPolicy(pii=dict.fromkeys(PII, "reject"))
     texts = (
         *("127.0.0.1 is the loopback", "version 10.4.2.1-beta", "room 12 at the end of the Way to go"),
@@ -79,7 +79,7 @@ def test_strict_policies_leave_what_only_looks_alike() -> None:
     assert [text for text in texts if redact(text, strict) != text] == []
 
 
-def test_the_default_policy_is_that_of_the_settings() -> None:
+def test_the_default_policy_is_that_of_the_settings():
     settings = PrivacySettings()
     assert {name: getattr(settings, name) for name in PII} == DEFAULT.pii
     assert DEFAULT.quarantine == settings.quarantine
@@ -99,19 +99,19 @@ LABELLED = {
 }
 
 
-def test_a_number_with_a_right_check_digit_is_found_next_to_its_name() -> None:
+def test_a_number_with_a_right_check_digit_is_found_next_to_its_name():
     for number, sentences in LABELLED.items():
         for sentence in sentences:
             assert redact(sentence.format(number)) == sentence.format("[redacted]")
 
 
-def test_a_number_with_a_wrong_check_digit_or_of_something_else_stays() -> None:
+def test_a_number_with_a_wrong_check_digit_or_of_something_else_stays():
     texts = ("A pan for 12345678 yen", "flight LH1234567", "the SIN of pride, 123456789", "IRD 26858241")
     assert [text for text in texts if redact(text) != text] == []
 
 
 @pytest.mark.parametrize("sign", ["区", "路", "中", "市中"])
-def test_searching_addresses_takes_linear_time(sign: str) -> None:
+def test_searching_addresses_takes_linear_time(sign):
     strict, text = SafetyPolicy(pii={"address": "redact"}), sign * (100_000 // len(sign))
     began = time.process_time()
     assert cleaned(text, strict) == text

@@ -29,7 +29,7 @@ KEYS = tuple(  # in two pieces, so that no scanner takes them for real ones
 
 
 # ---------------------------------------------------------------- the corpora
-def test_a_secret_is_redacted_alone_and_in_the_middle_of_a_conversation() -> None:
+def test_a_secret_is_redacted_alone_and_in_the_middle_of_a_conversation():
     before, after = "Good morning, I live in Ghent.\n", "\nWhat is wrong with it?"
     for text, secret in SECRETS:
         assert secret in text, "the row names its secret"
@@ -40,18 +40,18 @@ def test_a_secret_is_redacted_alone_and_in_the_middle_of_a_conversation() -> Non
         assert redacted.endswith(after), text
 
 
-def test_no_memory_is_made_of_a_secret_in_its_content_or_tags() -> None:
+def test_no_memory_is_made_of_a_secret_in_its_content_or_tags():
     for text, _ in SECRETS:
         assert reject(Candidate(type="semantic", content=f"User said: {text}")) == "secret", text
     for text, _ in SECRETS[::20]:
         assert reject(Candidate(type="semantic", content="User has a thing", tags=(text,))) == "secret", text
 
 
-def test_innocent_text_is_returned_unchanged() -> None:
+def test_innocent_text_is_returned_unchanged():
     assert [text for text in (*INNOCENT, *OWN_RULES) if redact(text) != text] == []
 
 
-def test_redacting_twice_is_redacting_once() -> None:
+def test_redacting_twice_is_redacting_once():
     assert [text for text, _ in SECRETS + PERSONAL if redact(redact(text)) != redact(text)] == []
     # After another number it is not recognised as a card.
     assert redact("СНИЛС 112-233-445 95 4111-1111-1111-1111") == "СНИЛС [redacted] [redacted]"
@@ -72,13 +72,13 @@ my booking reference is QX7PLM
 
 
 @pytest.mark.parametrize("line", ["I forgot my password again", "I changed my password to something longer"])
-def test_a_line_about_passwords_does_not_affect_the_next_sentence_or_line(line: str) -> None:
+def test_a_line_about_passwords_does_not_affect_the_next_sentence_or_line(line):
     for following in NEXT:
         assert redact(f"{line}. {following}") == f"{line}. {following}"
         assert redact(f"{line}\n{following}") == f"{line}\n{following}"
 
 
-def test_a_line_about_passwords_does_not_affect_the_next_paragraph() -> None:
+def test_a_line_about_passwords_does_not_affect_the_next_paragraph():
     for line in (line for line in INNOCENT if re.search("pass|pwd|密码|contra", line, re.I)):
         text = "\n\n".join(f"{line}\n\n{following}" for following in NEXT)
         assert redact(text) == text
@@ -100,18 +100,18 @@ def pieces_left(secret: str, redacted: str, around: str) -> list[str]:
 
 
 @given(before=AROUND, after=AROUND, secret=st.sampled_from(KEYS))
-def test_no_piece_of_a_known_key_is_left_in_any_surroundings(before: str, after: str, secret: str) -> None:
+def test_no_piece_of_a_known_key_is_left_in_any_surroundings(before, after, secret):
     assert pieces_left(secret, redact(f"{before} {secret} {after}"), f"{before} {after}") == []
 
 
 @given(before=AROUND, after=AROUND, password=st.from_regex(r"[A-Za-z]{3,8}[-!&+][0-9]{3,6}", fullmatch=True))
-def test_no_piece_of_a_password_that_is_called_one_is_left(before: str, after: str, password: str) -> None:
+def test_no_piece_of_a_password_that_is_called_one_is_left(before, after, password):
     around = f"{before}\nmy password is  {after}"
     assert pieces_left(password, redact(f"{before}\nmy password is {password} {after}"), around) == []
 
 
 @given(st.lists(st.one_of(AROUND, st.sampled_from([text for text, _ in SECRETS + PERSONAL])), max_size=5))
-def test_redaction_of_any_text_is_idempotent(parts: list[str]) -> None:
+def test_redaction_of_any_text_is_idempotent(parts):
     once = redact("\n".join(parts))
     assert redact(once) == once
 
@@ -127,7 +127,7 @@ def test_redaction_of_any_text_is_idempotent(parts: list[str]) -> None:
     ]
 )
 @given(st.lists(st.sampled_from(INNOCENT), max_size=20))
-def test_innocent_lines_together_are_returned_unchanged(lines: list[str]) -> None:
+def test_innocent_lines_together_are_returned_unchanged(lines):
     text = "\n\n".join(lines)
     assert redact(text) == text
 
@@ -137,7 +137,7 @@ HEAD, TAIL = "gh" + "p_Kq83nVb2Lk9Xw7T", "z5Rp1Ym4Hd6Jg8Sf0Ca"
 
 
 @given(st.text(max_size=80))
-def test_every_view_maps_each_character_to_its_place(text: str) -> None:
+def test_every_view_maps_each_character_to_its_place(text):
     for view in views(text):
         spans = [view.span(at, at + 1) for at in range(len(view.text))]
         assert all(0 <= start < end <= len(text) for start, end in spans)
@@ -145,12 +145,12 @@ def test_every_view_maps_each_character_to_its_place(text: str) -> None:
         assert len(view.lowered()) == len(view.text)
 
 
-def test_disguised_letters_and_digits_read_as_what_they_look_like() -> None:
+def test_disguised_letters_and_digits_read_as_what_they_look_like():
     assert readable("\u0440assw\u043erd \uff11\uff12\u200b\u0663") == "password 123"
     assert readable("пароль Марии") == "пароль Марии"
 
 
-def test_spaced_out_characters_are_joined_in_a_second_view() -> None:
+def test_spaced_out_characters_are_joined_in_a_second_view():
     text = "key: g h p _ A 1 b 2 c 3 end"
     first, second = views(text)
     assert first.text == text
@@ -165,22 +165,22 @@ def test_spaced_out_characters_are_joined_in_a_second_view() -> None:
         *("\\\n  ", "\n", "\n> ", "\r\n", " \n    ", "**\u200b*"),
     ],
 )
-def test_a_key_split_by_markup_or_the_end_of_a_line_is_removed_whole(between: str) -> None:
+def test_a_key_split_by_markup_or_the_end_of_a_line_is_removed_whole(between):
     assert clean(f"It is {HEAD}{between}{TAIL} for CI.") == f"It is {REDACTED} for CI."
 
 
-def test_escapes_do_not_hide_a_key_and_text_between_two_split_keys_stays() -> None:
+def test_escapes_do_not_hide_a_key_and_text_between_two_split_keys_stays():
     assert clean("It is " + HEAD.replace("_", "\\_") + TAIL + " for CI.") == f"It is {REDACTED} for CI."
     text = f"First {HEAD}**{TAIL}**, then *AKIA*`{'Q7XW2N5PLT3DB6YZ'}` in the cloud."
     assert clean(text) == f"First {REDACTED}**, then *{REDACTED}` in the cloud."
 
 
 @pytest.mark.parametrize("before", ["at St. Mary's", "of Dr. Ohm's shop", "for z. B. Wein", "at 6 p.m."])
-def test_a_password_is_found_after_an_abbreviation(before: str) -> None:
+def test_a_password_is_found_after_an_abbreviation(before):
     assert "Kiebitz" not in redact(f"The password {before} became Kiebitz!83 again.")
 
 
-def test_the_cells_below_each_of_many_password_columns_are_found() -> None:
+def test_the_cells_below_each_of_many_password_columns_are_found():
     cells = "| Kiebitz!83 | b |\n" * 3
     redacted = redact(f"| password | a |\n|---|---|\n{cells}\n| a | password |\n| b | Mirlo2023 |\n")
     assert "Kiebitz" not in redacted
@@ -205,7 +205,7 @@ NO_KEYS = (
 )
 
 
-def test_a_start_does_not_wait_for_the_rules() -> None:
+def test_a_start_does_not_wait_for_the_rules():
     code = (
         "import proxy.app.http; from proxy.admit.secrets import vendor_keys;"
         "print(vendor_keys.cache_info().currsize)"
@@ -214,24 +214,24 @@ def test_a_start_does_not_wait_for_the_rules() -> None:
     assert printed.split() == ["0"]
 
 
-def test_nearly_all_rules_of_gitleaks_are_read() -> None:
+def test_nearly_all_rules_of_gitleaks_are_read():
     text = resources.files("proxy.admit").joinpath("gitleaks.toml").read_text("utf-8")
     assert len(vendor_keys()) > len(tomllib.loads(text)["rules"]) - 20 > 200
 
 
 @pytest.mark.parametrize("key", VENDOR_KEYS, ids=lambda key: key[:12])
-def test_a_vendors_key_is_found_alone_and_in_a_sentence(key: str) -> None:
+def test_a_vendors_key_is_found_alone_and_in_a_sentence(key):
     for text in (key, f"Use {key}.", f"Here it is: {key}, thanks", f'export X="{key}"'):
         assert key not in redact(text)
         assert REDACTED in redact(text)
 
 
-def test_ids_that_are_not_keys_stay() -> None:
+def test_ids_that_are_not_keys_stay():
     texts = [f"See {text} for that" for text in NO_KEYS]
     assert [text for text in texts if redact(text) != text] == []
 
 
-def test_a_seed_phrase_of_another_word_list_is_found_by_its_name() -> None:
+def test_a_seed_phrase_of_another_word_list_is_found_by_its_name():
     monero = (
         "nibs acidic lamb pebbles imbalance oust tarnished knuckle gypsy vials atlas jukebox sabotage tidy"
         " kiwi afloat ugly gang cuisine orphans wiggle dormant ankle upbeat vials"
@@ -244,7 +244,7 @@ def test_a_seed_phrase_of_another_word_list_is_found_by_its_name() -> None:
 
 # ---------------------------------------------------------------- ids
 @pytest.mark.parametrize("given", [*KEYS, "4111 1111 1111 1111"])
-def test_an_id_that_is_a_key_or_a_number_becomes_a_digest_that_stays(given: str) -> None:
+def test_an_id_that_is_a_key_or_a_number_becomes_a_digest_that_stays(given):
     safe = safe_id(given)
     assert given not in safe
     assert safe_id(safe) == safe == safe_id(given)
@@ -257,7 +257,7 @@ def test_an_id_that_is_a_key_or_a_number_becomes_a_digest_that_stays(given: str)
         *("conv_3f2a9bc1d4e5f60718293a4b", "mem_7e8cea5713746805319360ee", "id-4111111111111111" + 16 * "0"),
     ],
 )
-def test_an_ordinary_id_stays_as_it_is(given: str) -> None:
+def test_an_ordinary_id_stays_as_it_is(given):
     assert safe_id(given) == given
 
 
@@ -282,7 +282,7 @@ HOSTILE = (
 )
 
 
-def test_no_text_takes_more_than_linear_time() -> None:
+def test_no_text_takes_more_than_linear_time():
     """A quadratic pattern takes minutes for 24,000 characters."""
     names = " ".join(word for row in vendor_keys() for word in (*row.starts, *row.hints)) + " "
     clean("Load the rules.")

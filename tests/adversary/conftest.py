@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from proxy.domain.ports import KeyStore
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, house, models_dir, until
@@ -24,7 +23,7 @@ KEYS: Json = {"identity": {"mode": "keys"}, "upstream_extra": {"api_key": "sk-se
 
 
 @pytest.fixture
-async def keys(tmp_path: Path) -> AsyncIterator[KeyStore]:
+async def keys(tmp_path):
     """The keys of the house's data directory."""
     stores = SqliteStores(tmp_path / "data")
     await stores.open()
@@ -47,9 +46,7 @@ async def post(h: House, body: Json, **headers: str) -> httpx2.Response:
         return await http.post("/chat/completions", json={"model": "m"} | body, headers=headers)
 
 
-async def tell(
-    h: House, text: str, user: str = "alice", *, extra: Json | None = None, **headers: str
-) -> httpx2.Response:
+async def tell(h, text, user="alice", *, extra=None, **headers):
     """Send one user message in a conversation of its own."""
     message = {"messages": [{"role": "user", "content": text}]}
     return await post(h, message | context(user) | (extra or {}), **headers)

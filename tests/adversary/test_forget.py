@@ -30,7 +30,7 @@ from tests.adversary.conftest import (
     until,
     when,
 )
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.support.ports import reserved
 from tests.support.upstream import ScriptedUpstream
 
@@ -71,12 +71,12 @@ async def nothing_left(h: House, data: Path, user: str = "alice") -> None:
 @pytest.mark.parametrize("scope", [{}, {"project_id": "apollo"}, {"type": "semantic"}], ids=str)
 @pytest.mark.parametrize("moment", ["extraction", "answer", "search"])
 async def test_what_began_before_a_forget_stores_nothing_after_it(
-    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, scope: dict[str, str]
-) -> None:
+    house, tmp_path, monkeypatch, moment, scope
+):
     model, find = gated(), Searcher.find
     searching, may_search = asyncio.Event(), asyncio.Event()
 
-    async def slow(*args: Any, **options: Any) -> Any:
+    async def slow(*args, **options):
         searching.set()
         await may_search.wait()
         return await find(*args, **options)
@@ -103,9 +103,7 @@ async def test_what_began_before_a_forget_stores_nothing_after_it(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_responses_and_retries_under_way_leave_nothing(
-    house: Houses, tmp_path: Path, stream: bool
-) -> None:
+async def test_responses_and_retries_under_way_leave_nothing(house, tmp_path, stream):
     model = gated()
     async with house(model, **TRANSLATE) as h, client(h) as http:
         model.may_answer.clear()
@@ -125,9 +123,7 @@ async def test_responses_and_retries_under_way_leave_nothing(
 
 
 @pytest.mark.parametrize("how", ["id", "user", "project", "type"])
-async def test_a_forget_after_a_storm_of_requests_leaves_nothing(
-    house: Houses, tmp_path: Path, how: str
-) -> None:
+async def test_a_forget_after_a_storm_of_requests_leaves_nothing(house, tmp_path, how):
     """All kinds of requests run during a first forget; the second one must find everything they left."""
     async with house(gated(), **TRANSLATE) as h, client(h) as http:
         where = {"project_id": "apollo"} if how == "project" else {}
@@ -154,9 +150,7 @@ async def test_a_forget_after_a_storm_of_requests_leaves_nothing(
         await nothing_left(h, tmp_path / "data")
 
 
-async def test_one_forgotten_memory_takes_every_copy_and_what_was_answered_from_it(
-    house: Houses, tmp_path: Path
-) -> None:
+async def test_one_forgotten_memory_takes_every_copy_and_what_was_answered_from_it(house, tmp_path):
     async with house(gated(), **TRANSLATE) as h, client(h) as http:
         asked = await http.post("/responses", json={"model": "m", "input": SAID, **context()})
         await until(lambda: listed(h), lambda found: found == [FACT])
@@ -175,7 +169,7 @@ async def test_one_forgotten_memory_takes_every_copy_and_what_was_answered_from_
         await nothing_left(h, tmp_path / "data")
 
 
-async def test_a_chain_is_not_continued_after_its_user_is_forgotten(house: Houses, tmp_path: Path) -> None:
+async def test_a_chain_is_not_continued_after_its_user_is_forgotten(house, tmp_path):
     async with house(gated(), **TRANSLATE) as h, client(h) as http:
         body = {"model": "m", "input": SAID, **context()}
         first = (await http.post("/responses", json=body)).json()["id"]
@@ -186,7 +180,7 @@ async def test_a_chain_is_not_continued_after_its_user_is_forgotten(house: House
         await nothing_left(h, tmp_path / "data")
 
 
-async def test_another_user_who_said_the_same_loses_nothing(house: Houses, tmp_path: Path) -> None:
+async def test_another_user_who_said_the_same_loses_nothing(house, tmp_path):
     async with house(gated()) as h:
         for user in ("alice", "bob"):
             await remembered(h, user)
@@ -199,10 +193,10 @@ async def test_another_user_who_said_the_same_loses_nothing(house: Houses, tmp_p
             await nothing_left(h, tmp_path / "data", user)
 
 
-async def test_an_import_under_way_is_cut_off_by_a_forget(house: Houses, tmp_path: Path) -> None:
+async def test_an_import_under_way_is_cut_off_by_a_forget(house, tmp_path):
     go = asyncio.Event()
 
-    async def lines() -> AsyncIterator[bytes]:
+    async def lines():
         for number in range(80):
             if number == 60:  # a batch of 50 is stored
                 await go.wait()
@@ -219,7 +213,7 @@ async def test_an_import_under_way_is_cut_off_by_a_forget(house: Houses, tmp_pat
         await nothing_left(h, tmp_path / "data")
 
 
-async def test_rows_that_grew_and_moved_leave_no_trace_on_disk(house: Houses, tmp_path: Path) -> None:
+async def test_rows_that_grew_and_moved_leave_no_trace_on_disk(house, tmp_path):
     """secure_delete must also cover split pages and moved rows."""
     model = Gated(("", ""))
     model.facts = lambda said: []
@@ -235,7 +229,7 @@ async def test_rows_that_grew_and_moved_leave_no_trace_on_disk(house: Houses, tm
 
 
 @pytest.mark.parametrize("project", ["", "{{PROJECT}}"])
-async def test_an_empty_project_header_does_not_widen_a_forget(house: Houses, project: str) -> None:
+async def test_an_empty_project_header_does_not_widen_a_forget(house, project):
     async with house() as h, client(h) as http:
         headers = {"x-memory-project-id": project}
         answer = await http.delete("/memory?user_id=alice", headers=headers)
@@ -243,9 +237,7 @@ async def test_an_empty_project_header_does_not_widen_a_forget(house: Houses, pr
         assert (await http.get("/memory?user_id=alice", headers=headers)).status_code == 200
 
 
-async def test_a_forget_does_not_wait_for_a_reader_in_another_process(
-    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_forget_does_not_wait_for_a_reader_in_another_process(house, tmp_path, monkeypatch):
     monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 60_000)
     async with house(gated()) as h:
         await remembered(h)
@@ -288,9 +280,7 @@ async def process(data: Path, upstream: str) -> AsyncIterator[tuple[httpx2.Async
             await running.wait()
 
 
-async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(
-    tmp_path: Path, models_dir: Path
-) -> None:
+async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(tmp_path, models_dir):
     data = tmp_path / "data"
     data.mkdir()
     (data / "models").symlink_to(models_dir)
@@ -303,7 +293,7 @@ async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(
             moved = await http.post("/memory/import", content=body, headers=headers)
             assert moved.json()["imported"] == MANY + 1, moved.text
 
-            async def left() -> int:
+            async def left():
                 return int((await http.get("/memory", params=alice | {"limit": "1"})).json()["total"])
 
             forgetting = asyncio.create_task(http.delete("/memory", params=alice))
@@ -318,7 +308,7 @@ async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(
             assert [m["content"] for m in bobs.json()["data"]] == [FACT]
             await http.delete("/memory", params={"user_id": "bob"})
 
-            async def files() -> list[str]:
+            async def files():
                 return files_with(data, WORD)
 
             await until(files, lambda found: found == [], within_s=60)

@@ -8,7 +8,6 @@ import asyncio
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +29,7 @@ from tests.adversary.conftest import (
     tell,
     until,
 )
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge
 from tests.support.model import ScriptedModel, known
 from tests.support.upstream import Exchange
@@ -65,7 +64,7 @@ class InstalledJudge(ScriptedJudge):
 
 
 @pytest.fixture
-def judge(monkeypatch: pytest.MonkeyPatch) -> InstalledJudge:
+def judge(monkeypatch):
     made = InstalledJudge(asks=asks, help=last_word, covered=covered)
 
     monkeypatch.setattr(services, "load_judge", lambda *_: SimpleNamespace(judge=made, note=""))
@@ -73,7 +72,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> InstalledJudge:
 
 
 @pytest.fixture(autouse=True)
-def _judged(judge: InstalledJudge) -> None: ...
+def _judged(judge): ...
 
 
 async def receipts(h: House) -> list[Json]:
@@ -97,9 +96,7 @@ WAYS: list[Say] = [
 
 
 @pytest.mark.parametrize(("say", "responses"), [*((way, "auto") for way in WAYS), (respond, "translate")])
-async def test_what_a_message_names_is_hidden_at_once_and_deleted(
-    house: Houses, tmp_path: Path, say: Say, responses: str
-) -> None:
+async def test_what_a_message_names_is_hidden_at_once_and_deleted(house, tmp_path, say, responses):
     async with house(upstream_extra={"responses": responses}) as h:
         await add(h, HOME, MEAL)
         answer = await say(h, FORGET)
@@ -117,9 +114,7 @@ async def test_what_a_message_names_is_hidden_at_once_and_deleted(
 
 @pytest.mark.parametrize("say", WAYS)
 @pytest.mark.parametrize("extraction", ["llm", "verbatim"])
-async def test_nothing_of_a_message_off_the_record_is_stored(
-    house: Houses, tmp_path: Path, say: Say, extraction: str
-) -> None:
+async def test_nothing_of_a_message_off_the_record_is_stored(house, tmp_path, say, extraction):
     model = ScriptedModel(answer="Zanzibar is far.", facts=known(("Zanzibar", "User moves to Zanzibar.")))
     async with house(model, memory={"extraction": extraction}) as h:
         await add(h, MEAL)
@@ -131,7 +126,7 @@ async def test_nothing_of_a_message_off_the_record_is_stored(
         assert files_with(tmp_path / "data", "Zanzibar") == []
 
 
-async def test_later_messages_and_tool_steps_store_nothing_of_it(house: Houses, tmp_path: Path) -> None:
+async def test_later_messages_and_tool_steps_store_nothing_of_it(house, tmp_path):
     """Their history contains it: only what is new is stored."""
     call = {"id": "c1", "type": "function", "function": {"name": "ferry", "arguments": "{}"}}
     off = {"role": "user", "content": OFF}
@@ -155,7 +150,7 @@ async def test_later_messages_and_tool_steps_store_nothing_of_it(house: Houses, 
         assert files_with(tmp_path / "data", "Zanzibar") == []
 
 
-async def test_a_wish_takes_effect_once(house: Houses) -> None:
+async def test_a_wish_takes_effect_once(house):
     """Neither a short message after the wish nor a tool result asks again."""
     call = {"id": "c1", "type": "function", "function": {"name": "ferry", "arguments": "{}"}}
     talk = [{"role": "user", "content": FORGET}, {"role": "assistant", "content": "Done."}]
@@ -169,7 +164,7 @@ async def test_a_wish_takes_effect_once(house: Houses) -> None:
         assert await listed(h) == [HOME]
 
 
-async def test_a_wish_at_the_end_of_a_long_message_counts(house: Houses) -> None:
+async def test_a_wish_at_the_end_of_a_long_message_counts(house):
     pasted = "\n".join(f"Line {n} of a pasted log." for n in range(60))
     async with house() as h:
         await add(h, HOME)
@@ -178,7 +173,7 @@ async def test_a_wish_at_the_end_of_a_long_message_counts(house: Houses) -> None
         assert (await listed(h), await begun(h)) == ([], 0)
 
 
-async def test_the_setting_disables_both(house: Houses) -> None:
+async def test_the_setting_disables_both(house):
     async with house(memory={"conversational_forget": False}) as h:
         await add(h, HOME)
         for message in (FORGET, OFF):
@@ -189,7 +184,7 @@ async def test_the_setting_disables_both(house: Houses) -> None:
         assert await receipts(h) == []
 
 
-async def test_only_memories_visible_to_the_request_are_forgotten(house: Houses) -> None:
+async def test_only_memories_visible_to_the_request_are_forgotten(house):
     async with house() as h:
         await add(h, HOME, user="bob")
         await add(h, HOME, project_id="apollo")
@@ -199,7 +194,7 @@ async def test_only_memories_visible_to_the_request_are_forgotten(house: Houses)
         assert (await listed(h), await listed(h, "bob")) == ([], [HOME])
 
 
-async def test_one_message_forgets_at_most_five_memories(house: Houses) -> None:
+async def test_one_message_forgets_at_most_five_memories(house):
     async with house() as h:
         await add(h, *(f"User's address number {n} was {n}0 Hill Road." for n in range(8)))
         answer = await tell(h, FORGET)
@@ -207,7 +202,7 @@ async def test_one_message_forgets_at_most_five_memories(house: Houses) -> None:
         assert len(await listed(h)) == 3
 
 
-async def test_only_what_the_message_names_is_forgotten(house: Houses, judge: InstalledJudge) -> None:
+async def test_only_what_the_message_names_is_forgotten(house, judge):
     """Not what only helps with it, and nothing without a wish. Standing rules are memories like any other."""
     judge.help = lambda message, memory: 0.99
     judge.standing = lambda vector: ProfileScores(rule=0.9, trait=0.0)
@@ -225,7 +220,7 @@ class Refusing(ScriptedModel):
         await exchange.json({"error": {"message": "Who are you?", "type": "x"}}, status=401)
 
 
-async def test_a_request_that_the_upstream_refuses_forgets_nothing(house: Houses) -> None:
+async def test_a_request_that_the_upstream_refuses_forgets_nothing(house):
     async with house(Refusing()) as h:
         await add(h, HOME)
         answer = await tell(h, FORGET)
@@ -234,7 +229,7 @@ async def test_a_request_that_the_upstream_refuses_forgets_nothing(house: Houses
 
 
 @pytest.mark.parametrize(("mode", "left"), [("read", [HOME]), ("write", []), ("off", [HOME])])
-async def test_a_request_forgets_only_if_it_may_store(house: Houses, mode: str, left: list[str]) -> None:
+async def test_a_request_forgets_only_if_it_may_store(house, mode, left):
     async with house() as h:
         await add(h, HOME)
         await tell(h, FORGET, **{"X-Memory-Mode": mode})
@@ -242,7 +237,7 @@ async def test_a_request_forgets_only_if_it_may_store(house: Houses, mode: str, 
         assert len(await receipts(h)) == (not left)
 
 
-async def test_what_the_headers_report_as_forgotten_survives_a_kill(house: Houses, tmp_path: Path) -> None:
+async def test_what_the_headers_report_as_forgotten_survives_a_kill(house, tmp_path):
     """The data directory is copied as a kill would leave it, during the answer."""
     model = Gated()
     model.may_answer.clear()
@@ -259,7 +254,7 @@ async def test_what_the_headers_report_as_forgotten_survives_a_kill(house: House
         assert len(await receipts(again)) == 1
 
 
-async def test_a_client_that_leaves_before_the_answer_still_forgets(house: Houses) -> None:
+async def test_a_client_that_leaves_before_the_answer_still_forgets(house):
     model = Gated()
     model.may_answer.clear()
     async with house(model) as h:

@@ -6,10 +6,8 @@ import json
 
 import jwt
 
-from proxy.domain.ports import KeyStore
 from tests.adversary.conftest import KEYS, Gated, client, context, listed, post, tell, until
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses
 from tests.http.auth.minting import mint
 from tests.support.serving import ask, connected
 
@@ -23,9 +21,7 @@ def bearer(key: str) -> bytes:
 
 
 # ---------------------------------------------------------------- which key pays
-async def test_the_server_never_pays_for_a_credential_that_is_named_hop_by_hop(
-    house: Houses, keys: KeyStore
-) -> None:
+async def test_the_server_never_pays_for_a_credential_that_is_named_hop_by_hop(house, keys):
     key, _ = await mint(keys, user="zoe", upstream_key="sk-zoe")
     async with house(**KEYS) as h:
         for named in (b"authorization", b"close, Authorization", b"api-key, x-api-key, authorization"):
@@ -34,7 +30,7 @@ async def test_the_server_never_pays_for_a_credential_that_is_named_hop_by_hop(
         assert {r.header(b"authorization") for r in h.upstream.requests} == {b"Bearer sk-zoe"}
 
 
-async def test_a_key_in_the_url_is_refused_and_not_repeated(house: Houses, keys: KeyStore) -> None:
+async def test_a_key_in_the_url_is_refused_and_not_repeated(house, keys):
     key, _ = await mint(keys, user="zoe")
     async with house(ChatOnly(), **KEYS) as h, client(h, key) as http:
         for place in ("/files/{}", "/files?key={}", "/files?a=b&x={}&c", "/chat/completions?api-key={}"):
@@ -64,7 +60,7 @@ GET /v1/responses/resp_0
 """.split()
 
 
-async def test_no_spelling_of_a_guarded_path_reaches_the_upstream(house: Houses, keys: KeyStore) -> None:
+async def test_no_spelling_of_a_guarded_path_reaches_the_upstream(house, keys):
     key, _ = await mint(keys, user="zoe")
     async with house(ChatOnly(), **KEYS) as h:
         for method, path in zip(GUARDED[::2], GUARDED[1::2], strict=True):
@@ -75,7 +71,7 @@ async def test_no_spelling_of_a_guarded_path_reaches_the_upstream(house: Houses,
         assert h.upstream.requests == []
 
 
-async def test_odd_spellings_of_the_upstreams_own_paths_pass_byte_for_byte(house: Houses) -> None:
+async def test_odd_spellings_of_the_upstreams_own_paths_pass_byte_for_byte(house):
     targets = [b"/v1/files//x", b"/v1/a/../b", b"/v1/models/", b"/v1/", b"/v1/models/a;b"]
     async with house(ChatOnly()) as h:
         for target in targets:
@@ -87,7 +83,7 @@ async def test_odd_spellings_of_the_upstreams_own_paths_pass_byte_for_byte(house
 
 
 # ---------------------------------------------------------------- framing
-async def test_a_trailer_is_not_a_header(house: Houses, keys: KeyStore) -> None:
+async def test_a_trailer_is_not_a_header(house, keys):
     key, _ = await mint(keys)
     async with asyncio.timeout(60), house(ChatOnly(), **KEYS) as h, connected(h.origin) as raw:
         lines = [b"POST /v1/embeddings HTTP/1.1", b"host: a", JSON, b"transfer-encoding: chunked"]
@@ -98,9 +94,7 @@ async def test_a_trailer_is_not_a_header(house: Houses, keys: KeyStore) -> None:
         assert h.upstream.requests == []
 
 
-async def test_a_refused_body_that_looks_like_an_upgrade_does_not_affect_the_next_request(
-    house: Houses,
-) -> None:
+async def test_a_refused_body_that_looks_like_an_upgrade_does_not_affect_the_next_request(house):
     async with asyncio.timeout(60), house(ChatOnly(), **KEYS) as h, connected(h.origin) as raw:
         body = b"a\r\nupgrade: " + b"b" * 40 + b"\r\n\r\n"
         await raw.send(b"POST /v1/embeddings HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body))
@@ -110,7 +104,7 @@ async def test_a_refused_body_that_looks_like_an_upgrade_does_not_affect_the_nex
         assert b" 200 " in await raw.head()
 
 
-async def test_an_endless_head_is_refused(house: Houses) -> None:
+async def test_an_endless_head_is_refused(house):
     async with asyncio.timeout(60), house(ChatOnly()) as h, connected(h.origin) as raw:
         await raw.send(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n")
         with contextlib.suppress(ConnectionError):
@@ -121,7 +115,7 @@ async def test_an_endless_head_is_refused(house: Houses) -> None:
         assert h.upstream.requests == []
 
 
-async def test_a_request_that_two_servers_could_frame_differently_is_refused(house: Houses) -> None:
+async def test_a_request_that_two_servers_could_frame_differently_is_refused(house):
     async with house(ChatOnly()) as h:
         for framing in (
             (b"content-length: 5", b"transfer-encoding: chunked"),
@@ -137,7 +131,7 @@ async def test_a_request_that_two_servers_could_frame_differently_is_refused(hou
         assert h.upstream.requests == []
 
 
-async def test_an_offered_upgrade_to_http_2_loses_no_body(house: Houses) -> None:
+async def test_an_offered_upgrade_to_http_2_loses_no_body(house):
     offered = (b"connection: Upgrade, HTTP2-Settings", b"upgrade: h2c", b"http2-settings: AAMAAABkAAQAAP__")
     async with house() as h:
         for path in (b"/v1/chat/completions", b"/v1/embeddings"):
@@ -147,7 +141,7 @@ async def test_an_offered_upgrade_to_http_2_loses_no_body(house: Houses) -> None
 
 
 # ---------------------------------------------------------------- modes header and jwt
-async def test_behind_a_proxy_only_its_header_names_the_user(house: Houses) -> None:
+async def test_behind_a_proxy_only_its_header_names_the_user(house):
     rows = [
         ((b"x-forwarded-user: zoe",), b"200"),
         ((b"X-Forwarded-User:\t zoe ",), b"200"),
@@ -170,7 +164,7 @@ async def test_behind_a_proxy_only_its_header_names_the_user(house: Houses) -> N
                 assert json.loads(body)["user_id"] == "zoe"
 
 
-async def test_a_forged_token_opens_no_route(house: Houses) -> None:
+async def test_a_forged_token_opens_no_route(house):
     good = {"sub": "zoe", "aud": "memory", "exp": 4_000_000_000}
     secret, other = "a shared secret".ljust(64, "."), "another secret".ljust(64, ".")
     signed, none = jwt.encode(good, secret, "HS256"), jwt.encode(good, "", "none")
@@ -202,7 +196,7 @@ async def test_a_forged_token_opens_no_route(house: Houses) -> None:
 
 
 # ---------------------------------------------------------------- who is who in mode open
-async def test_equal_session_ids_of_two_users_and_projects_share_nothing(house: Houses) -> None:
+async def test_equal_session_ids_of_two_users_and_projects_share_nothing(house):
     async with house(Gated()) as h:
         await tell(h, "I like oolong tea.", extra=context(session_id="s", project_id="p"))
         await until(lambda: listed(h))
@@ -216,7 +210,7 @@ async def test_equal_session_ids_of_two_users_and_projects_share_nothing(house: 
             assert answer.headers["x-memory-status"] == "none"
 
 
-async def test_an_unfilled_placeholder_names_no_user(house: Houses) -> None:
+async def test_an_unfilled_placeholder_names_no_user(house):
     async with house(identity={"accept_openai_user": True}) as h:
         unfilled = "{{LIBRECHAT_USER_ID}}"
         for answer in (

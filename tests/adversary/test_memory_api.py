@@ -6,11 +6,9 @@ from typing import Any
 
 import httpx2
 
-from proxy.domain.ports import KeyStore
 from tests.adversary.conftest import KEYS, Json, add, client, forget, until
 from tests.adversary.conftest import listed as contents
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses
 from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import ask
@@ -41,9 +39,7 @@ GET /memory/receipts?after={}  GET /memory/quarantine?after={}  GET /responses/{
 """.split()
 
 
-async def test_another_users_id_is_answered_like_one_that_does_not_exist(
-    house: Houses, keys: KeyStore
-) -> None:
+async def test_another_users_id_is_answered_like_one_that_does_not_exist(house, keys):
     zoes, _ = await mint(keys, tenant="acme", user="zoe")
     strangers = [await mint(keys, tenant="acme", user="bob"), await mint(keys, tenant="umbrella", user="zoe")]
     async with house(ChatOnly(facts=known(FIGS)), **KEYS) as h, client(h, zoes) as zoe:
@@ -67,9 +63,7 @@ async def test_another_users_id_is_answered_like_one_that_does_not_exist(
         assert [s["id"] for s in await listed(zoe, "/memory/sessions")] == ["the-session"]
 
 
-async def test_an_import_reaches_no_other_user_whatever_its_lines_claim(
-    house: Houses, keys: KeyStore
-) -> None:
+async def test_an_import_reaches_no_other_user_whatever_its_lines_claim(house, keys):
     zoes, _ = await mint(keys, user="zoe")
     bobs, _ = await mint(keys, user="bob")
     model = ChatOnly(facts=known(FIGS))
@@ -93,7 +87,7 @@ async def test_an_import_reaches_no_other_user_whatever_its_lines_claim(
         assert (await chat(zoe, "Which fruit do I like best?")).headers["x-memory-ids"] == memory["id"]
 
 
-async def test_concurrent_users_never_see_each_other(house: Houses, keys: KeyStore) -> None:
+async def test_concurrent_users_never_see_each_other(house, keys):
     """Their words, memories and upstream keys, with one model that answers all of them."""
     users = [f"user-{n}" for n in range(10)]
     boats = {user: f"Marlin{n:03d}x" for n, user in enumerate(users)}
@@ -102,7 +96,7 @@ async def test_concurrent_users_never_see_each_other(house: Houses, keys: KeySto
     model = ScriptedModel(facts=facts)
     async with house(model, **KEYS) as h:
 
-        async def live(user: str) -> None:
+        async def live(user):
             async with client(h, minted[user]) as http:
                 await chat(http, f"My boat is called {boats[user]}.")
                 (memory,) = await until(lambda: listed(http), within_s=60)
@@ -134,7 +128,7 @@ NOT_OBJECTS = [
 ]
 
 
-async def test_odd_values_in_bodies_are_refused_or_stored_but_never_an_error(house: Houses) -> None:
+async def test_odd_values_in_bodies_are_refused_or_stored_but_never_an_error(house):
     tea: Json = {"user_id": "zoe", "content": "User likes tea."}
     async with house() as h, client(h) as http:
         made = (await http.post("/memory", json=tea)).json()["id"]
@@ -164,7 +158,7 @@ async def test_odd_values_in_bodies_are_refused_or_stored_but_never_an_error(hou
         assert (await http.get("/memory/me")).status_code == 200
 
 
-async def test_odd_values_in_queries_are_never_an_error(house: Houses) -> None:
+async def test_odd_values_in_queries_are_never_an_error(house):
     async with house() as h, client(h) as http:
         await add(h, "User likes tea.", user="zoe")
         texts = [odd for odd in ODD if isinstance(odd, str) and odd.isprintable() and len(odd) < 1_000]
@@ -184,7 +178,7 @@ LOOK_ALIKES = [
 ]  # fmt: skip
 
 
-async def test_look_alike_names_are_different_users(house: Houses) -> None:
+async def test_look_alike_names_are_different_users(house):
     async with house() as h, client(h) as http:
         for number, name in enumerate(LOOK_ALIKES):
             await add(h, f"User owns boat number {number}.", user=name)
@@ -197,7 +191,7 @@ async def test_look_alike_names_are_different_users(house: Houses) -> None:
         assert left == [0] + [1] * (len(LOOK_ALIKES) - 1)
 
 
-async def test_a_client_that_leaves_in_mid_body_is_not_an_error(house: Houses) -> None:
+async def test_a_client_that_leaves_in_mid_body_is_not_an_error(house):
     messages: list[Json] = [
         {"type": "http.request", "body": b'{"content"', "more_body": True},
         {"type": "http.disconnect"},
@@ -207,10 +201,10 @@ async def test_a_client_that_leaves_in_mid_body_is_not_an_error(house: Houses) -
         "query_string": b"", "root_path": "", "headers": [(b"content-type", b"application/json")],
     }  # fmt: skip
 
-    async def receive() -> Json:
+    async def receive():
         return messages.pop(0) if len(messages) > 1 else messages[0]
 
-    async def send(message: Any) -> None:
+    async def send(message):
         pass
 
     async with house() as h:

@@ -6,7 +6,6 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.sessions import SqlSessions
 from proxy.storage.sqlite import backup, database, file
 from tests.adversary.conftest import TEA, Gated, begun, client, context, jobs, listed, tell, until, when
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.e2e.test_core_loop import stored
 from tests.e2e.test_session_memory import ask, block, send
 from tests.support.model import ScriptedModel, known
@@ -38,12 +37,10 @@ async def with_tea(h: House) -> None:
     ("part", "method"),
     [(SqlSessions, "sweep"), (SqlJobs, "claim"), (SqlSessions, "begin"), (Searcher, "find")],
 )
-async def test_an_unexpected_error_of_memory_ends_no_request(
-    house: Houses, monkeypatch: pytest.MonkeyPatch, part: type, method: str
-) -> None:
+async def test_an_unexpected_error_of_memory_ends_no_request(house, monkeypatch, part, method):
     broken = asyncio.Event()
 
-    async def breaks(*_: Any, **__: Any) -> None:
+    async def breaks(*_, **__):
         broken.set()
         raise ValueError("an unreadable row")
 
@@ -55,9 +52,7 @@ async def test_an_unexpected_error_of_memory_ends_no_request(
         assert (await tell(h, "I like rain.")).status_code == 200
 
 
-async def test_a_store_with_another_models_vectors_turns_memory_off(
-    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_with_another_models_vectors_turns_memory_off(house, tmp_path, monkeypatch):
     async with house(Gated()) as h:
         await with_tea(h)
     store, away = tmp_path / "data" / "memory.db", tmp_path / "away.db"
@@ -87,7 +82,7 @@ async def slow_upload(h: House, pause_s: float, user: str = "alice") -> str:
         return (await raw.head()).decode().lower()
 
 
-async def test_the_time_of_uploads_does_not_count_towards_memorys_deadline(house: Houses) -> None:
+async def test_the_time_of_uploads_does_not_count_towards_memorys_deadline(house):
     async with house(Gated(), memory={"deadline_ms": 1_000}) as h:
         await with_tea(h)
         heads = await asyncio.gather(slow_upload(h, 1.2), *(slow_upload(h, 1.2, "mallory") for _ in range(3)))
@@ -95,11 +90,11 @@ async def test_the_time_of_uploads_does_not_count_towards_memorys_deadline(house
         assert (await tell(h, ASKED)).headers["x-memory-status"] == "injected"
 
 
-async def test_a_long_paste_does_not_block_the_event_loop(house: Houses) -> None:
+async def test_a_long_paste_does_not_block_the_event_loop(house):
     paste = SAID + " " + " ".join(f"word{n} lorem ipsum" for n in range(400_000))
     longest_s = 0.0
 
-    async def tick() -> None:
+    async def tick():
         nonlocal longest_s
         while True:
             before, worked = time.monotonic(), time.process_time()
@@ -117,8 +112,8 @@ async def test_a_long_paste_does_not_block_the_event_loop(house: Houses) -> None
 
 # ---------------------------------------------------------------- the store is away
 async def test_answers_that_end_while_the_store_is_away_are_extracted_when_it_is_back(
-    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    house, tmp_path, monkeypatch
+):
     monkeypatch.setattr(http_exchange, "COMMIT_S", 0.3)
     model, users = Gated(), [f"user-{n}" for n in range(4)]
     model.may_answer.clear()
@@ -152,7 +147,7 @@ def spoil_the_schema(path: Path) -> None:
     path.write_bytes(held)
 
 
-def test_a_schema_that_is_not_text_is_reported_as_a_corrupt_file(tmp_path: Path) -> None:
+def test_a_schema_that_is_not_text_is_reported_as_a_corrupt_file(tmp_path):
     spoilt = tmp_path / "memory.db"
     file.prepare(spoilt, create=True)
     spoil_the_schema(spoilt)
@@ -165,7 +160,7 @@ def test_a_schema_that_is_not_text_is_reported_as_a_corrupt_file(tmp_path: Path)
         backup.write(spoilt, tmp_path / "copy", lambda *_: None, now=1.0)
 
 
-async def test_the_proxy_serves_with_a_corrupt_schema(house: Houses, tmp_path: Path) -> None:
+async def test_the_proxy_serves_with_a_corrupt_schema(house, tmp_path):
     async with house(Gated()) as h:
         await with_tea(h)
     spoil_the_schema(tmp_path / "data" / "memory.db")
@@ -184,9 +179,7 @@ async def test_the_proxy_serves_with_a_corrupt_schema(house: Houses, tmp_path: P
         (404, "queued", {}),
     ],
 )
-async def test_a_refused_extraction_is_done_after_the_users_next_request(
-    house: Houses, error: int, state: str, headers: dict[str, str]
-) -> None:
+async def test_a_refused_extraction_is_done_after_the_users_next_request(house, error, state, headers):
     model = Gated()
     model.extraction_error = error
     async with house(model) as h:
@@ -198,7 +191,7 @@ async def test_a_refused_extraction_is_done_after_the_users_next_request(
         await until(lambda: listed(h), lambda found: found == [TEA[1]], within_s=HAND_ON_S / 2)
 
 
-async def test_a_statement_repeated_after_a_change_is_current_again(house: Houses) -> None:
+async def test_a_statement_repeated_after_a_change_is_current_again(house):
     model = ScriptedModel(
         facts=lambda said: [
             {"type": "semantic", "content": f"User lives in {city}.", "confidence": 0.9}
@@ -223,7 +216,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
-async def test_garbage_from_a_model_is_never_remembered(house: Houses, garbage: str) -> None:
+async def test_garbage_from_a_model_is_never_remembered(house, garbage):
     model = ScriptedModel(facts=known(("hazelnut", HAZELNUTS)))
     model.roles = dict.fromkeys(("memory_summary", "memory_state", "memory_rewrite"), garbage)
     setting = {"compress": True, "compress_threshold_tokens": 40, "compress_step_turns": 1}

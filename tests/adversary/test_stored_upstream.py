@@ -3,16 +3,14 @@ unknown to another, however a request refers to it.
 """
 
 import json
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
 import pytest
 
-from proxy.domain.ports import KeyStore
 from tests.adversary.conftest import Json, client
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange
@@ -76,7 +74,7 @@ class Two:
 
 
 @pytest.fixture
-async def two(house: Houses, keys: KeyStore, request: pytest.FixtureRequest) -> AsyncIterator[Two]:
+async def two(house, keys, request):
     who: list[Any] = [
         {"user": "zoe"},
         {"user": "bob"},
@@ -106,7 +104,7 @@ REFERENCES: list[Json] = [
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_another_users_item_is_unknown_wherever_a_body_refers_to_it(two: Two, stream: bool) -> None:
+async def test_another_users_item_is_unknown_wherever_a_body_refers_to_it(two, stream):
     await two.psst(stream=stream)
     for path in BODIES:
         inputs: list[Json] = [{"input": [{"role": "user", "content": "And?"}, item]} for item in REFERENCES]
@@ -116,7 +114,7 @@ async def test_another_users_item_is_unknown_wherever_a_body_refers_to_it(two: T
 
 
 @pytest.mark.parametrize("two", ["native", "auto"], indirect=True)
-async def test_another_users_response_and_conversation_are_unknown_on_every_route(two: Two) -> None:
+async def test_another_users_response_and_conversation_are_unknown_on_every_route(two):
     await two.psst()
     talk = (await two.zoe.post("/conversations", json={}, headers={"accept-encoding": "gzip"})).json()["id"]
     previous = {"model": "m", "input": "And?", "previous_response_id": "resp_1"}
@@ -144,7 +142,7 @@ async def test_another_users_response_and_conversation_are_unknown_on_every_rout
     assert all(body.count(b"previous_response_id") == 1 for body in forwarded)
 
 
-async def test_a_reference_to_an_unknown_item_is_not_forwarded(two: Two) -> None:
+async def test_a_reference_to_an_unknown_item_is_not_forwarded(two):
     await two.psst()
     before = len(two.house.upstream.requests)
     for id_ in ("msg_unseen", "MSG_unseen", "msg_1aB.", "msg_1aB#x", "msg_1aB%00", "msg_1aB/", 7):
@@ -154,7 +152,7 @@ async def test_a_reference_to_an_unknown_item_is_not_forwarded(two: Two) -> None
     assert len(two.house.upstream.requests) == before
 
 
-async def test_a_response_has_one_spelling(two: Two) -> None:
+async def test_a_response_has_one_spelling(two):
     await two.psst()
     before = len(two.house.upstream.requests)
     for id_ in "resp_1 RESP_1 resp_1%00 resp_1. resp_1%23x resp_1%3Fx resp_1%20 %20resp_1 resp%255F1".split():
@@ -166,7 +164,7 @@ async def test_a_response_has_one_spelling(two: Two) -> None:
     assert len(two.house.upstream.requests) == before
 
 
-async def test_a_clients_own_ids_pass_but_do_not_claim_an_id(two: Two) -> None:
+async def test_a_clients_own_ids_pass_but_do_not_claim_an_id(two):
     items: list[Json] = [
         {"type": "message", "role": "user", "id": "msg_of_mine", "content": "Hi"},
         {"type": "computer_call_output", "call_id": "c", "acknowledged_safety_checks": [{"id": "sc_1"}]},
@@ -182,7 +180,7 @@ async def test_a_clients_own_ids_pass_but_do_not_claim_an_id(two: Two) -> None:
         assert (await two.bob.post("/responses", json=body)).status_code == status
 
 
-async def test_a_conversation_accepts_no_reference_to_another_users_item(two: Two) -> None:
+async def test_a_conversation_accepts_no_reference_to_another_users_item(two):
     await two.psst()
     bobs, zoes = [(await one.post("/conversations", json={})).json()["id"] for one in (two.bob, two.zoe)]
     body = {"items": [{"type": "item_reference", "id": "msg_1aB"}]}
@@ -197,14 +195,14 @@ async def test_a_conversation_accepts_no_reference_to_another_users_item(two: Tw
         assert (await two.bob.request(method, path, **request)).status_code == 404, path  # type: ignore[arg-type]
 
 
-async def test_a_compaction_belongs_to_its_caller(two: Two) -> None:
+async def test_a_compaction_belongs_to_its_caller(two):
     made = (await two.zoe.post("/responses/compact", json={"model": "m", "input": "Long"})).json()
     body = {"model": "m", "input": [{"type": "item_reference", "id": made["output"][0]["id"]}]}
     assert await two.both("POST", "/responses", json=body) == ({404}, 200, False)
     assert await two.both("GET", f"/responses/{made['id']}") == ({404}, 200, False)
 
 
-async def test_our_fields_do_not_reach_the_upstream(two: Two) -> None:
+async def test_our_fields_do_not_reach_the_upstream(two):
     context = {"memory_context": {"project_id": "p"}}
     for path, body in (
         ("/responses/compact", {"model": "m", "input": "Long"}),
@@ -220,7 +218,7 @@ async def test_our_fields_do_not_reach_the_upstream(two: Two) -> None:
         assert two.house.upstream.requests[-1].json == {"model": "m", "input": "Long"}
 
 
-async def test_ownership_survives_a_restart_and_a_failing_store(house: Houses, keys: KeyStore) -> None:
+async def test_ownership_survives_a_restart_and_a_failing_store(house, keys):
     zoes, _ = await mint(keys, user="zoe")
     bobs, _ = await mint(keys, user="bob")
     disabled = NATIVE | {"memory": {"enabled": False}}
@@ -228,7 +226,7 @@ async def test_ownership_survives_a_restart_and_a_failing_store(house: Houses, k
         assert (await zoe.post("/responses", json={"model": "m", "input": "Psst"})).status_code == 200
     async with house(Account(), **NATIVE) as h, client(h, zoes) as zoe, client(h, bobs) as bob:
 
-        async def statuses() -> tuple[int, int]:
+        async def statuses():
             return tuple([(await one.get("/responses/resp_1")).status_code for one in (zoe, bob)])  # type: ignore[return-value]
 
         assert await statuses() == (200, 404)
@@ -241,7 +239,7 @@ async def test_ownership_survives_a_restart_and_a_failing_store(house: Houses, k
         assert (await bob.post("/responses", json={"model": "m", "input": "Hi"})).status_code == 200
 
 
-async def test_in_mode_open_the_upstream_separates_its_own_objects(house: Houses) -> None:
+async def test_in_mode_open_the_upstream_separates_its_own_objects(house):
     async with house(Account(), upstream_extra=NATIVE["upstream_extra"]) as h, client(h, "a") as one:
         await one.post("/responses", json={"model": "m", "input": "Psst"})
         async with client(h, "b") as other:

@@ -2,28 +2,25 @@
 
 import json
 import logging
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from proxy.admit.safety import redact, reject, without_planted
 from proxy.domain.core import Candidate
 from tests.adversary.conftest import Json, client, context, files_with, post, quiet
 from tests.adversary.gate_corpus import INNOCENT, PERSONAL, SECRETS
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange, completion_events
 
 
-def test_unknown_shapes_of_secrets_are_removed_and_rejected() -> None:
+def test_unknown_shapes_of_secrets_are_removed_and_rejected():
     rows = [*SECRETS, *PERSONAL]
     assert [text for text, value in rows if value in redact(text)] == []
     assert [text for text, _ in rows if redact(redact(text)) != redact(text)] == []
     assert [text for text, _ in rows if reject(Candidate(type="semantic", content=text)) is None] == []
 
 
-def test_innocent_sentences_are_unchanged_and_accepted() -> None:
+def test_innocent_sentences_are_unchanged_and_accepted():
     assert [text for text in INNOCENT if redact(text) != text or without_planted(text) != text] == []
     assert [text for text in INNOCENT if reject(Candidate(type="semantic", content=text))] == []
 
@@ -97,9 +94,7 @@ async def remember(h: House) -> list[str]:
     return [answer.text for answer in answers]
 
 
-async def test_no_secret_is_stored_logged_or_shown_by_any_route(
-    house: Houses, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_no_secret_is_stored_logged_or_shown_by_any_route(house, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     model = ScriptedModel(answer=f"Noted:{secret(40)} ", facts=every_line)
     async with house(model) as h, client(h) as http:
@@ -128,7 +123,7 @@ class Torn(ScriptedModel):
         await exchange.stream(*completion_events(*pieces))
 
 
-async def test_a_secret_in_pieces_of_a_stream_is_not_stored(house: Houses, tmp_path: Path) -> None:
+async def test_a_secret_in_pieces_of_a_stream_is_not_stored(house, tmp_path):
     model = Torn("Your password is Redshank-marsh-12 as you said, and you live in Ghent.", facts=every_line)
     async with house(model) as h:
         body = {"messages": [{"role": "user", "content": "I live in Ghent."}], "stream": True}

@@ -15,7 +15,7 @@ from proxy.domain.errors import ConfigError
 from proxy.http.auth.identity import HeaderAuth, KeyAuth, OpenAuth
 from proxy.http.auth.jwt import JwtAuth
 from tests.http.auth.asking import scope_of
-from tests.support.upstream import Exchange, ScriptedUpstream
+from tests.support.upstream import ScriptedUpstream
 
 SECRET = "a secret that both sides have, of more than 32 bytes"
 KEYS: Any = None
@@ -25,14 +25,14 @@ def of(**identity: Any) -> Any:
     return auth_of(load(None, {}, {"identity": identity, "server": {"host": "memory.lan"}}), KEYS)
 
 
-def test_each_mode_has_its_authenticator() -> None:
+def test_each_mode_has_its_authenticator():
     assert isinstance(of().authenticator, OpenAuth)
     assert isinstance(of(mode="keys").authenticator, KeyAuth)
     assert isinstance(of(mode="header").authenticator, HeaderAuth)
     assert isinstance(of(mode="jwt", jwt_audience="a", jwt_secret=SECRET).authenticator, JwtAuth)
 
 
-def test_only_mode_open_looks_at_the_host_and_knows_the_name_that_it_listens_on() -> None:
+def test_only_mode_open_looks_at_the_host_and_knows_the_name_that_it_listens_on():
     for mode, checked in (("open", True), ("keys", False), ("header", False)):
         assert of(mode=mode).browsers.check_host is checked
     of().browsers.visit(scope_of(("Host", "memory.lan:8080"))).require_host()
@@ -53,17 +53,17 @@ def test_only_mode_open_looks_at_the_host_and_knows_the_name_that_it_listens_on(
         ({"jwt_audience": "a", "jwt_jwks_url": "https://i/j", "jwt_algorithms": ["HS256"]}, "jwt_algorithms"),
     ],
 )
-def test_settings_of_mode_jwt_that_cannot_be_safe_are_refused(identity: Any, names: str) -> None:
+def test_settings_of_mode_jwt_that_cannot_be_safe_are_refused(identity, names):
     with pytest.raises(ConfigError) as refused:
         of(mode="jwt", **identity)
     assert names in str(refused.value)
 
 
-async def test_the_keys_of_an_issuer_are_fetched_from_its_address() -> None:
+async def test_the_keys_of_an_issuer_are_fetched_from_its_address():
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     document = {"keys": [{**RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "1"}]}
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         await exchange.reply(json.dumps(document).encode())
 
     token = jwt.encode({"sub": "zoe", "aud": "a", "exp": time.time() + 60}, private, "RS256", {"kid": "1"})
@@ -75,7 +75,7 @@ async def test_the_keys_of_an_issuer_are_fetched_from_its_address() -> None:
         assert len(issuer.requests) == 1
 
 
-def test_every_page_is_allowed_only_where_a_page_needs_a_credential() -> None:
+def test_every_page_is_allowed_only_where_a_page_needs_a_credential():
     assert of(mode="keys", allowed_origins=["*"]).browsers.allowed_origins.anyone
     for mode in ("open", "header"):
         with pytest.raises(ConfigError) as refused:
@@ -105,8 +105,8 @@ def test_every_page_is_allowed_only_where_a_page_needs_a_credential() -> None:
         ("", None),
     ],
 )
-def test_an_allowed_origin_is_read_as_browsers_write_it_or_refused(rule: str, read: str | None) -> None:
-    def load_it() -> tuple[str, ...]:
+def test_an_allowed_origin_is_read_as_browsers_write_it_or_refused(rule, read):
+    def load_it():
         return load(None, {}, {"identity": {"allowed_origins": [rule]}}).identity.allowed_origins
 
     if read is not None:
@@ -118,7 +118,7 @@ def test_an_allowed_origin_is_read_as_browsers_write_it_or_refused(rule: str, re
 
 
 @pytest.mark.parametrize("host", ["https://ai.example.com", "ai.example.com/v1", "*", "", "a b"])
-def test_an_allowed_host_is_a_name(host: str) -> None:
+def test_an_allowed_host_is_a_name(host):
     with pytest.raises(ConfigError) as refused:
         of(allowed_hosts=[host])
     assert "identity.allowed_hosts" in str(refused.value)

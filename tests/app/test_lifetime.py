@@ -3,17 +3,13 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import httpx2
-import pytest
 
 from proxy.app import maintenance, services
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.ports import Trigger
-from proxy.domain.session import Outcome, StoredExchange
 from proxy.storage.sql.sessions import SqlSessions
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.e2e.test_core_loop import stored
 from tests.e2e.test_session_memory import SUMMARY, ask, block, talk
 from tests.support.model import ScriptedModel, known
@@ -42,7 +38,7 @@ async def kinds(h: House) -> list[str]:
     return sorted(memory["type"] for memory in await stored(h, "alice"))
 
 
-async def test_the_end_extracts_what_was_said_and_then_sums_it_up(house: Houses) -> None:
+async def test_the_end_extracts_what_was_said_and_then_sums_it_up(house):
     model = Planner()
     async with house(model, memory=UNHURRIED) as h:
         await talk(h)
@@ -52,9 +48,7 @@ async def test_the_end_extracts_what_was_said_and_then_sums_it_up(house: Houses)
         assert await kinds(h) == ["episodic", "semantic"]
 
 
-async def test_a_silent_summary_costs_no_fact_and_is_made_after_the_next_start(
-    house: Houses,
-) -> None:
+async def test_a_silent_summary_costs_no_fact_and_is_made_after_the_next_start(house):
     async with house(Planner(silent=True), memory=UNHURRIED, server={"shutdown_seconds": 3}) as h:
         await talk(h)
     async with house(Planner(), memory=UNHURRIED) as h:
@@ -63,14 +57,10 @@ async def test_a_silent_summary_costs_no_fact_and_is_made_after_the_next_start(
         await until(lambda: kinds(h), lambda found: found == ["episodic", "semantic"])
 
 
-async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_the_end(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_the_end(house, monkeypatch):
     complete, tried = SqlSessions.complete, list[str]()
 
-    async def once_away(
-        sessions: SqlSessions, begun: StoredExchange, outcome: Outcome, trigger: Trigger
-    ) -> bool:
+    async def once_away(sessions, begun, outcome, trigger):
         tried.append(outcome.answer)
         if len(tried) == 1:
             raise StoreUnavailable("down")
@@ -86,10 +76,8 @@ async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_
     assert "Aloha!" in str(read.json["messages"][-1]["content"])
 
 
-async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def broken(*_: Any) -> None:
+async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(house, monkeypatch):
+    async def broken(*_):
         raise ZeroDivisionError
 
     monkeypatch.setattr(services, "prepare", broken)
@@ -99,7 +87,7 @@ async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(
         assert "] Please answer in Chinese from now on." in block(h)
 
 
-async def test_the_docs_name_every_file_in_the_data_directory(house: Houses, tmp_path: Path) -> None:
+async def test_the_docs_name_every_file_in_the_data_directory(house, tmp_path):
     docs = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
     async with house() as h:
         await ask(h, "Please remember that I like figs.")
@@ -108,9 +96,7 @@ async def test_the_docs_name_every_file_in_the_data_directory(house: Houses, tmp
     assert not [name for name in there if f"`{name}`" not in docs]
 
 
-async def test_a_start_without_its_store_is_not_ready_and_says_why_without_a_path(
-    house: Houses, tmp_path: Path
-) -> None:
+async def test_a_start_without_its_store_is_not_ready_and_says_why_without_a_path(house, tmp_path):
     blocked = tmp_path / "data" / "memory.db"
     blocked.mkdir(parents=True)
     async with house() as h, httpx2.AsyncClient(base_url=h.origin) as http:

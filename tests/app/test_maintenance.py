@@ -31,7 +31,7 @@ class Machine:
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY, 3_650 * DAY])
-def test_a_jump_of_the_clock_is_adopted_only_if_it_lasts(jump: float) -> None:
+def test_a_jump_of_the_clock_is_adopted_only_if_it_lasts(jump):
     machine = Machine()
     assert machine.after(10, jump=jump) == 1_000_010
     assert machine.after(599) == 1_000_609
@@ -39,7 +39,7 @@ def test_a_jump_of_the_clock_is_adopted_only_if_it_lasts(jump: float) -> None:
     assert machine.after(5) == 1_000_616 + jump
 
 
-def test_a_jump_that_is_undone_or_followed_by_others_is_never_adopted() -> None:
+def test_a_jump_that_is_undone_or_followed_by_others_is_never_adopted():
     machine = Machine()
     machine.after(10, jump=DAY)
     machine.after(300, jump=-DAY)
@@ -49,7 +49,7 @@ def test_a_jump_that_is_undone_or_followed_by_others_is_never_adopted() -> None:
     assert machine.after(0) == 1_001_110 + 8_000
 
 
-def test_small_corrections_of_the_clock_are_followed() -> None:
+def test_small_corrections_of_the_clock_are_followed():
     machine = Machine()
     for _ in range(100):
         machine.after(10, jump=-0.4)
@@ -71,7 +71,7 @@ def test_small_corrections_of_the_clock_are_followed() -> None:
         ({"trouble": "store_disk_full", "resting": "store_unavailable"}, Level.FULL, "store_disk_full"),
     ],
 )
-def test_health_names_the_cause_of_a_degradation(state: dict[str, Any], level: Level, reason: str) -> None:
+def test_health_names_the_cause_of_a_degradation(state, level, reason):
     state = {"embedder": object(), "judge": object(), "resting": None, **state}
     stores = {"is_open": True, "is_readable": True, "trouble": "", "failure": "", **state}
     services: Any = SimpleNamespace(
@@ -100,9 +100,7 @@ MODEL = {"llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "m"}
         ({"external_models": [{"model_role": "memory_summary", **MODEL}]}, False),
     ],
 )
-def test_the_settings_decide_whether_extraction_needs_the_clients_key(
-    sections: dict[str, Any], expected: bool
-) -> None:
+def test_the_settings_decide_whether_extraction_needs_the_clients_key(sections, expected):
     assert extracts_without_client(load(None, {}, sections)) is expected
 
 
@@ -125,7 +123,7 @@ async def nothing(*_: object) -> int:
 
 
 @pytest.mark.parametrize(("key", "times"), [("sk-ours", 1), ("", 0)])
-async def test_waiting_jobs_are_woken_once_per_start_and_once_per_reload(key: str, times: int) -> None:
+async def test_waiting_jobs_are_woken_once_per_start_and_once_per_reload(key, times):
     jobs, worker = WaitingJobs(failures=2), SimpleNamespace(wake=asyncio.Event())
     services: Any = SimpleNamespace(
         settings=load(None, {}, {"upstream": {"api_key": key}}),

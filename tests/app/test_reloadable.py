@@ -25,7 +25,7 @@ SHUTDOWN = "MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS"
 
 
 # ---------------------------------------------------------------- which settings can change
-def test_a_reload_changes_what_it_can_and_names_what_needs_a_restart() -> None:
+def test_a_reload_changes_what_it_can_and_names_what_needs_a_restart():
     current = load(None, {}, {"server": {"port": 1}, "memory": {"budget_tokens": 100}})
     row = {"model_role": "memory_extraction", "llm_endpoint": "http://h/v1", "llm_model_name": "m"}
     wanted = load(
@@ -52,7 +52,7 @@ def test_a_reload_changes_what_it_can_and_names_what_needs_a_restart() -> None:
     assert (again.changed, again.needs_restart, again.settings) == ((), (), wanted)
 
 
-def test_workers_get_the_stores_of_their_parent_even_if_the_file_has_changed(tmp_path: Path) -> None:
+def test_workers_get_the_stores_of_their_parent_even_if_the_file_has_changed(tmp_path):
     storage = {"data_dir": tmp_path, "backend": "postgres", "postgres_url": "postgresql://u:secret@h/m"}
     settings = load(None, {}, {"storage": storage, "cache": {"redis_url": "redis://u:secret@h/1"}})
     file = tmp_path / "c.yaml"
@@ -64,7 +64,7 @@ def test_workers_get_the_stores_of_their_parent_even_if_the_file_has_changed(tmp
     assert pinned.memory.budget_tokens == 300
 
 
-def test_every_fixed_key_is_a_setting() -> None:
+def test_every_fixed_key_is_a_setting():
     known_keys = {
         f"{section}.{name}"
         for section, model in Settings.model_fields.items()
@@ -117,7 +117,7 @@ class Streaming:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
+async def http():
     async with httpx2.AsyncClient(timeout=90) as client:
         yield client
 
@@ -129,8 +129,8 @@ def configured(file: Path, **sections: Any) -> Path:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_sighup_serves_new_requests_with_the_new_file_while_streams_finish_with_the_old(
-    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient, workers: str
-) -> None:
+    tmp_path, models_dir, http, workers
+):
     old, new = Upstream("old"), Upstream("new")
     async with ScriptedUpstream(old) as first, ScriptedUpstream(new) as second:
         file = configured(tmp_path / "c.yaml", upstream={"base_url": first.url})
@@ -163,9 +163,7 @@ async def test_sighup_serves_new_requests_with_the_new_file_while_streams_finish
         assert served.process.returncode == 0
 
 
-async def test_settings_that_do_not_start_change_and_extract_nothing(
-    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
-) -> None:
+async def test_settings_that_do_not_start_change_and_extract_nothing(tmp_path, models_dir, http):
     model = ScriptedModel(facts=known(("oolong", "User likes oolong tea.")))
     async with ScriptedUpstream(model) as upstream:
         later = {"extraction_batch_size": 50, "personal_idle_seconds": 999}
@@ -202,9 +200,7 @@ class Keyed(ScriptedModel):
             await super().__call__(exchange)
 
 
-async def test_extraction_that_waits_for_a_key_continues_when_a_reload_brings_one(
-    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
-) -> None:
+async def test_extraction_that_waits_for_a_key_continues_when_a_reload_brings_one(tmp_path, models_dir, http):
     model = Keyed(facts=known(("oolong", "User likes oolong tea.")))
     async with ScriptedUpstream(model) as upstream:
         settings = {"memory": {"extraction_batch_size": 1}, "upstream": {"base_url": upstream.url}}
@@ -223,7 +219,7 @@ async def test_extraction_that_waits_for_a_key_continues_when_a_reload_brings_on
             assert [one["content"] for one in listed.json()["data"]] == ["User likes oolong tea."]
 
 
-async def test_a_stop_during_a_reload_stops(tmp_path: Path, models_dir: Path) -> None:
+async def test_a_stop_during_a_reload_stops(tmp_path, models_dir):
     async with ScriptedUpstream(Upstream("old")) as upstream:
         file = configured(tmp_path / "c.yaml", upstream={"base_url": upstream.url})
         async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
@@ -235,9 +231,7 @@ async def test_a_stop_during_a_reload_stops(tmp_path: Path, models_dir: Path) ->
 
 
 # ---------------------------------------------------------------- stop
-async def test_ready_answers_503_before_the_port_closes_and_a_stream_finishes(
-    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
-) -> None:
+async def test_ready_answers_503_before_the_port_closes_and_a_stream_finishes(tmp_path, models_dir, http):
     slow = Upstream("slow")
     async with (
         ScriptedUpstream(slow) as upstream,
@@ -280,9 +274,9 @@ async def _statuses_of_ready(origin: str) -> list[int]:
 
 
 async def test_answers_that_do_not_end_are_cut_after_the_shutdown_time_and_what_users_said_is_stored(
-    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
-) -> None:
-    async def script(exchange: Exchange) -> None:
+    tmp_path, models_dir, http
+):
+    async def script(exchange):
         if exchange.request.json.get("stream"):
             await Upstream("slow")(exchange)
         await asyncio.Event().wait()
@@ -319,12 +313,10 @@ async def test_answers_that_do_not_end_are_cut_after_the_shutdown_time_and_what_
             assert [one["exchanges"] for one in sessions.json()["data"]] == [1]
 
 
-async def test_stopping_workers_refuse_new_connections_while_one_still_answers(
-    tmp_path: Path, models_dir: Path
-) -> None:
+async def test_stopping_workers_refuse_new_connections_while_one_still_answers(tmp_path, models_dir):
     asked = asyncio.Event()
 
-    async def silent(exchange: Exchange) -> None:
+    async def silent(exchange):
         asked.set()
         await asyncio.Event().wait()
 
@@ -352,8 +344,8 @@ async def test_stopping_workers_refuse_new_connections_while_one_still_answers(
             assert len(served.logged("process.stopping")) == len(served.logged("process.stopped")) == 2
 
 
-async def test_an_open_websocket_does_not_delay_the_stop(tmp_path: Path) -> None:
-    async def open_for_ever(exchange: Exchange) -> None:
+async def test_an_open_websocket_does_not_delay_the_stop(tmp_path):
+    async def open_for_ever(exchange):
         await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello")
         await exchange.client_left()
 
@@ -374,7 +366,7 @@ async def test_an_open_websocket_does_not_delay_the_stop(tmp_path: Path) -> None
         assert "Traceback" not in (tmp_path / "data.log").read_text()
 
 
-def test_closing_its_terminal_stops_a_server(tmp_path: Path) -> None:
+def test_closing_its_terminal_stops_a_server(tmp_path):
     child, terminal = pty.fork()
     if child == 0:
         os.execv(COMMAND[0], [*COMMAND, "serve", "--port", "0", "--data-dir", str(tmp_path / "data")])
@@ -390,8 +382,8 @@ def test_closing_its_terminal_stops_a_server(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_written_or_reported_outside_the_data_directory(
-    http: httpx2.AsyncClient, tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    http, tmp_path, models_dir, monkeypatch
+):
     # onnxruntime stores its device id in ~/.cache.
     for name in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)  # `import proxy` has set it for these tests

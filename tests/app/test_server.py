@@ -4,8 +4,6 @@ import socket
 from contextlib import closing
 from typing import Any
 
-import pytest
-
 from proxy import __version__
 from proxy.app.server import address_of, announce, bind, opening_screen
 from proxy.config import load
@@ -21,14 +19,14 @@ def screen(judges: bool = True, **settings: Any) -> str:
     return opening_screen(load(None, {}, settings), ORIGIN, "installer", judges=judges)
 
 
-def test_the_screen_names_the_data_directory_and_what_is_off() -> None:
+def test_the_screen_names_the_data_directory_and_what_is_off():
     shown = screen(storage={"data_dir": "/var/lib/memory"})
     assert "  Data        /var/lib/memory\n" in shown
     assert "Judge" not in shown
     assert "Judge       OFF" in screen(judges=False)
 
 
-def test_a_wildcard_address_is_shown_as_a_reachable_one() -> None:
+def test_a_wildcard_address_is_shown_as_a_reachable_one():
     with closing(bind("0.0.0.0", 0)) as listener:
         assert address_of(listener).startswith("http://127.0.0.1:")
     listening = screen(server={"host": "0.0.0.0"}).splitlines()[3]
@@ -36,9 +34,7 @@ def test_a_wildcard_address_is_shown_as_a_reachable_one() -> None:
     assert "other address" not in screen()
 
 
-def test_people_get_the_screen_and_collectors_one_line_of_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_people_get_the_screen_and_collectors_one_line_of_json(monkeypatch, capsys):
     announce(load(None, {}, {}), ORIGIN)
     shown = capsys.readouterr()
     assert f"Listening   {ORIGIN}/v1" in shown.out
@@ -57,7 +53,7 @@ def keep_alive(connection: socket.socket) -> tuple[int, ...]:
     return on, *(connection.getsockopt(socket.IPPROTO_TCP, number) for number in numbers)
 
 
-async def test_silent_clients_and_upstreams_are_probed_and_slow_readers_are_not_cut() -> None:
+async def test_silent_clients_and_upstreams_are_probed_and_slow_readers_are_not_cut():
     probed = (1, IDLE_S, INTERVAL_S, PROBES)
     async with ScriptedUpstream() as scripted, Upstream(scripted.url) as upstream:
         with await upstream.open("GET", b"/v1/models", []) as opened:

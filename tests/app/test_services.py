@@ -16,11 +16,11 @@ from proxy.app import http
 from proxy.app.maintenance import vitals
 from proxy.app.services import WARM_UP_TURN, Services, with_query_models
 from proxy.config import load
-from proxy.domain.core import Level, Prepared, Scope, Turn
+from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable
 from proxy.http import failopen
 from proxy.learn.budget import PAUSE_S
-from proxy.recall.prepare import RecallTools, prepare
+from proxy.recall.prepare import prepare
 from proxy.storage.sql.documents import SqlPassages
 from tests.models.heads import write_heads
 from tests.recall.conftest import Shelf
@@ -76,12 +76,12 @@ async def opened(data_dir: Path, clock: Any = time.time, **sections: Any) -> Asy
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path, models_dir: Path) -> Path:
+def data_dir(tmp_path, models_dir):
     (tmp_path / "models").symlink_to(models_dir)
     return tmp_path
 
 
-async def test_the_first_question_finds_everything_loaded(data_dir: Path) -> None:
+async def test_the_first_question_finds_everything_loaded(data_dir):
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SCRIPT, str(data_dir), stdout=asyncio.subprocess.PIPE
     )
@@ -100,12 +100,10 @@ async def test_the_first_question_finds_everything_loaded(data_dir: Path) -> Non
     assert not found["httpx"]  # 40 ms and 3 MB, which only our own LLM calls need
 
 
-async def test_a_slow_warm_up_is_logged_as_no_failure(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_warm_up_is_logged_as_no_failure(data_dir, monkeypatch):
     holds = SqlPassages.holds
 
-    async def slow(passages: SqlPassages, scope: Scope) -> bool:
+    async def slow(passages, scope):
         await asyncio.sleep(0.2)
         return await holds(passages, scope)
 
@@ -116,10 +114,8 @@ async def test_a_slow_warm_up_is_logged_as_no_failure(
     assert [event for event, _ in lines if event in ("documents.left_out", "memory.failed")] == []
 
 
-async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def work() -> str:
+async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(data_dir, monkeypatch):
+    async def work():
         if broken:
             raise StoreUnavailable("down")
         return "fine"
@@ -135,12 +131,10 @@ async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(
         assert await services.fail_open.attempt("recall", work, 1) == "fine"
 
 
-async def test_the_worker_pauses_while_a_turn_is_prepared(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_worker_pauses_while_a_turn_is_prepared(data_dir, monkeypatch):
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def held(turn: Turn, tools: RecallTools) -> Prepared:
+    async def held(turn, tools):
         begun.set()
         await go_on.wait()
         return await prepare(turn, tools)
@@ -157,14 +151,12 @@ async def test_the_worker_pauses_while_a_turn_is_prepared(
 
 
 @pytest.mark.parametrize(("chosen", "used"), [(None, 0.85), (0.0, 0.0)])
-async def test_the_dense_weight_is_the_models_unless_it_is_set(
-    data_dir: Path, chosen: float | None, used: float
-) -> None:
+async def test_the_dense_weight_is_the_models_unless_it_is_set(data_dir, chosen, used):
     async with opened(data_dir, retrieval={"dense_weight": chosen}) as services:
         assert services.tools.searcher.ranking.dense_weight == used
 
 
-async def test_an_unusable_embedding_path_is_logged(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unusable_embedding_path_is_logged(data_dir, monkeypatch):
     lines = recorded(monkeypatch, lambda facts: facts)
     async with opened(data_dir, embedding={"path": data_dir / "mispelt"}):
         pass
@@ -173,9 +165,7 @@ async def test_an_unusable_embedding_path_is_logged(data_dir: Path, monkeypatch:
     assert "mispelt is not a directory" in facts["notes"][0]
 
 
-async def test_the_read_path_and_the_write_path_use_one_judge(
-    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_read_path_and_the_write_path_use_one_judge(tmp_path, models_dir, monkeypatch):
     monkeypatch.setattr("proxy.models.heads.DIRECTORY", write_heads(tmp_path))
     async with opened(tmp_path / "data") as services:
         assert services.models.judge is not None
@@ -184,8 +174,8 @@ async def test_the_read_path_and_the_write_path_use_one_judge(
 
 
 async def test_without_its_heads_the_proxy_starts_without_a_judge_and_logs_it(
-    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, models_dir, monkeypatch
+):
     monkeypatch.setattr("proxy.models.heads.DIRECTORY", tmp_path / "nowhere")
     lines = recorded(monkeypatch, lambda facts: facts)
     async with opened(tmp_path / "data") as services:
@@ -204,9 +194,7 @@ class Unused:
 
 
 @pytest.mark.parametrize("role", [None, "memory_rewrite", "memory_plan"])
-async def test_queries_are_rewritten_or_planned_only_if_a_model_is_set(
-    tmp_path: Path, role: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_queries_are_rewritten_or_planned_only_if_a_model_is_set(tmp_path, role, capsys):
     row = {"model_role": role, "llm_endpoint": "http://127.0.0.1:9/v1", "llm_model_name": "small"}
     sections: Any = {"external_models": [row]} if role else {}
     sections["retrieval"] = {"rerank": str(tmp_path / "absent")}

@@ -155,7 +155,7 @@ async def stage(data_dir: Path, models_dir: Path | None, log: Path | None = None
 
 
 # ---------------------------------------------------------------- the promises
-async def test_one_fault_after_another_loses_nothing(tmp_path: Path, models_dir: Path) -> None:
+async def test_one_fault_after_another_loses_nothing(tmp_path, models_dir):
     async with stage(tmp_path / "data", models_dir) as on, on.under_load():
         await on.load.answered()
         for fault, reason in FAULTS.items():
@@ -171,10 +171,10 @@ async def test_one_fault_after_another_loses_nothing(tmp_path: Path, models_dir:
         await again.promises_hold()
 
 
-async def test_a_forget_between_faults_holds(tmp_path: Path, models_dir: Path) -> None:
+async def test_a_forget_between_faults_holds(tmp_path, models_dir):
     async with stage(tmp_path / "data", models_dir) as on:
 
-        async def annas() -> bool:
+        async def annas():
             return len(on.load.promised["anna"]) >= 3 and len(await on.friends("anna")) >= 3
 
         async with on.under_load():
@@ -197,7 +197,7 @@ def _mounted(directory: Path, options: str) -> bool:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """A disk of 6 MB; skipped without the right to mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -207,9 +207,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-async def test_a_full_disk_is_reported_and_ends_when_there_is_room(
-    tmp_path: Path, models_dir: Path, small_disk: Path
-) -> None:
+async def test_a_full_disk_is_reported_and_ends_when_there_is_room(tmp_path, models_dir, small_disk):
     async with stage(small_disk / "data", models_dir, tmp_path / "log") as on, on.under_load():
         await on.load.answered()
         with contextlib.suppress(OSError), (small_disk / "film").open("wb", buffering=0) as film:
@@ -224,7 +222,7 @@ async def test_a_full_disk_is_reported_and_ends_when_there_is_room(
         await on.promises_hold()
 
 
-async def test_a_read_only_disk_at_the_start_does_not_stop_chats(tmp_path: Path, small_disk: Path) -> None:
+async def test_a_read_only_disk_at_the_start_does_not_stop_chats(tmp_path, small_disk):
     assert _mounted(small_disk, "-o remount,ro")
     async with stage(small_disk / "data", None, tmp_path / "log") as on, on.under_load():
         await on.load.answered()
@@ -233,7 +231,7 @@ async def test_a_read_only_disk_at_the_start_does_not_stop_chats(tmp_path: Path,
         assert "read-only file system" in memory["cause"]
         assert _mounted(small_disk, "-o remount,rw")
 
-        async def is_stored() -> bool:
+        async def is_stored():
             return any(on.load.promised.values())
 
         await until(is_stored, within_s=60)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import resource
 import time
-from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import httpx2
 import pytest
 
 from proxy.storage.sql.memories import SqlMemories
-from tests.e2e.conftest import Houses, house, until
+from tests.e2e.conftest import house, until
 from tests.support.model import ScriptedModel
 from tests.support.process import Serving, serving_process
 from tests.support.serving import connected
@@ -45,9 +44,7 @@ class Talkative(ScriptedModel):
 
 
 @asynccontextmanager
-async def serving(
-    tmp_path: Path, models_dir: Path, **environ: str
-) -> AsyncIterator[tuple[Serving, Talkative]]:
+async def serving(tmp_path, models_dir, **environ):
     model, data = Talkative(), tmp_path / "data"
     async with ScriptedUpstream(model) as upstream:
         flags = ("--upstream", upstream.url)
@@ -79,7 +76,7 @@ def memory_of(served: Serving) -> int:
 
 
 @pytest.fixture
-def many_files() -> Iterator[None]:
+def many_files():
     """Allow enough open files here and in the server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 2 * IDLE:
@@ -89,9 +86,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_two_thousand_idle_connections_do_not_disturb_requests(
-    tmp_path: Path, models_dir: Path, many_files: None
-) -> None:
+async def test_two_thousand_idle_connections_do_not_disturb_requests(tmp_path, models_dir, many_files):
     async with serving(tmp_path, models_dir) as (served, _), AsyncExitStack() as crowd:
         await answers(served)
         before = memory_of(served)
@@ -101,15 +96,13 @@ async def test_two_thousand_idle_connections_do_not_disturb_requests(
         assert memory_of(served) - before < IDLE * 20_000
 
 
-async def test_a_client_that_does_not_read_holds_up_only_its_own_upstream(
-    tmp_path: Path, models_dir: Path
-) -> None:
+async def test_a_client_that_does_not_read_holds_up_only_its_own_upstream(tmp_path, models_dir):
     async with serving(tmp_path, models_dir) as (served, model), connected(served.origin) as reader:
         sent = json.dumps(body("much", stream=True)).encode()
         await reader.send(HEAD + b"content-length: %d\r\n\r\n" % len(sent) + sent)
         await reader.head()
 
-        async def has_stopped() -> bool:
+        async def has_stopped():
             before = model.sent
             await asyncio.sleep(0.5)
             return model.sent == before
@@ -119,9 +112,7 @@ async def test_a_client_that_does_not_read_holds_up_only_its_own_upstream(
         await answers(served)
 
 
-async def test_a_body_that_is_too_large_is_refused_before_it_is_complete(
-    tmp_path: Path, models_dir: Path
-) -> None:
+async def test_a_body_that_is_too_large_is_refused_before_it_is_complete(tmp_path, models_dir):
     limit = {"MEMORY_PROXY__SERVER__MAX_BODY_BYTES": "1000000"}
     async with serving(tmp_path, models_dir, **limit) as (served, _), connected(served.origin) as client:
         await client.send(HEAD + b"transfer-encoding: chunked\r\n\r\n")
@@ -136,12 +127,10 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_complete(
         await answers(served)
 
 
-async def test_a_slow_store_costs_the_deadline_a_few_times_and_then_nothing(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_store_costs_the_deadline_a_few_times_and_then_nothing(house, monkeypatch):
     is_over = asyncio.Event()
 
-    async def hangs(*_: Any, **__: Any) -> Any:
+    async def hangs(*_, **__):
         await is_over.wait()
         raise TimeoutError
 

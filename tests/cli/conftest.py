@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,13 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def command(tmp_path, capsys, monkeypatch):
     """Run a command on `tmp_path / "data"`; return exit status, standard output, standard error."""
     for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(telemetry, "configure", lambda *_: None)
 
-    def run(*argv: str) -> tuple[int, str, str]:
+    def run(*argv):
         capsys.readouterr()
         status = main([*argv, "--data-dir", str(tmp_path / "data")])
         printed = capsys.readouterr()

@@ -15,14 +15,13 @@ from proxy.config import PREFIX, load
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite.stores import SqliteStores
-from tests.cli.conftest import Run
 
 ANNA = Scope("default", "anna")
 OF_ANNA = MemoryFilter(tenant="default", user="anna", include_inactive=True)
 
 
 @pytest.fixture
-def run(command: Run) -> Run:
+def run(command):
     return command
 
 
@@ -51,7 +50,7 @@ async def listed(data_dir: Path) -> set[str]:
     return {memory.content for memory in page.items}
 
 
-def test_backup_forget_restore_as_documented(run: Run, tmp_path: Path) -> None:
+def test_backup_forget_restore_as_documented(run, tmp_path):
     data, copy = tmp_path / "data", str(tmp_path / "copy")
     asyncio.run(remember(data, "tea", "rum"))
     status, out, _ = run("backup", copy)
@@ -68,7 +67,7 @@ def test_backup_forget_restore_as_documented(run: Run, tmp_path: Path) -> None:
     assert asyncio.run(listed(data)) == {"tea", "rum"}
 
 
-def test_backup_and_restore_go_through_pipes(tmp_path: Path) -> None:
+def test_backup_and_restore_go_through_pipes(tmp_path):
     asyncio.run(remember(tmp_path / "data", "tea"))
     command = [sys.executable, "-c", "from proxy.cli.main import main; raise SystemExit(main())"]
     backup = subprocess.run(
@@ -84,7 +83,7 @@ def test_backup_and_restore_go_through_pipes(tmp_path: Path) -> None:
     assert asyncio.run(listed(tmp_path / "other")) == {"tea"}
 
 
-def test_saved_receipts_repeat_deletions_after_a_loss(run: Run, tmp_path: Path) -> None:
+def test_saved_receipts_repeat_deletions_after_a_loss(run, tmp_path):
     data, copy, receipts = tmp_path / "data", str(tmp_path / "copy"), tmp_path / "receipts"
     asyncio.run(remember(data, "tea", "rum"))
     run("backup", copy)
@@ -98,7 +97,7 @@ def test_saved_receipts_repeat_deletions_after_a_loss(run: Run, tmp_path: Path) 
     assert asyncio.run(listed(data)) == {"tea"}
 
 
-def test_results_can_be_printed_as_json(run: Run, tmp_path: Path) -> None:
+def test_results_can_be_printed_as_json(run, tmp_path):
     asyncio.run(remember(tmp_path / "data", "tea"))
     made = json.loads(run("backup", str(tmp_path / "copy"), "--json")[1])
     assert made["counts"]["memories"] == 1
@@ -106,9 +105,7 @@ def test_results_can_be_printed_as_json(run: Run, tmp_path: Path) -> None:
     assert (done["manifest"], done["present"]) == (made, "read")
 
 
-def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_errors(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_errors(run, tmp_path):
     missing = f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
     assert run("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {missing}\n")
     asyncio.run(remember(tmp_path / "data", "tea"))
@@ -121,7 +118,7 @@ def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_error
     assert (status, "line 1 is not a receipt" in err) == (2, True)
     run("backup", str(tmp_path / "copy"))
 
-    async def while_running() -> tuple[int, str, str]:
+    async def while_running():
         async with opened_stores(load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})):
             return run("restore", str(tmp_path / "copy"))
 
@@ -129,9 +126,7 @@ def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_error
     assert (status, "stop the proxy first" in err) == (1, True)
 
 
-def test_a_restore_names_the_backups_embedding_model_if_it_is_another(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restore_names_the_backups_embedding_model_if_it_is_another(run, tmp_path, monkeypatch):
     asyncio.run(remember(tmp_path / "data", "tea"))
     run("backup", str(tmp_path / "copy"))
     monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/mini")

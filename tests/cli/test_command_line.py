@@ -24,15 +24,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch):
     """The command leaves its flags in the environment for its workers; a test must not inherit them."""
     for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "environ", os.environ.copy())
 
 
-async def test_serve_without_configuration_answers_remembers_and_extracts_at_its_end(tmp_path: Path) -> None:
-    def chat(text: str) -> dict[str, object]:
+async def test_serve_without_configuration_answers_remembers_and_extracts_at_its_end(tmp_path):
+    def chat(text):
         message = {"role": "user", "content": text}
         of_alice = {"memory_context": {"user_id": "alice"}}
         return {"model": "scripted-demo", "messages": [message], **of_alice}
@@ -42,7 +42,7 @@ async def test_serve_without_configuration_answers_remembers_and_extracts_at_its
         answer = await http.post(url, json=chat("Please remember that I like figs."))
         assert answer.headers["x-memory-store"] == "queued"
 
-        async def stored() -> list[object]:
+        async def stored():
             listed = await http.get(f"{served.origin}/v1/memory?user_id=alice")
             data: list[object] = listed.json()["data"]
             return data
@@ -63,7 +63,7 @@ async def test_serve_without_configuration_answers_remembers_and_extracts_at_its
         assert any("allergic to peanuts" in memory["content"] for memory in memories)
 
 
-async def test_several_workers_share_the_port_and_the_memory(tmp_path: Path) -> None:
+async def test_several_workers_share_the_port_and_the_memory(tmp_path):
     async with (
         serving_process(tmp_path / "data", "--workers", "2") as served,
         httpx2.AsyncClient(timeout=90) as http,
@@ -78,7 +78,7 @@ async def test_several_workers_share_the_port_and_the_memory(tmp_path: Path) -> 
                 assert listed.json()["total"] == 1
 
 
-def test_help_and_version_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_there(capsys):
     for flag, word in (("--help", "serve"), ("--version", "memory-proxy 0.")):
         with pytest.raises(SystemExit) as left:
             main([flag])
@@ -100,9 +100,7 @@ def test_help_and_version_are_there(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--upstream", "http://127.0.0.1:1/v1"], "--model"),
     ],
 )
-def test_a_wrong_command_says_what_to_do(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_says_what_to_do(arguments, says, capsys):
     assert main(arguments) == 2
     assert says in capsys.readouterr().err
 
@@ -125,9 +123,7 @@ def shipped_commands() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("file", ["Dockerfile", "Procfile"])
-def test_what_is_shipped_for_other_machines_refuses_mode_open(
-    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_shipped_for_other_machines_refuses_mode_open(file, capsys, monkeypatch):
     started: list[str] = []
     modes = started.append
     monkeypatch.setattr("proxy.app.server.serve", lambda settings: modes(settings.identity.mode) or 0)
@@ -141,7 +137,7 @@ def test_what_is_shipped_for_other_machines_refuses_mode_open(
     assert started == ["keys"]
 
 
-def test_the_image_sets_the_data_directory_of_every_command_and_has_a_user_of_its_own() -> None:
+def test_the_image_sets_the_data_directory_of_every_command_and_has_a_user_of_its_own():
     # `docker exec NAME memory-proxy doctor` must see what `serve` writes.
     assert ("MEMORY_PROXY__STORAGE__DATA_DIR", "/data") in environment_of_image()
     assert (COMMIT_VARIABLE, "$COMMIT") in environment_of_image()
@@ -152,7 +148,7 @@ def test_the_image_sets_the_data_directory_of_every_command_and_has_a_user_of_it
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config").glob("*.yaml")), ids=lambda file: file.name)
-def test_no_shipped_configuration_opens_a_network_address(file: Path) -> None:
+def test_no_shipped_configuration_opens_a_network_address(file):
     if file.name != "compose.yaml":  # the settings of its replicas are in their environment
         refuse_open_network(load(file, {}))
         assert not load(file, {}).server.allow_open
@@ -175,8 +171,8 @@ def test_no_shipped_configuration_opens_a_network_address(file: Path) -> None:
     ids=lambda command: " ".join(command[:2]),
 )
 def test_a_command_reads_the_file_that_the_environment_names_unless_one_is_given(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    command, tmp_path, capsys, monkeypatch
+):
     """Neither file is there: which one was looked for is in the refusal, which is a configuration's (2)."""
     monkeypatch.setattr("proxy.app.server.serve", lambda settings: 0)
     monkeypatch.setenv(f"{PREFIX}STORAGE__DATA_DIR", str(tmp_path))  # if one does not look, it finds nothing
@@ -189,7 +185,7 @@ def test_a_command_reads_the_file_that_the_environment_names_unless_one_is_given
         assert f"cannot read the configuration {read}" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path, capsys):
     from proxy.app.server import bind
 
     with bind("127.0.0.1", 0) as taken:
@@ -198,7 +194,7 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path, capsys: pytest.Ca
     assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
 
 
-def test_doctor_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_finds_what_is_wrong(tmp_path, capsys):
     assert main(["doctor", "--data-dir", str(tmp_path / "new")]) == 0
     printed = capsys.readouterr().out
     for subject in ("settings", "data", "embeddings", "tokens", "upstream"):
@@ -211,7 +207,7 @@ def test_doctor_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "Traceback" not in printed
 
 
-async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path: Path) -> None:
+async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path):
     async with serving_process(tmp_path) as served, httpx2.AsyncClient(timeout=90) as http:
         await http.post(f"{served.origin}/v1/memory", json={"user_id": "a", "content": "User likes figs."})
     with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
@@ -231,7 +227,7 @@ async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path
     assert b"Traceback" not in printed
 
 
-async def test_the_demo_shows_what_it_promises() -> None:
+async def test_the_demo_shows_what_it_promises():
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "demo", "--fast", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

@@ -25,7 +25,7 @@ from tests.support.upstream import ScriptedUpstream
 
 
 @pytest.fixture(autouse=True)
-def judge(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def judge(tmp_path_factory, monkeypatch):
     """Heads for the judge, of random weights."""
     directory = write_heads(tmp_path_factory.mktemp("heads"))
     monkeypatch.setattr("proxy.models.heads.DIRECTORY", directory)
@@ -37,7 +37,7 @@ def settings(data_dir: Path, **sections: Any) -> Settings:
 
 
 # ---------------------------------------------------------------- models
-def test_a_missing_head_and_a_reranker_that_does_not_load_are_errors(tmp_path: Path, judge: Path) -> None:
+def test_a_missing_head_and_a_reranker_that_does_not_load_are_errors(tmp_path, judge):
     chosen = settings(tmp_path)
     assert [f.mark for f in doctor._embedder(chosen) if f.subject == "judge"] == [GOOD]
     assert list(doctor._reranker(chosen)) == []
@@ -69,13 +69,9 @@ LIST = b'{"data": [{"id": "m"}]}'
     ],
 )
 async def test_the_upstream_is_asked_for_its_models_and_else_for_an_empty_chat(
-    setting: str | None,
-    models: tuple[int, bytes],
-    chat: tuple[int, bytes] | None,
-    mark: str,
-    text: str,
-) -> None:
-    async def answer(exchange: Any) -> None:
+    setting, models, chat, mark, text
+):
+    async def answer(exchange):
         status, body = chat if chat and exchange.request.method == b"POST" else models
         await exchange.reply(body, status)
 
@@ -88,8 +84,8 @@ async def test_the_upstream_is_asked_for_its_models_and_else_for_an_empty_chat(
         assert (sent.target, sent.body) == (b"/v1/chat/completions", b"{}")
 
 
-async def test_a_model_that_the_upstream_does_not_list_is_an_error() -> None:
-    async def answer(exchange: Any) -> None:
+async def test_a_model_that_the_upstream_does_not_list_is_an_error():
+    async def answer(exchange):
         await exchange.reply(LIST)
 
     async with ScriptedUpstream(answer) as upstream:
@@ -97,12 +93,10 @@ async def test_a_model_that_the_upstream_does_not_list_is_an_error() -> None:
     assert (found.mark, "does not list the model other" in found.text) == (BAD, True)
 
 
-def test_a_finding_names_the_setting_of_the_key_and_openais_variable_is_a_clients(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finding_names_the_setting_of_the_key_and_openais_variable_is_a_clients(tmp_path, monkeypatch):
     probes = list[tuple[str, str | None, str | None]]()
 
-    async def note(subject: str, probe: Probe, model: str | None = None) -> Any:
+    async def note(subject, probe, model=None):
         probes.append((subject, probe.key, probe.key_setting))
 
     monkeypatch.setattr(doctor, "_upstream", note)
@@ -121,8 +115,8 @@ def test_a_finding_names_the_setting_of_the_key_and_openais_variable_is_a_client
     ]
 
 
-async def test_redis_is_checked_without_showing_its_password(tmp_path: Path) -> None:
-    def cached(url: str | None) -> Settings:
+async def test_redis_is_checked_without_showing_its_password(tmp_path):
+    def cached(url):
         return settings(tmp_path, cache={"redis_url": url, "timeout_seconds": 5})
 
     assert await doctor._cache(cached(None)) == []
@@ -136,7 +130,7 @@ async def test_redis_is_checked_without_showing_its_password(tmp_path: Path) -> 
 
 
 # ---------------------------------------------------------------- the data directory
-def test_the_doctor_creates_neither_a_directory_nor_a_database(tmp_path: Path) -> None:
+def test_the_doctor_creates_neither_a_directory_nor_a_database(tmp_path):
     for typo in (tmp_path / "dta", tmp_path / "a" / "b"):
         found = list(doctor._checks(settings(typo)))
         assert [f.mark for f in found if f.subject == "data"] == [NOTE]
@@ -148,7 +142,7 @@ def test_the_doctor_creates_neither_a_directory_nor_a_database(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_a_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "file/data", "link", "link/data"):
@@ -157,7 +151,7 @@ def test_a_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["open", "keys"])
-def test_a_database_of_an_older_version_is_not_migrated(tmp_path: Path, mode: str) -> None:
+def test_a_database_of_an_older_version_is_not_migrated(tmp_path, mode):
     script = resources.files("proxy.storage.sqlite").joinpath("schema_v1.sql").read_text("utf-8")
     database = tmp_path / "memory.db"
     database.touch(0o600)
@@ -175,11 +169,11 @@ def test_a_database_of_an_older_version_is_not_migrated(tmp_path: Path, mode: st
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory):
     """A directory with a database of 40 memories."""
     directory = tmp_path_factory.mktemp("sound")
 
-    async def fill() -> None:
+    async def fill():
         stores = SqliteStores(directory)
         await stores.open()
         await stores.memories.stamp_model(EmbeddingModel("mini", 3, 0.3, 0.8))
@@ -191,7 +185,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def database(sound: Path, tmp_path: Path) -> Path:
+def database(sound, tmp_path):
     for name in ("memory.db", "memory.opening"):
         (tmp_path / name).write_bytes((sound / name).read_bytes())
         (tmp_path / name).chmod(0o600)
@@ -199,7 +193,7 @@ def database(sound: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
-def test_a_lost_database_is_an_error(database: Path, left: str) -> None:
+def test_a_lost_database_is_an_error(database, left):
     assert doctor._data_dir(settings(database.parent)).mark == GOOD
     database.unlink()
     if left == "an empty file":
@@ -213,7 +207,7 @@ def marks(database: Path, model: str = "mini") -> dict[str, str]:
     return {finding.subject: finding.mark for finding in database_findings(database, model)}
 
 
-def test_a_sound_database_is_reported_and_one_of_another_model_is_an_error(database: Path) -> None:
+def test_a_sound_database_is_reported_and_one_of_another_model_is_an_error(database):
     assert marks(database) == {"database": GOOD, "disk": GOOD}
     assert "40 memories" in next(database_findings(database, "mini")).text
     assert marks(database, "other")["vectors"] == BAD
@@ -222,7 +216,7 @@ def test_a_sound_database_is_reported_and_one_of_another_model_is_an_error(datab
     assert found == [], "an organisation's prefix does not change the model"
 
 
-def test_a_damaged_page_and_a_file_of_another_kind_are_errors(database: Path) -> None:
+def test_a_damaged_page_and_a_file_of_another_kind_are_errors(database):
     with database.open("r+b") as opened:
         opened.seek(database.read_bytes().index(b"fact 20 fact 20") // 4096 * 4096)
         opened.write(b"\xff" * 4096)
@@ -231,14 +225,12 @@ def test_a_damaged_page_and_a_file_of_another_kind_are_errors(database: Path) ->
     assert marks(database) == {"database": BAD}
 
 
-def test_a_database_that_is_too_large_is_not_checked(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_too_large_is_not_checked(database, monkeypatch):
     monkeypatch.setattr(file, "MOST_CHECKED_BYTES", 1)
     assert marks(database)["database"] == NOTE
 
 
-def test_a_full_disk_a_large_log_a_wrong_clock_and_wide_permissions_are_reported(
-    database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_a_large_log_a_wrong_clock_and_wide_permissions_are_reported(database, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(file.shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000))
     monkeypatch.setattr(doctor, "LARGE_LOG_BYTES", 0)

@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 
 
 @pytest.fixture
-def run(command: Run) -> Run:
+def run(command):
     return partial(command, "keys")
 
 
@@ -37,9 +37,7 @@ def listed(run: Run) -> Any:
     return json.loads(out)
 
 
-def test_a_key_is_printed_once_and_not_stored_in_clear(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_printed_once_and_not_stored_in_clear(run, tmp_path, monkeypatch):
     monkeypatch.setenv("UPSTREAM", "sk-upstream-secret")
     status, out, printed = run("create", "--name", "laptop", "--upstream-key", "ENV:UPSTREAM")
     assert status == 0
@@ -55,7 +53,7 @@ def test_a_key_is_printed_once_and_not_stored_in_clear(
     assert b"laptop" in everything, "the test looks where it should"
 
 
-async def test_a_key_works_until_it_is_revoked(tmp_path: Path) -> None:
+async def test_a_key_works_until_it_is_revoked(tmp_path):
     """By the functions behind the command: it runs an event loop of its own."""
     parser = argparse.ArgumentParser()
     keys_cli.add_keys(parser.add_subparsers().add_parser("keys"))
@@ -73,7 +71,7 @@ async def test_a_key_works_until_it_is_revoked(tmp_path: Path) -> None:
     assert await find(tmp_path, key) is None
 
 
-def test_a_revoked_key_is_marked_and_cannot_be_revoked_again(run: Run) -> None:
+def test_a_revoked_key_is_marked_and_cannot_be_revoked_again(run):
     run("create", "--name", "a")
     (made,) = listed(run)
     assert run("revoke", made["id"])[0] == 0
@@ -84,7 +82,7 @@ def test_a_revoked_key_is_marked_and_cannot_be_revoked_again(run: Run) -> None:
         assert (status, id_ in printed) == (1, True)
 
 
-def test_the_upstream_key_may_come_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_upstream_key_may_come_from_standard_input(run, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("sk-up\n"))
     assert run("create", "--name", "a", "--upstream-key", "-")[0] == 0
     assert listed(run)[0]["has_upstream_key"] is True
@@ -106,7 +104,7 @@ def test_the_upstream_key_may_come_from_standard_input(run: Run, monkeypatch: py
         ["--name", "a", "--upstream-key", "ENV:ABSENT"],
     ],
 )
-def test_invalid_arguments_create_no_key(run: Run, arguments: list[str]) -> None:
+def test_invalid_arguments_create_no_key(run, arguments):
     status, out, printed = run("create", *arguments)
     assert (status, out) == (2, "")
     assert printed.startswith("memory-proxy: ")
@@ -115,7 +113,7 @@ def test_invalid_arguments_create_no_key(run: Run, arguments: list[str]) -> None
     assert listed(run) == []
 
 
-def test_every_command_prints_the_place_of_the_store_on_standard_error(run: Run, tmp_path: Path) -> None:
+def test_every_command_prints_the_place_of_the_store_on_standard_error(run, tmp_path):
     data = str(tmp_path / "data")
     _, out, printed = run("create", "--name", "a")
     assert (data in printed, data in out) == (True, False)
@@ -124,7 +122,7 @@ def test_every_command_prints_the_place_of_the_store_on_standard_error(run: Run,
     assert data in run("revoke", made["id"])[2]
 
 
-def test_without_data_the_commands_say_so_and_create_nothing(run: Run, tmp_path: Path) -> None:
+def test_without_data_the_commands_say_so_and_create_nothing(run, tmp_path):
     data = tmp_path / "data"
     for argv, status, answered in (
         (("list",), 0, ""),
@@ -139,7 +137,7 @@ def test_without_data_the_commands_say_so_and_create_nothing(run: Run, tmp_path:
     assert not data.exists()
 
 
-def test_a_lost_database_is_not_replaced_with_an_empty_one(run: Run, tmp_path: Path) -> None:
+def test_a_lost_database_is_not_replaced_with_an_empty_one(run, tmp_path):
     assert run("create", "--name", "one")[0] == 0
     database = tmp_path / "data" / "memory.db"
     database.rename(tmp_path / "moved")

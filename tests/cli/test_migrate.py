@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -12,13 +10,12 @@ from proxy.cli import opened_stores
 from proxy.cli.database import MIGRATE_FROM
 from proxy.config import load as load_settings
 from tests import redis_server
-from tests.cli.conftest import Run
 from tests.storage.making import ANNA, of
 from tests.storage.test_redis_migration import load
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Server]:
+def server(tmp_path_factory):
     if redis_server.PROGRAM is None:
         pytest.skip(redis_server.MISSING)
     with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
@@ -27,9 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Se
         yield running
 
 
-def test_everything_is_copied_and_no_user_is_named(
-    command: Run, server: redis_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_copied_and_no_user_is_named(command, server, tmp_path, monkeypatch):
     monkeypatch.setenv(MIGRATE_FROM, server.url)
     status, out, _ = command("migrate")
     assert status == 0
@@ -37,7 +32,7 @@ def test_everything_is_copied_and_no_user_is_named(
     assert "Everything was copied." in out
     assert not [name for name in ("anna", "ben", "tea", "acme", "obey", "sealed") if name in out]
 
-    async def memories_of_anna() -> int:
+    async def memories_of_anna():
         settings = load_settings(None, {}, {"storage": {"data_dir": tmp_path / "data"}})
         async with opened_stores(settings) as stores:
             return len((await stores.memories.list(of(ANNA), limit=99)).items)
@@ -47,7 +42,7 @@ def test_everything_is_copied_and_no_user_is_named(
     assert (status, out, "has users already" in err) == (1, "", True)
 
 
-def test_the_counts_can_be_printed_as_json(command: Run, server: redis_server.Server) -> None:
+def test_the_counts_can_be_printed_as_json(command, server):
     found = json.loads(command("migrate", "--from", server.url, "--json")[1])
     assert found["rows"]["receipts"] == 5
     assert found["without_vector"] == 0
@@ -57,7 +52,7 @@ def test_the_counts_can_be_printed_as_json(command: Run, server: redis_server.Se
     ("source", "status"),
     [("redis://:secret@127.0.0.1:1/0", 1), ("http://:secret@h", 2), ("redis://:secret@h:port/0", 2), ("", 2)],
 )
-def test_a_wrong_source_is_reported_without_its_password(command: Run, source: str, status: int) -> None:
+def test_a_wrong_source_is_reported_without_its_password(command, source, status):
     found, out, err = command("migrate", "--from", source)
     assert (found, out) == (status, "")
     assert "secret" not in err

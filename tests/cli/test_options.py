@@ -15,14 +15,12 @@ PROXY = Path(__file__).parents[2] / "proxy"
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch):
     for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
         monkeypatch.delenv(name)
 
 
-def test_the_command_line_wins_over_the_environment_and_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_wins_over_the_environment_and_the_file(tmp_path, monkeypatch):
     named, given = tmp_path / "named.yaml", tmp_path / "given.yaml"
     named.write_text("storage: {data_dir: /named}\nserver: {port: 1}\n")
     given.write_text("storage: {data_dir: /given}\nserver: {port: 2}\n")
@@ -42,9 +40,7 @@ def test_the_command_line_wins_over_the_environment_and_the_file(
     [(MofNCompleteColumn(), "3/4"), (TaskProgressColumn(), "75%")],
     ids=["count", "share"],
 )
-def test_a_terminal_shows_the_step_and_the_progress(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], column: object, amount: str
-) -> None:
+def test_a_terminal_shows_the_step_and_the_progress(monkeypatch, capsys, column, amount):
     monkeypatch.setattr(
         "rich.console.Console",
         lambda stderr: Console(stderr=stderr, force_terminal=True, width=80, color_system=None),
@@ -57,12 +53,12 @@ def test_a_terminal_shows_the_step_and_the_progress(
     assert amount in shown.err
 
 
-def test_without_a_terminal_there_is_no_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_no_progress_bar(capsys):
     with progress({"move": "moving"}, MofNCompleteColumn()) as report:
         report("move", 3, 4)
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_name_of_the_config_variable_is_written_once() -> None:
+def test_the_name_of_the_config_variable_is_written_once():
     naming = {file.name for file in PROXY.rglob("*.py") if f'"{CONFIG_FILE}"' in file.read_text("utf-8")}
     assert naming == {"config.py"}

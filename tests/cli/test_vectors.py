@@ -19,7 +19,6 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import LoadedEmbedder, load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
-from tests.cli.conftest import Run
 
 ANNA = Scope("default", "anna")
 
@@ -82,7 +81,7 @@ async def found(stores: SqliteStores, embedder: Fake | OnnxEmbedder, text: str) 
     return await stores.memories.search(ANNA, Search(vector, (), limit=1, now=2.0))
 
 
-async def test_all_memories_are_found_with_the_new_model_and_progress_is_reported(tmp_path: Path) -> None:
+async def test_all_memories_are_found_with_the_new_model_and_progress_is_reported(tmp_path):
     await fill(tmp_path, 2 * BATCH + 7)
     stores, reported = SqliteStores(tmp_path), list[tuple[int, int]]()
     await stores.open()
@@ -96,7 +95,7 @@ async def test_all_memories_are_found_with_the_new_model_and_progress_is_reporte
     assert hit.cosine == pytest.approx(1.0, abs=1e-5)
 
 
-async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_path: Path) -> None:
+async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_path):
     await fill(tmp_path, 3)
     running, stores = SqliteStores(tmp_path), SqliteStores(tmp_path)
     await running.open()
@@ -106,7 +105,7 @@ async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_
     late = [Edit(edited, WIDE.vector(edited.content)), Create(written, WIDE.vector(written.content))]
 
     class Busy(Fake):
-        async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        async def embed(self, texts):
             while late:
                 now = await running.memories.stamp(ANNA)
                 await running.memories.apply(ANNA, [late.pop()], expect=now)
@@ -137,7 +136,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
+async def test_a_killed_run_is_resumed(tmp_path):
     size = 10 * BATCH
     await fill(tmp_path, size)
     process = await asyncio.create_subprocess_exec(
@@ -170,16 +169,16 @@ async def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- the command
 @pytest.fixture
-def run(command: Run) -> Run:
+def run(command):
     return partial(command, "reembed")
 
 
-def test_force_gives_the_same_vectors_for_the_same_model(run: Run, tmp_path: Path) -> None:
+def test_force_gives_the_same_vectors_for_the_same_model(run, tmp_path):
     loaded = load_embedder(tmp_path / "data" / "models").embedder
     if loaded is None:
         pytest.skip("our encoder is not here: run scripts/fetch-models")
 
-    async def search() -> Sequence[Hit]:
+    async def search():
         stores = SqliteStores(tmp_path / "data")
         await stores.open()
         try:
@@ -198,21 +197,19 @@ def test_force_gives_the_same_vectors_for_the_same_model(run: Run, tmp_path: Pat
     loaded.close()
 
 
-def test_a_directory_of_weights_is_used_and_its_settings_are_printed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_of_weights_is_used_and_its_settings_are_printed(run, tmp_path, monkeypatch):
     weights = tmp_path / "narrow"
     weights.mkdir()
     asked: list[object] = []
 
     class Loadable(Fake):
-        def in_background(self) -> Fake:
+        def in_background(self):
             return self
 
-        def close(self) -> None:
+        def close(self):
             """Do nothing."""
 
-    def load(models_dir: Path, **options: object) -> LoadedEmbedder:
+    def load(models_dir, **options):
         asked.append(options["path"])
         return LoadedEmbedder(Loadable("narrow", 8), "directory")  # type: ignore[arg-type]
 
@@ -226,7 +223,7 @@ def test_a_directory_of_weights_is_used_and_its_settings_are_printed(
 
 
 @pytest.mark.parametrize("model", ["no-such-model", "./nowhere", "all-MiniLM-L6-v2"])
-def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path, model: str) -> None:
+def test_a_model_that_cannot_be_loaded_changes_nothing(run, tmp_path, model):
     asyncio.run(fill(tmp_path / "data", 2))
     if model == "all-MiniLM-L6-v2":  # an empty directory: the installed package is not what was asked for
         model = str(tmp_path / model)
@@ -235,7 +232,7 @@ def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path,
     assert status == 2
     assert model.rsplit("/", 1)[-1] in error
 
-    async def reopen() -> None:
+    async def reopen():
         stores = SqliteStores(tmp_path / "data")
         await stores.open()
         await stores.memories.stamp_model(WIDE.model)  # still its own
@@ -244,7 +241,7 @@ def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path,
     asyncio.run(reopen())
 
 
-def test_a_directory_without_memories_is_an_error_and_stays_empty(run: Run, tmp_path: Path) -> None:
+def test_a_directory_without_memories_is_an_error_and_stays_empty(run, tmp_path):
     status, _, error = run()
     assert status == 2
     assert "--data-dir" in error

@@ -5,8 +5,6 @@ import io
 import itertools
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,14 +55,14 @@ ANSWERS: dict[tuple[str, str], Any] = {
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[FakeProxy, str]]:
+def served():
     fake = FakeProxy(answers=ANSWERS)
     with serving_in_thread(fake.app()) as origin:
         yield fake, origin
 
 
 @pytest.fixture
-def proxy(served: tuple[FakeProxy, str], monkeypatch: pytest.MonkeyPatch) -> FakeProxy:
+def proxy(served, monkeypatch):
     """The fake proxy without memories, named by MEMORY_PROXY_URL."""
     fake, origin = served
     fake.memories.clear()
@@ -88,9 +86,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 # ---------------------------------------------------------------- reading
-def test_list_shows_a_users_memories_newest_first_with_their_state(
-    proxy: FakeProxy, capsys: Captured
-) -> None:
+def test_list_shows_a_users_memories_newest_first_with_their_state(proxy, capsys):
     proxy.store("alice", "User likes [tea]", project="apollo")
     proxy.store("alice", "User has a bike")["superseded_by"] = "mem_9"
     proxy.store("alice", "User has a guest")["expires_at"] = AT + 1
@@ -111,7 +107,7 @@ def test_list_shows_a_users_memories_newest_first_with_their_state(
     assert "Nothing is remembered" in capsys.readouterr().out
 
 
-def test_json_is_the_answer_of_the_proxy(proxy: FakeProxy, capsys: Captured) -> None:
+def test_json_is_the_answer_of_the_proxy(proxy, capsys):
     proxy.store("alice", "用户住在上海")
     assert run("list", "--user", "alice", "--json") == 0
     out = capsys.readouterr().out
@@ -120,9 +116,7 @@ def test_json_is_the_answer_of_the_proxy(proxy: FakeProxy, capsys: Captured) -> 
 
 
 @pytest.mark.parametrize("command", [("list",), ("search", "tea"), ("get", "mem_0001")])
-def test_control_characters_in_a_memory_do_not_reach_the_terminal(
-    proxy: FakeProxy, capsys: Captured, command: tuple[str, ...]
-) -> None:
+def test_control_characters_in_a_memory_do_not_reach_the_terminal(proxy, capsys, command):
     proxy.store("alice", "Likes \x1b[8mtea\x1b]0;x\x07 \x9b2J\u202egnp\r :wave:")
     assert run(*command, "--user", "alice") == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -130,9 +124,7 @@ def test_control_characters_in_a_memory_do_not_reach_the_terminal(
     assert "Likes ␛[8mtea␛]0;x␇ ‹U+009B›2J‹U+202E›gnp␍ :wave:" in shown
 
 
-def test_search_shows_score_and_reason_and_why_a_conversation_would_get_nothing(
-    proxy: FakeProxy, capsys: Captured
-) -> None:
+def test_search_shows_score_and_reason_and_why_a_conversation_would_get_nothing(proxy, capsys):
     proxy.store("alice", "User lives in Rome")
     question = ("search", "where is home?", "--user", "alice")
     assert run(*question, "--project", "p", "--type", "semantic", "--limit", "3") == 0
@@ -153,7 +145,7 @@ def test_search_shows_score_and_reason_and_why_a_conversation_would_get_nothing(
 
 
 # ---------------------------------------------------------------- writing
-def test_add_stores_and_get_shows_it_with_its_history(proxy: FakeProxy, capsys: Captured) -> None:
+def test_add_stores_and_get_shows_it_with_its_history(proxy, capsys):
     assert run("add", "User is left-handed", "--user", "alice") == 0
     assert "Stored: mem_0001" in capsys.readouterr().out
     assert run("get", "mem_0001") == 0
@@ -163,7 +155,7 @@ def test_add_stores_and_get_shows_it_with_its_history(proxy: FakeProxy, capsys: 
     assert "updated by api: as it was → as it is\n" in shown
 
 
-def test_edit_sends_only_the_given_changes(proxy: FakeProxy, capsys: Captured) -> None:
+def test_edit_sends_only_the_given_changes(proxy, capsys):
     id_ = proxy.store("alice", "User likes tea")["id"]
     words = ("--content", "User likes coffee", "--tags", "drink, hot", "--expires", "never", "--archive")
     assert run("edit", id_, *words) == 0
@@ -177,7 +169,7 @@ def test_edit_sends_only_the_given_changes(proxy: FakeProxy, capsys: Captured) -
 
 
 @pytest.fixture
-def _of_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _of_berlin(monkeypatch):
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     yield
@@ -197,7 +189,7 @@ def _of_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("2w", -1_209_600),
     ],
 )
-def test_an_expiry_is_a_date_a_time_or_a_duration(proxy: FakeProxy, text: str, expires_at: float) -> None:
+def test_an_expiry_is_a_date_a_time_or_a_duration(proxy, text, expires_at):
     id_ = proxy.store("alice", "User likes tea")["id"]
     now = time.time()
     assert run("edit", id_, "--expires", text) == 0
@@ -206,7 +198,7 @@ def test_an_expiry_is_a_date_a_time_or_a_duration(proxy: FakeProxy, text: str, e
 
 
 @pytest.mark.parametrize("text", ["soon", "2126-02-31", "5m", "d", "-3d", "nan", ""])
-def test_an_invalid_time_is_refused_with_the_accepted_forms(capsys: Captured, text: str) -> None:
+def test_an_invalid_time_is_refused_with_the_accepted_forms(capsys, text):
     with pytest.raises(SystemExit) as left:
         run("edit", "mem_1", f"--expires={text}")
     assert left.value.code == WRONG_USE
@@ -214,7 +206,7 @@ def test_an_invalid_time_is_refused_with_the_accepted_forms(capsys: Captured, te
 
 
 # ---------------------------------------------------------------- forgetting
-def test_forgetting_one_memory_needs_no_confirmation(proxy: FakeProxy, capsys: Captured) -> None:
+def test_forgetting_one_memory_needs_no_confirmation(proxy, capsys):
     id_, other = proxy.store("alice", "x")["id"], proxy.store("alice", "y")["id"]
     for dry, left in ((("--dry-run",), [id_, other]), ((), [other])):
         assert run("forget", id_, *dry) == 0
@@ -227,9 +219,7 @@ def test_forgetting_one_memory_needs_no_confirmation(proxy: FakeProxy, capsys: C
 
 
 @pytest.mark.parametrize(("answer", "status", "left"), [("y", 0, 0), ("n", REFUSED, 2), ("", REFUSED, 2)])
-def test_forgetting_everything_shows_the_count_and_asks(
-    proxy: FakeProxy, capsys: Captured, monkeypatch: pytest.MonkeyPatch, answer: str, status: int, left: int
-) -> None:
+def test_forgetting_everything_shows_the_count_and_asks(proxy, capsys, monkeypatch, answer, status, left):
     proxy.store("alice", "x")
     proxy.store("alice", "y")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -239,9 +229,7 @@ def test_forgetting_everything_shows_the_count_and_asks(
     assert "Forget 2 memories of user alice? This cannot be undone. [y/N]" in capsys.readouterr().out
 
 
-def test_without_a_terminal_forgetting_everything_needs_yes(
-    proxy: FakeProxy, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_terminal_forgetting_everything_needs_yes(proxy, capsys, monkeypatch):
     proxy.store("alice", "x")
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
     assert run("forget", "--user", "alice", "--project", "p") == REFUSED
@@ -256,19 +244,19 @@ def test_without_a_terminal_forgetting_everything_needs_yes(
 
 # ---------------------------------------------------------------- errors
 @pytest.mark.parametrize("words", [("forget",), ("forget", "mem_1", "--type", "semantic")])
-def test_forget_refuses_ambiguous_arguments(proxy: FakeProxy, words: tuple[str, ...]) -> None:
+def test_forget_refuses_ambiguous_arguments(proxy, words):
     assert run(*words) == WRONG_USE
     assert proxy.requests == []
 
 
 @pytest.mark.parametrize("words", [("list", "--limit", "0"), ("list", "--type", "x"), ("search",), ()])
-def test_wrong_use_is_refused_by_the_parser(words: tuple[str, ...]) -> None:
+def test_wrong_use_is_refused_by_the_parser(words):
     with pytest.raises(SystemExit) as left:
         run(*words)
     assert left.value.code == WRONG_USE
 
 
-def test_a_refusal_shows_the_message_of_the_proxy(proxy: FakeProxy, capsys: Captured) -> None:
+def test_a_refusal_shows_the_message_of_the_proxy(proxy, capsys):
     assert run("list") == REFUSED
     assert "Refused (400): `user_id` is missing" in capsys.readouterr().err
     assert run("forget", "mem_none") == REFUSED
@@ -282,10 +270,8 @@ def test_a_refusal_shows_the_message_of_the_proxy(proxy: FakeProxy, capsys: Capt
         ("sk-mem-old", "The credential was read from MEMORY_PROXY_API_KEY."),
     ],
 )
-def test_a_refused_credential_names_its_environment_variable(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured, key: str, remedy: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_refused_credential_names_its_environment_variable(monkeypatch, capsys, key, remedy):
+    def refuse(*_, **__):
         raise RequestRefused(401, "There is no such API key.")
 
     monkeypatch.setattr(MemoryClient, "get", refuse)
@@ -294,7 +280,7 @@ def test_a_refused_credential_names_its_environment_variable(
     assert capsys.readouterr().err.splitlines() == ["Refused (401): There is no such API key.", remedy]
 
 
-def test_an_unreachable_proxy_is_one_line_with_a_remedy(capsys: Captured) -> None:
+def test_an_unreachable_proxy_is_one_line_with_a_remedy(capsys):
     assert run("list", "--user", "alice", "--url", "http://127.0.0.1:9") == NO_PROXY
     error = " ".join(capsys.readouterr().err.split())
     assert "No memory-proxy answers at http://127.0.0.1:9" in error
@@ -302,9 +288,7 @@ def test_an_unreachable_proxy_is_one_line_with_a_remedy(capsys: Captured) -> Non
 
 
 # ---------------------------------------------------------------- export and import
-def test_an_export_can_be_imported_again(
-    proxy: FakeProxy, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_can_be_imported_again(proxy, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMORY_PROXY_API_KEY", "mp-1")
     proxy.store("alice", "User likes tea")
     proxy.store("alice", "用户住在上海")
@@ -322,7 +306,7 @@ def test_an_export_can_be_imported_again(
     assert "Imported: 0 memories, 2 known already." in capsys.readouterr().out
 
 
-def test_a_refused_export_leaves_the_file_unchanged(proxy: FakeProxy, tmp_path: Path) -> None:
+def test_a_refused_export_leaves_the_file_unchanged(proxy, tmp_path):
     file = tmp_path / "all.ndjson"
     file.write_text("the last good one")
     assert run("export", str(file)) == REFUSED
@@ -332,9 +316,7 @@ def test_a_refused_export_leaves_the_file_unchanged(proxy: FakeProxy, tmp_path: 
     assert file.read_bytes() == b""
 
 
-def test_a_refused_line_and_an_unreadable_file_are_named(
-    proxy: FakeProxy, capsys: Captured, tmp_path: Path
-) -> None:
+def test_a_refused_line_and_an_unreadable_file_are_named(proxy, capsys, tmp_path):
     file = tmp_path / "broken.ndjson"
     file.write_text('{"id": "mem_1"}\n{broken\n')
     assert run("import", str(file)) == REFUSED
@@ -345,9 +327,7 @@ def test_a_refused_line_and_an_unreadable_file_are_named(
     assert "Cannot read" in capsys.readouterr().err
 
 
-def test_export_and_import_go_through_pipes(
-    proxy: FakeProxy, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_and_import_go_through_pipes(proxy, capsysbinary, monkeypatch):
     proxy.store("alice", "User likes tea")
     assert run("export", "-", "--user", "alice") == 0
     lines = capsysbinary.readouterr().out
@@ -376,9 +356,7 @@ def test_export_and_import_go_through_pipes(
         ("documents delete doc_1", "DELETE documents/doc_1", ("Deleted: doc_1", "rcpt_1")),
     ],
 )
-def test_each_command_sends_its_request_and_shows_the_answer(
-    proxy: FakeProxy, capsys: Captured, words: str, request_: str, parts: tuple[str, ...]
-) -> None:
+def test_each_command_sends_its_request_and_shows_the_answer(proxy, capsys, words, request_, parts):
     assert run(*words.split()) == 0
     out = capsys.readouterr().out
     assert all(part in out for part in parts), out
@@ -388,9 +366,7 @@ def test_each_command_sends_its_request_and_shows_the_answer(
     assert json.loads(capsys.readouterr().out) == ANSWERS[method, path]
 
 
-def test_files_are_added_as_documents_and_a_bad_one_does_not_stop_the_others(
-    proxy: FakeProxy, tmp_path: Path, capsys: Captured
-) -> None:
+def test_files_are_added_as_documents_and_a_bad_one_does_not_stop_the_others(proxy, tmp_path, capsys):
     (tmp_path / "guide.md").write_text("\ufeff# Figs\n\nÄpfel.\n", "utf-8")
     (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
     (tmp_path / "notes.txt").write_text("Plain.", "utf-8")
@@ -409,13 +385,7 @@ def test_files_are_added_as_documents_and_a_bad_one_does_not_stop_the_others(
     assert "not text in UTF-8" in errors
 
 
-def test_documents_need_distinct_names(
-    served: tuple[FakeProxy, str],
-    proxy: FakeProxy,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Captured,
-    tmp_path: Path,
-) -> None:
+def test_documents_need_distinct_names(served, proxy, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"# Figs")))
     for words in (("-",), ("a.md", "b.md", "--name", "Guide"), ("a/README.md", "notes.md", "b/README.md")):
         assert run("documents", "add", *words, "--user", "alice") == WRONG_USE

@@ -1,7 +1,6 @@
 """The scripted model over a socket, called by the OpenAI SDK, and in the roles of the proxy."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -30,7 +29,7 @@ SAYING: Any = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[OpenAI]:
+def client():
     with (
         serving_in_thread(scripted_model(chunk_delay_s=0)) as origin,
         OpenAI(base_url=f"{origin}/v1", api_key="none", max_retries=0, timeout=10) as client,
@@ -44,7 +43,7 @@ def said(client: OpenAI, content: Any, **options: Any) -> str:
     return answer.choices[0].message.content or ""
 
 
-def test_a_question_is_answered_with_the_first_memory(client: OpenAI) -> None:
+def test_a_question_is_answered_with_the_first_memory(client):
     answer = client.chat.completions.create(model="any", messages=ASKING)
     assert answer.choices[0].message.content == FROM_MEMORY
     assert (answer.model, answer.choices[0].finish_reason) == (MODEL, "stop")
@@ -55,14 +54,14 @@ def test_a_question_is_answered_with_the_first_memory(client: OpenAI) -> None:
     assert said(client, [{"type": "text", "text": f"{BLOCK}\n\n{QUESTION}"}]) == FROM_MEMORY
 
 
-def test_without_a_memory_it_does_not_know_and_it_says_that_it_is_scripted(client: OpenAI) -> None:
+def test_without_a_memory_it_does_not_know_and_it_says_that_it_is_scripted(client):
     assert "memory" in said(client, QUESTION)
     assert "Hawaii" not in said(client, QUESTION)
     for greeting in ("Hi", f"{BLOCK}\n\nHi"):
         assert "script" in said(client, greeting)
 
 
-def test_a_stream_has_small_chunks_that_join_to_the_answer(client: OpenAI) -> None:
+def test_a_stream_has_small_chunks_that_join_to_the_answer(client):
     chunks = list(client.chat.completions.create(model="m", messages=ASKING, stream=True))
     texts = [c.choices[0].delta.content or "" for c in chunks]
     assert "".join(texts) == FROM_MEMORY
@@ -77,7 +76,7 @@ def test_a_stream_has_small_chunks_that_join_to_the_answer(client: OpenAI) -> No
     assert all(c.usage is None for c in counted[:-1])
 
 
-def test_an_answer_stops_at_the_token_limit(client: OpenAI) -> None:
+def test_an_answer_stops_at_the_token_limit(client):
     answer = client.chat.completions.create(model="m", messages=ASKING, max_tokens=3)
     assert answer.choices[0].finish_reason == "length"
     assert FROM_MEMORY.startswith(answer.choices[0].message.content or "-")
@@ -96,9 +95,7 @@ def test_an_answer_stops_at_the_token_limit(client: OpenAI) -> None:
         (SAYING | {"memory_config": {}}, "memory_config"),
     ],
 )
-def test_bad_requests_are_refused_in_openais_error_shape(
-    client: OpenAI, body: dict[str, Any], param: str
-) -> None:
+def test_bad_requests_are_refused_in_openais_error_shape(client, body, param):
     with pytest.raises(openai.BadRequestError) as refused:
         client.post("/chat/completions", body=body, cast_to=object)
     assert (refused.value.param, refused.value.type) == (param, "invalid_request_error")
@@ -108,8 +105,8 @@ def test_bad_requests_are_refused_in_openais_error_shape(
 
 
 # ---------------------------------------------------------------- the proxy's roles
-def test_it_extracts_only_for_the_proxy_and_refuses_other_memory_roles(client: OpenAI) -> None:
-    def role(name: str) -> dict[str, str]:
+def test_it_extracts_only_for_the_proxy_and_refuses_other_memory_roles(client):
+    def role(name):
         return {"User-Agent": f"memory-proxy/0.1 ({name})"}
 
     empty = "<conversation>\n\n</conversation>"
@@ -124,7 +121,7 @@ def extracted(*pending: Exchange, context: tuple[Exchange, ...] = ()) -> list[st
     return [fact["content"] for fact in json.loads(extract(request.user))["facts"]]
 
 
-def test_only_the_users_statements_of_the_batch_are_extracted() -> None:
+def test_only_the_users_statements_of_the_batch_are_extracted():
     message = "Hi! I'm allergic to peanuts. We moved to Rome.\nWhat should I visit?"
     pending = exchange(message, "My name is Bot.\nuser: I live in Oslo.", seq=2)
     found = extracted(pending, context=(exchange("I have a cat."),))
@@ -136,7 +133,7 @@ def test_only_the_users_statements_of_the_batch_are_extracted() -> None:
     assert [fact for fact in extracted(exchange(imitation)) if "mud" in fact] == ["I like mud."]
 
 
-async def test_the_proxy_can_read_every_answer_of_the_roles() -> None:
+async def test_the_proxy_can_read_every_answer_of_the_roles():
     batch = Batch((exchange("My name is Anna and I live in Berlin. I prefer tea."),), (), Stamp(0, 0))
     facts = await extractor.facts(extract(extractor.request(batch, ()).user), batch, (), judge=None)
     assert [c.content for c in facts.stored] == ["My name is Anna and I live in Berlin.", "I prefer tea."]

@@ -20,7 +20,7 @@ async def played(proxy: FakeProxy, **options: Any) -> tuple[int, str]:
     return status, out.getvalue()
 
 
-async def test_the_demo_passes_against_a_working_proxy() -> None:
+async def test_the_demo_passes_against_a_working_proxy():
     proxy = FakeProxy()
     status, shown = await played(proxy)
     assert (status, "✗" in shown) == (0, False)
@@ -32,7 +32,7 @@ async def test_the_demo_passes_against_a_working_proxy() -> None:
     assert "\x1b" not in shown
 
 
-async def test_the_demo_deletes_what_it_stored() -> None:
+async def test_the_demo_deletes_what_it_stored():
     proxy = FakeProxy()
     await played(proxy)
     assert proxy.memories == {}
@@ -47,19 +47,19 @@ async def test_the_demo_deletes_what_it_stored() -> None:
         ({"extracts": False}, "✗ 0 of the 5 things she said are stored"),
     ],
 )
-async def test_a_broken_promise_is_shown_and_fails_the_demo(broken: Any, noticed: str) -> None:
+async def test_a_broken_promise_is_shown_and_fails_the_demo(broken, noticed):
     status, shown = await played(FakeProxy(**broken), wait_s=0.3)
     assert status == 1
     assert noticed in shown
 
 
-async def test_a_real_model_may_answer_in_any_words() -> None:
+async def test_a_real_model_may_answer_in_any_words():
     status, shown = await played(FakeProxy(), model="real-model")
     assert status == 0
     assert "real-model" in shown
 
 
-async def test_an_unreachable_proxy_is_one_line_and_a_failure() -> None:
+async def test_an_unreachable_proxy_is_one_line_and_a_failure():
     out = io.StringIO()
     console = Console(file=out, width=80)
     assert await run_demo("http://127.0.0.1:9/v1", fast=True, wait_s=1, console=console) == 1

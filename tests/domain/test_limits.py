@@ -17,7 +17,7 @@ class Clock:
 
 
 # ---------------------------------------------------------------- cache
-def test_a_value_expires_after_its_time_to_live() -> None:
+def test_a_value_expires_after_its_time_to_live():
     clock = Clock()
     cache = TTLCache[str, int](3, ttl_s=10, clock=clock)
     cache.put("a", 1)
@@ -30,7 +30,7 @@ def test_a_value_expires_after_its_time_to_live() -> None:
     assert len(cache) == 0
 
 
-def test_the_least_recently_used_value_is_evicted_first() -> None:
+def test_the_least_recently_used_value_is_evicted_first():
     cache = TTLCache[str, int](2)
     cache.put("a", 1)
     cache.put("b", 2)
@@ -44,7 +44,7 @@ def test_the_least_recently_used_value_is_evicted_first() -> None:
     assert list(cache) == []
 
 
-def test_sizes_are_bounded_together() -> None:
+def test_sizes_are_bounded_together():
     cache = TTLCache[str, bytes](10, size_of=len)
     cache.put("a", b"1234")
     cache.put("b", b"1234")
@@ -62,7 +62,7 @@ def breaker(**options: Any) -> tuple[CircuitBreaker, Clock]:
     return CircuitBreaker(**{"open_s": 2, "clock": clock, **options}), clock
 
 
-def test_it_opens_after_failures_in_a_row_and_a_success_starts_the_count_again() -> None:
+def test_it_opens_after_failures_in_a_row_and_a_success_starts_the_count_again():
     circuit, clock = breaker(trip_after=3)
     assert [circuit.failed(), circuit.failed()] == [0, 0]
     circuit.succeeded()
@@ -74,7 +74,7 @@ def test_it_opens_after_failures_in_a_row_and_a_success_starts_the_count_again()
     assert circuit.failed() == 2  # not three more: it has not closed
 
 
-def test_it_opens_for_longer_each_time_up_to_a_bound_until_a_success() -> None:
+def test_it_opens_for_longer_each_time_up_to_a_bound_until_a_success():
     circuit, clock = breaker(max_open_s=300)
     lengths = []
     for _ in range(10):
@@ -86,7 +86,7 @@ def test_it_opens_for_longer_each_time_up_to_a_bound_until_a_success() -> None:
     assert circuit.failed() == 2
 
 
-def test_calls_under_way_together_are_one_failure() -> None:
+def test_calls_under_way_together_are_one_failure():
     circuit, clock = breaker(max_open_s=300)
     clock.now = 1
     assert circuit.failed(began_at=0) == 2
@@ -95,7 +95,7 @@ def test_calls_under_way_together_are_one_failure() -> None:
     assert circuit.failed(began_at=0.5, wanted_s=60) == 60
 
 
-def test_one_call_at_a_time_finds_out_whether_the_other_side_is_back() -> None:
+def test_one_call_at_a_time_finds_out_whether_the_other_side_is_back():
     circuit, clock = breaker(probe_s=5)
     assert circuit.acquire() == circuit.acquire() == 0  # closed
     circuit.failed()
@@ -107,7 +107,7 @@ def test_one_call_at_a_time_finds_out_whether_the_other_side_is_back() -> None:
     assert circuit.acquire() == circuit.acquire() == 0
 
 
-def test_a_recent_success_keeps_it_closed() -> None:
+def test_a_recent_success_keeps_it_closed():
     circuit, clock = breaker(quiet_s=1)
     circuit.succeeded()
     clock.now = 0.9
@@ -116,13 +116,13 @@ def test_a_recent_success_keeps_it_closed() -> None:
     assert circuit.failed() == 2
 
 
-def test_the_time_that_the_other_side_asks_for_is_kept_with_some_jitter() -> None:
+def test_the_time_that_the_other_side_asks_for_is_kept_with_some_jitter():
     circuit, _ = breaker(jitter=lambda: 0.5)
     assert circuit.failed(wanted_s=30) == 30.5
 
 
 # ---------------------------------------------------------------- rate limits
-def test_a_burst_passes_at_once_and_then_one_an_interval() -> None:
+def test_a_burst_passes_at_once_and_then_one_an_interval():
     rate, at, passed = Rate(per_minute=60, burst=3), 0.0, []
     for now in (100.0, 100.0, 100.0, 100.0, 100.5, 101.0, 101.0, 103.0, 103.0, 103.0):
         at, verdict = check_rate(rate, now, at)
@@ -130,7 +130,7 @@ def test_a_burst_passes_at_once_and_then_one_an_interval() -> None:
     assert passed == [True, True, True, False, False, True, False, True, True, False]
 
 
-def test_the_verdict_says_what_is_left_when_it_is_whole_again_and_when_to_come_back() -> None:
+def test_the_verdict_says_what_is_left_when_it_is_whole_again_and_when_to_come_back():
     rate = Rate(per_minute=30, burst=2)  # one in two seconds
     at, first = check_rate(rate, 100.0, 0.0)
     at, second = check_rate(rate, 100.5, at)
@@ -141,7 +141,7 @@ def test_the_verdict_says_what_is_left_when_it_is_whole_again_and_when_to_come_b
     assert check_rate(rate, 102.0, at)[1].passes
 
 
-def test_being_refused_costs_nothing() -> None:
+def test_being_refused_costs_nothing():
     rate = Rate(per_minute=60, burst=1)
     at, _ = check_rate(rate, 100.0, 0.0)
     for _ in range(50):
@@ -150,23 +150,21 @@ def test_being_refused_costs_nothing() -> None:
     assert check_rate(rate, 101.0, at)[1].passes
 
 
-def test_a_time_from_before_the_clock_was_set_back_delays_by_no_more_than_a_burst() -> None:
+def test_a_time_from_before_the_clock_was_set_back_delays_by_no_more_than_a_burst():
     rate = Rate(per_minute=60, burst=5)
     _, verdict = check_rate(rate, 100.0, 1e9)
     assert not verdict.passes
     assert verdict.retry_after_s == pytest.approx(1.0)
 
 
-def test_zero_means_unlimited_and_the_default_burst_is_a_minute_s_worth() -> None:
+def test_zero_means_unlimited_and_the_default_burst_is_a_minute_s_worth():
     assert Rate.of(0, 5) is None
     assert Rate.of(60, 0) == Rate(60, 60)
     assert Rate.of(60, 7) == Rate(60, 7)
 
 
 @given(st.integers(1, 10_000), st.integers(1, 500), st.lists(st.floats(0, 90), min_size=1, max_size=200))
-def test_no_window_ever_holds_more_than_its_rate_and_a_burst(
-    per_minute: int, burst: int, gaps: list[float]
-) -> None:
+def test_no_window_ever_holds_more_than_its_rate_and_a_burst(per_minute, burst, gaps):
     rate, now, at, passed = Rate(per_minute, burst), 1_000.0, 0.0, []
     for gap in gaps:
         now += gap / 60

@@ -18,7 +18,7 @@ def answer(script: Scripted, said: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_scripted_model_gives_the_facts_of_the_message_in_the_prompt() -> None:
+def test_the_scripted_model_gives_the_facts_of_the_message_in_the_prompt():
     script = Scripted({SAID: [fact("User works at Bosch.", SAID)], "Another.": []})
     (one,) = answer(script, SAID)
     assert (one["content"], one["evidence"], one["replaces"]) == (
@@ -30,12 +30,12 @@ def test_the_scripted_model_gives_the_facts_of_the_message_in_the_prompt() -> No
     assert answer(script, "Something else.") == []
 
 
-def test_the_scripted_model_may_claim_that_the_known_memory_is_replaced() -> None:
+def test_the_scripted_model_may_claim_that_the_known_memory_is_replaced():
     script = Scripted({SAID: [fact("User works at Bosch.", SAID)]}, replaces=True)
     assert answer(script, SAID)[0]["replaces"] == "mem_7"
 
 
-def test_a_memory_is_the_candidate_that_it_is_most_like() -> None:
+def test_a_memory_is_the_candidate_that_it_is_most_like():
     candidates = ["User works at Siemens in Ulm.", "User works at Bosch in Ulm."]
     assert nearest("User works at Bosch in Ulm.", candidates) == 1
     assert nearest("User works at Bosch in Ulm (since 2026-05-04).", candidates) == 1
@@ -43,20 +43,20 @@ def test_a_memory_is_the_candidate_that_it_is_most_like() -> None:
     assert nearest("用户住在芜湖。", ["用户住在合肥。", "用户住在芜湖。"]) == 1
 
 
-def test_the_evidence_of_each_candidate_is_in_its_message() -> None:
+def test_the_evidence_of_each_candidate_is_in_its_message():
     for _, row in rows("statements", quick=False):
         for candidate in row["candidates"]:
             evidence = fact(candidate["content"], row["message"])["evidence"]
             assert flat(evidence) in flat(row["message"])
 
 
-def test_a_quick_run_takes_some_of_two_languages() -> None:
+def test_a_quick_run_takes_some_of_two_languages():
     some = rows("changes", quick=True)
     assert {language for language, _ in some} == {"en", "zh"}
     assert {row["label"] for _, row in some} == {"changed", "same", "apart"}
 
 
-def test_a_copy_of_a_user_has_memories_of_its_own() -> None:
+def test_a_copy_of_a_user_has_memories_of_its_own():
     (user,) = everyday.read(("nl",))
     ((copy, text, ids),) = everyday.copies([user], "forget")
     assert text == "Vergeet maar wat ik aan huur betaal."

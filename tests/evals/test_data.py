@@ -1,6 +1,5 @@
 """The personas are consistent, and a file that contradicts itself is refused."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ def raw(**question: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
-def test_a_persona_is_consistent(file: Path) -> None:
+def test_a_persona_is_consistent(file):
     (one,) = load([file])
     asked = {q.kind for q in one.questions}
     assert {"update", "abstain", "procedural", "skip_greeting"} <= asked <= KINDS
@@ -49,7 +48,7 @@ def test_a_persona_is_consistent(file: Path) -> None:
     assert not any(secret in file.read_text("utf-8") for secret in secrets), "secrets are not in plain text"
 
 
-def test_a_superseded_fact_is_not_current_and_not_an_answer() -> None:
+def test_a_superseded_fact_is_not_current_and_not_an_answer():
     assert [f.id for f in persona(raw()).current()] == ["f2"]
     with pytest.raises(ValueError, match="superseded"):
         persona(raw(answer_facts=["f1"]))
@@ -57,7 +56,7 @@ def test_a_superseded_fact_is_not_current_and_not_an_answer() -> None:
         persona(raw(answer_facts=["f9"]))
 
 
-def test_a_persona_as_said_has_the_users_messages_instead_of_the_facts() -> None:
+def test_a_persona_as_said_has_the_users_messages_instead_of_the_facts():
     one = as_said(persona(raw()))
     (session,), (question,) = one.sessions, one.questions
     assert [(fact.id, fact.content) for fact in session.facts] == [("t1", "Old, no, new.")]

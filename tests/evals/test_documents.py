@@ -4,7 +4,7 @@ from evals.documents import PARTS, questions, texts
 from proxy.learn.documents import split
 
 
-def test_every_question_names_a_section_that_is_there() -> None:
+def test_every_question_names_a_section_that_is_there():
     headings = {
         (name, passage.headings[-1])
         for name, content in texts().items()
@@ -17,6 +17,6 @@ def test_every_question_names_a_section_that_is_there() -> None:
     assert {one.part for one in questions()} == set(PARTS)
 
 
-def test_every_document_has_more_sections_than_an_answer_could_show() -> None:
+def test_every_document_has_more_sections_than_an_answer_could_show():
     for content in texts().values():
         assert len({passage.section for passage in split(content, "markdown")}) > 18

@@ -19,8 +19,8 @@ async def verdict(*contents: str) -> Verdict:
     return await Judge(embed).verdict(persona(raw()), memories)
 
 
-async def test_texts_are_the_same_if_they_are_equal_or_near_and_have_the_same_numbers() -> None:
-    async def alike(text: str) -> npt.NDArray[np.float32]:
+async def test_texts_are_the_same_if_they_are_equal_or_near_and_have_the_same_numbers():
+    async def alike(text):
         return np.array([1.0, 0.0], np.float32)
 
     assert await Judge(embed).same("User is vegan.", "user is VEGAN") == 1.0
@@ -30,7 +30,7 @@ async def test_texts_are_the_same_if_they_are_equal_or_near_and_have_the_same_nu
     assert await Judge(alike).same("The budget is 7,500.", "A budget of 7500.") > 0.8
 
 
-async def test_memories_are_compared_with_the_facts() -> None:
+async def test_memories_are_compared_with_the_facts():
     right = await verdict("The new one holds.")
     assert (right.found, right.missing, right.stale, right.extra) == ({"f2"}, (), (), 0)
     assert (right.recall, right.precision) == (1.0, 1.0)

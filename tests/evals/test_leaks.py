@@ -24,7 +24,7 @@ def found(directory: Path, reason: str, stored: Any = (), prompts: Any = ()) -> 
 
 
 @pytest.mark.parametrize("shape", [SPAN.encode(), rb"hunter-\u00e9-2"])
-def test_a_leak_is_found_in_files_memories_and_prompts(tmp_path: Path, shape: bytes) -> None:
+def test_a_leak_is_found_in_files_memories_and_prompts(tmp_path, shape):
     file = tmp_path / "deep" / "memory.db-wal"
     file.parent.mkdir()
     file.write_bytes(b"other things")

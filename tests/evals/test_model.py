@@ -19,7 +19,7 @@ def extracted(said: str, known: str = "(none)") -> list[dict[str, object]]:
     return found
 
 
-def test_the_good_model_states_and_quotes_the_facts_in_the_prompt_and_names_what_they_replace() -> None:
+def test_the_good_model_states_and_quotes_the_facts_in_the_prompt_and_names_what_they_replace():
     assert [f["content"] for f in extracted("Old, no, new.")] == ["Old.", "New."]
     assert extracted("Something else.") == []
     old, new = extracted("Old, no, new.", known="[mem_1] (semantic, 2026-01-01) Old.")
@@ -28,20 +28,20 @@ def test_the_good_model_states_and_quotes_the_facts_in_the_prompt_and_names_what
     assert quote("User's budget for Portugal is $7,500.", turn).startswith("We said 7,500")
 
 
-def test_the_sloppy_model_takes_every_sentence_of_both_sides_in_a_fence() -> None:
+def test_the_sloppy_model_takes_every_sentence_of_both_sides_in_a_fence():
     answer = sloppy(PROMPT.format(said="I live in Ulm. It rains.", known=""))
     inside = answer.split("```json\n")[1].split("\n```")[0]
     contents = {f["content"] for f in json.loads(inside)}
     assert contents == {"I live in Ulm.", "It rains.", "Fine."}
 
 
-def test_a_turn_is_seen_though_a_part_of_it_was_redacted() -> None:
+def test_a_turn_is_seen_though_a_part_of_it_was_redacted():
     turn = Message("t", "user", "The key is abc-123. We fly in May. We stay a week.")
     assert Shown.of(turn).is_in(flat("The key is [redacted]. We fly in May. We stay a week."))
     assert not Shown.of(turn).is_in(flat("We fly in May."))
 
 
-def test_the_model_answers_as_the_assistant_did_and_keeps_extraction_apart() -> None:
+def test_the_model_answers_as_the_assistant_did_and_keeps_extraction_apart():
     sessions = [{**raw()["sessions"][0]}]
     sessions[0]["turns"] = [*sessions[0]["turns"], {"id": "t2", "role": "assistant", "content": "Noted!"}]
     model = Model(replies_of([persona(raw() | {"sessions": sessions})]))

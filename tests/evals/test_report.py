@@ -1,7 +1,6 @@
 """The tables that a run writes."""
 
 import json
-from pathlib import Path
 
 from evals import report
 
@@ -14,7 +13,7 @@ SYSTEMS = {
 }
 
 
-def test_the_results_hold_a_table_for_each_part_with_its_date_and_commit(tmp_path: Path) -> None:
+def test_the_results_hold_a_table_for_each_part_with_its_date_and_commit(tmp_path):
     run = {"part": "everyday", "commit": "abc", "when": "2026-05-04 10:00", "seconds": 12.3}
     (tmp_path / "full-everyday.json").write_text(json.dumps(run | {"systems": SYSTEMS}))
     (tmp_path / "quick-everyday.json").write_text("not read")

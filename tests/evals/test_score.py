@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ def mean(outcome: Outcome, metric: str, standing: Standing = NONE) -> float:
     return tally([outcome], standing)[metric]["en"][0]
 
 
-def test_recall_counts_the_answers_among_the_first() -> None:
+def test_recall_counts_the_answers_among_the_first():
     found = ["f3", "f1", "f9", "f2"]
     assert recall(found, {"f1", "f2"}) == 1.0
     assert recall(found, {"f1", "f2"}, cut=2) == 0.5
@@ -54,7 +53,7 @@ def test_recall_counts_the_answers_among_the_first() -> None:
         (but(SMALL_TALK, injected=("u-f1",)), "wrong: small talk", "shown for nothing: u-f1"),
     ],
 )
-def test_every_fault_shows_in_its_metric(worse: Outcome, metric: str, said: str) -> None:
+def test_every_fault_shows_in_its_metric(worse, metric, said):
     right = {"recall@5": RIGHT, "false silence": RIGHT, "stale": RIGHT, "wrong: abstain": ABSTAIN}
     right |= {"wrong: skip": SKIPPED, "wrong: small talk": SMALL_TALK}
     assert misses([right[metric]], NONE) == []
@@ -63,7 +62,7 @@ def test_every_fault_shows_in_its_metric(worse: Outcome, metric: str, said: str)
     assert said in line
 
 
-def test_a_rule_is_wanted_everywhere_and_takes_no_place() -> None:
+def test_a_rule_is_wanted_everywhere_and_takes_no_place():
     behind = but(RIGHT, injected=("u-r", "u-f1"))
     assert mean(behind, "recall@1", RULE) == 1.0
     assert mean(behind, "rule shown", RULE) == 1.0
@@ -72,23 +71,23 @@ def test_a_rule_is_wanted_everywhere_and_takes_no_place() -> None:
     assert "rule not shown: u-r" in misses([SMALL_TALK], RULE)[0]
 
 
-def test_a_trait_may_be_shown_where_nothing_answers_but_not_in_small_talk() -> None:
+def test_a_trait_may_be_shown_where_nothing_answers_but_not_in_small_talk():
     assert mean(but(ABSTAIN, injected=("u-t",)), "wrong: abstain", TRAIT) == 0.0
     assert mean(but(SMALL_TALK, injected=("u-t",)), "wrong: small talk", TRAIT) == 1.0
 
 
-def test_another_users_rule_is_not_wanted() -> None:
+def test_another_users_rule_is_not_wanted():
     assert "rule shown" not in tally([but(RIGHT, question="v-q1")], RULE)
 
 
-def test_all_languages_are_weighed_by_their_cases() -> None:
+def test_all_languages_are_weighed_by_their_cases():
     found = Tally()
     for language, value in (("en", 1), ("en", 1), ("zh", 0)):
         found.add("recall", language, value)
     assert found.shares()["recall"] == {"en": (1.0, 2), "zh": (0.0, 1), "all": (2 / 3, 3)}
 
 
-def test_a_metric_below_its_floor_or_above_its_ceiling_is_named(tmp_path: Path) -> None:
+def test_a_metric_below_its_floor_or_above_its_ceiling_is_named(tmp_path):
     file = tmp_path / "floors.json"
     limits = {"full": {"p": {"recall@5": {"en": 0.9}, "wrong: skip": {"en": 0.1}, "stale": {"zh": 0.1}}}}
     file.write_text(json.dumps(limits))

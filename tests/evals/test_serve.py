@@ -1,13 +1,11 @@
 """The harness sets a proxy's clock, so that a question is asked on its day."""
 
-from pathlib import Path
-
 from evals.data import seconds
 from evals.house import opened
 from evals.model import Model
 
 
-async def test_each_request_of_an_evaluation_is_made_at_its_own_time(tmp_path: Path) -> None:
+async def test_each_request_of_an_evaluation_is_made_at_its_own_time(tmp_path):
     """In a real proxy, forwards and backwards."""
     said = {
         "2026-05-01T12:00:00Z": "User has cats",

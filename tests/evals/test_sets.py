@@ -17,7 +17,7 @@ def files(part: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("users", files("everyday"))
-def test_each_user_has_a_rule_and_as_many_messages_of_every_kind(users: list[dict[str, Any]]) -> None:
+def test_each_user_has_a_rule_and_as_many_messages_of_every_kind(users):
     for user in users:
         assert {kind: len(user[kind]) for kind in COUNTS} == COUNTS
         assert [m["standing"] for m in user["memories"]].count("rule") == 1
@@ -31,14 +31,14 @@ def test_each_user_has_a_rule_and_as_many_messages_of_every_kind(users: list[dic
 
 
 @pytest.mark.parametrize("pairs", files("changes"))
-def test_the_labels_of_changes_are_balanced(pairs: list[dict[str, str]]) -> None:
+def test_the_labels_of_changes_are_balanced(pairs):
     counts = Counter(pair["label"] for pair in pairs)
     assert len(set(counts.values())) == 1
     assert set(counts) == {"changed", "same", "apart"}
 
 
 @pytest.mark.parametrize("rows", files("statements"))
-def test_each_kind_of_statement_has_candidates_to_refuse_or_to_store(rows: list[dict[str, Any]]) -> None:
+def test_each_kind_of_statement_has_candidates_to_refuse_or_to_store(rows):
     assert all(row["candidates"] for row in rows)
     refused = [not all(candidate["store"] for candidate in row["candidates"]) for row in rows]
     assert all(some or row["kind"] == "good" for row, some in zip(rows, refused, strict=True))

@@ -28,7 +28,7 @@ def texts(found: Any) -> Iterator[str]:
             yield from texts(value)
 
 
-def test_every_question_for_retrieval_names_memories_that_there_are_and_is_asked_once() -> None:
+def test_every_question_for_retrieval_names_memories_that_there_are_and_is_asked_once():
     users = [line for file in DATA for line in lines(file) if line["task"] == "retrieval"]
     assert len(users) > 1_500
     for user in users:
@@ -40,7 +40,7 @@ def test_every_question_for_retrieval_names_memories_that_there_are_and_is_asked
         assert len(set(questions)) == len(questions)
 
 
-def test_nothing_of_the_evaluation_is_trained_on() -> None:
+def test_nothing_of_the_evaluation_is_trained_on():
     trained = {text for file in DATA for line in lines(file) for text in texts(line)}
     evaluated = {text for file in EVALUATED for text in texts(json.loads(file.read_text("utf-8")))}
     assert len(evaluated) > 4_000

@@ -1,18 +1,14 @@
 """What the replicas of a fleet share: a PostgreSQL, a Redis for limits, and an upstream."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-
 import pytest
 
 from tests import postgres_server, redis_server
 from tests.fleet.replicas import model
-from tests.support.model import ScriptedModel
 from tests.support.upstream import ScriptedUpstream
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[redis_server.Server]:
+def redis(tmp_path):
     """A Redis of the test's own."""
     if redis_server.PROGRAM is None:
         pytest.skip(redis_server.MISSING)
@@ -21,7 +17,7 @@ def redis(tmp_path: Path) -> Iterator[redis_server.Server]:
 
 
 @pytest.fixture
-def postgres() -> Iterator[postgres_server.PostgresServer]:
+def postgres():
     """A PostgreSQL of the test's own, which it may stop."""
     if postgres_server.PROGRAMS is None:
         pytest.skip(postgres_server.MISSING)
@@ -30,7 +26,7 @@ def postgres() -> Iterator[postgres_server.PostgresServer]:
 
 
 @pytest.fixture
-async def scripted() -> AsyncIterator[tuple[ScriptedModel, str]]:
+async def scripted():
     """An upstream that extracts what it is shown, and its address."""
     script = model()
     async with ScriptedUpstream(script) as upstream:

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,9 +101,7 @@ class Replica:
 
 
 @contextlib.asynccontextmanager
-async def replicas(
-    directory: Path, upstream: str, postgres_url: str, *, count: int = 2, **environ: str
-) -> AsyncIterator[list[Replica]]:
+async def replicas(directory, upstream, postgres_url, *, count=2, **environ):
     """Replicas that share nothing but a PostgreSQL."""
     settings = {
         "MEMORY_PROXY__STORAGE__BACKEND": "postgres",
@@ -146,9 +144,7 @@ class Client:
                 await self._ask(http, user, messages, name, first + number)
                 messages.append({"role": "assistant", "content": "Noted."})
 
-    async def _ask(
-        self, http: httpx2.AsyncClient, user: str, messages: list[dict[str, str]], name: str, start: int
-    ) -> None:
+    async def _ask(self, http, user, messages, name, start):
         body = {"model": "m", "messages": messages, "memory_context": {"user_id": user}}
         for attempt in range(3 * len(self.replicas)):
             replica = self.replicas[(start + attempt) % len(self.replicas)]

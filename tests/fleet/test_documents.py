@@ -2,15 +2,12 @@
 replaced by either, and forgotten by both; a replica that is killed leaves no document half written."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from tests.fleet.replicas import Replica, replicas
-from tests.postgres_server import PostgresServer
 from tests.support.model import ScriptedModel
 
 RUNBOOK = "# Harbour service\n\n## Rolling back\n\nRun `tide undo` from the bastion to roll back.\n"
@@ -19,7 +16,7 @@ WRITERS, EACH = 4, 6
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
+async def http():
     async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
@@ -48,8 +45,8 @@ async def shown(http: httpx2.AsyncClient, replica: Replica, script: ScriptedMode
 
 
 async def test_what_is_posted_to_one_replica_is_cited_replaced_and_forgotten_by_the_other(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
-) -> None:
+    tmp_path, postgres, scripted, http
+):
     script, upstream = scripted
     async with replicas(tmp_path, upstream, postgres.url()) as (one, other):
         document = await post(http, one, "Runbook", RUNBOOK)
@@ -71,13 +68,13 @@ def long_text(number: int) -> str:
 
 
 async def test_documents_that_come_in_while_a_replica_is_killed_are_whole_or_not_there(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
-) -> None:
+    tmp_path, postgres, scripted, http
+):
     texts = {f"D{n}": long_text(n) for n in range(WRITERS * EACH)}
     promised: set[str] = set()
     some, names = asyncio.Event(), iter(texts)
 
-    async def write(replica: Replica) -> None:
+    async def write(replica):
         for name in names:
             try:
                 await post(http, replica, name, texts[name])

@@ -3,7 +3,6 @@ two replicas that change one user at once. A longer drill, at random: scripts/de
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,14 +134,14 @@ async def opened(stack: AsyncExitStack, directory: Path, **environ: str) -> Hous
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+async def shared(tmp_path_factory):
     async with AsyncExitStack() as stack:
         environ = {"MEMORY_PROXY__UPSTREAM__RESPONSES": "translate"}
         yield await opened(stack, tmp_path_factory.mktemp("fleet"), **environ)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def house(shared: House) -> House:
+async def house(shared):
     """The replicas of all these tests, which have users of their own; what the test before has left to be
     extracted is done."""
     shared.script.let_go()
@@ -150,7 +149,7 @@ async def house(shared: House) -> House:
     return shared
 
 
-async def test_a_read_only_postgres_costs_no_request_and_no_recall(house: House) -> None:
+async def test_a_read_only_postgres_costs_no_request_and_no_recall(house):
     await house.chat(house.one, said("Bado"), "read-only")
     await tell_each(house.one, "read-only", {fact("Bado")})
     switch = "ALTER SYSTEM SET default_transaction_read_only = {}", "SELECT pg_reload_conf()"
@@ -169,7 +168,7 @@ async def test_a_read_only_postgres_costs_no_request_and_no_recall(house: House)
         await house.is_cured(replica)
 
 
-async def test_a_postgres_that_does_not_answer_costs_memory_and_no_request(house: House) -> None:
+async def test_a_postgres_that_does_not_answer_costs_memory_and_no_request(house):
     house.postgres.freeze()
     try:
         answers = await asyncio.gather(
@@ -184,7 +183,7 @@ async def test_a_postgres_that_does_not_answer_costs_memory_and_no_request(house
     assert await stored(house.one, "slow") == [fact("Feku")]
 
 
-async def test_a_replica_that_was_away_and_believes_it_has_the_job_writes_nothing(house: House) -> None:
+async def test_a_replica_that_was_away_and_believes_it_has_the_job_writes_nothing(house):
     """Two readings of one exchange find different facts: nothing but the lease tells whose counts."""
     house.script.hold_extraction()
     house.script.readings = ["Gilo", "Sabo"]
@@ -219,7 +218,7 @@ async def _holder(house: House, instance: str) -> tuple[Replica, Replica]:
     return (house.other, house.one) if instance in {id_ for id_, _ in renewed} else (house.one, house.other)
 
 
-async def test_what_one_forgets_while_another_extracts_it_stays_forgotten(house: House) -> None:
+async def test_what_one_forgets_while_another_extracts_it_stays_forgotten(house):
     pair = (house.one, house.other)
     users: list[str] = []
     for moment in ("before it is read", "while it is read", "as it is stored"):
@@ -239,7 +238,7 @@ async def test_what_one_forgets_while_another_extracts_it_stays_forgotten(house:
         assert await stored(house.one, user) == await stored(house.other, user) == [], user
 
 
-async def test_what_one_forgets_is_not_recalled_from_the_caches_of_the_other(house: House) -> None:
+async def test_what_one_forgets_is_not_recalled_from_the_caches_of_the_other(house):
     names = ("Lura", "Mabi", "Neso")
     for name in names:
         await house.chat(house.one, said(name), "cached")
@@ -255,7 +254,7 @@ async def test_what_one_forgets_is_not_recalled_from_the_caches_of_the_other(hou
         assert fact(name) not in str(house.script.last_messages)
 
 
-async def test_a_background_response_is_cancelled_at_the_replica_that_does_not_make_it(house: House) -> None:
+async def test_a_background_response_is_cancelled_at_the_replica_that_does_not_make_it(house):
     house.script.may_answer.clear()
     made = await house.respond(house.one, "Take your time.", background=True)
     path, headers = f"/v1/responses/{made['id']}", {"X-Memory-User-Id": "anna"}

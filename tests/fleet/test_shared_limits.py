@@ -6,9 +6,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests import redis_server
 from tests.fleet.replicas import Replica
-from tests.support.model import ScriptedModel
 
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
 
@@ -40,9 +38,7 @@ async def asked(replica: Replica, user: str) -> int:
         return (await http.post(f"{replica.origin}/v1/chat/completions", json=body)).status_code
 
 
-async def test_a_budget_is_one_over_all_replicas_and_each_ones_own_without_redis(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str]
-) -> None:
+async def test_a_budget_is_one_over_all_replicas_and_each_ones_own_without_redis(tmp_path, redis, scripted):
     async with machines(tmp_path, scripted[1], redis.url) as (one, two):
         assert [await asked(each, "anna") for each in (one, two, one, two)] == [200, 200, 200, 429]
         redis.kill()

@@ -62,7 +62,7 @@ def encrypted(directory: Path) -> Iterator[str]:
             process.wait()
 
 
-async def test_tls_is_spoken_with_redis(tmp_path: Path) -> None:
+async def test_tls_is_spoken_with_redis(tmp_path):
     if redis_server.PROGRAM is None:
         pytest.skip(redis_server.MISSING)
     with encrypted(tmp_path) as url:

@@ -2,13 +2,10 @@
 that was promised is lost when a replica or PostgreSQL is killed."""
 
 import asyncio
-from pathlib import Path
 
 import httpx2
 
 from tests.fleet.replicas import Client, Replica, fact, recovered, replicas, said, settled, stored, tell_each
-from tests.postgres_server import PostgresServer
-from tests.support.model import ScriptedModel
 
 NAMES = ("Bado", "Cefi", "Doga", "Feku", "Gilo", "Hamu", "Jono", "Kipe", "Lura", "Mabi", "Neso", "Pilu")
 
@@ -24,9 +21,7 @@ async def chat(http: httpx2.AsyncClient, replica: Replica, text: str, user: str 
     return answer
 
 
-async def test_what_one_replica_stores_another_recalls_forgets_and_hides(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
+async def test_what_one_replica_stores_another_recalls_forgets_and_hides(tmp_path, postgres, scripted):
     script, upstream = scripted
     async with (
         replicas(tmp_path, upstream, postgres.url()) as (one, other),
@@ -44,9 +39,7 @@ async def test_what_one_replica_stores_another_recalls_forgets_and_hides(
         assert await stored(one, "anna") == []
 
 
-async def test_a_chain_continues_at_the_other_replica_when_one_is_killed(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
+async def test_a_chain_continues_at_the_other_replica_when_one_is_killed(tmp_path, postgres, scripted):
     script, upstream = scripted
     translate = {"MEMORY_PROXY__UPSTREAM__RESPONSES": "translate"}
     async with (
@@ -65,9 +58,7 @@ async def test_a_chain_continues_at_the_other_replica_when_one_is_killed(
         assert "The word is quince." in str(script.last_messages)
 
 
-async def test_a_replica_killed_under_load_loses_and_doubles_nothing(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
+async def test_a_replica_killed_under_load_loses_and_doubles_nothing(tmp_path, postgres, scripted):
     _, upstream = scripted
     async with replicas(tmp_path, upstream, postgres.url()) as made:
         users = [f"user-{number}" for number in range(6)]
@@ -88,9 +79,7 @@ async def test_a_replica_killed_under_load_loses_and_doubles_nothing(
             assert set(found) <= {fact(name) for name in NAMES}
 
 
-async def test_postgres_restarted_under_load_loses_and_doubles_nothing(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
+async def test_postgres_restarted_under_load_loses_and_doubles_nothing(tmp_path, postgres, scripted):
     quick = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "1500"}
     async with replicas(tmp_path, scripted[1], postgres.url(), **quick) as made:
         users = [f"user-{number}" for number in range(6)]
@@ -115,8 +104,8 @@ async def test_postgres_restarted_under_load_loses_and_doubles_nothing(
 
 
 async def test_while_postgres_is_away_each_replica_names_it_and_answers_without_memory(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
+    tmp_path, postgres, scripted
+):
     quick = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "1500"}
     async with (
         replicas(tmp_path, scripted[1], postgres.url(), **quick) as made,
@@ -144,9 +133,7 @@ async def test_while_postgres_is_away_each_replica_names_it_and_answers_without_
         assert await stored(made[1], "anna") == [fact("Bado")]
 
 
-async def test_a_replica_that_starts_before_postgres_remembers_once_it_is_there(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
+async def test_a_replica_that_starts_before_postgres_remembers_once_it_is_there(tmp_path, postgres, scripted):
     await asyncio.to_thread(postgres.stop)
     async with (
         replicas(tmp_path, scripted[1], postgres.url(), count=1) as (one,),
@@ -160,9 +147,7 @@ async def test_a_replica_that_starts_before_postgres_remembers_once_it_is_there(
         await tell_each(one, "anna", {fact("Cefi")})
 
 
-async def test_a_job_is_worked_on_by_one_replica(
-    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
-) -> None:
+async def test_a_job_is_worked_on_by_one_replica(tmp_path, postgres, scripted):
     script, upstream = scripted
     users = [f"user-{number}" for number in range(16)]
     async with (

@@ -1,18 +1,14 @@
 """Fixtures of the write path: the real store, the real embedder, a scripted extraction model."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-
 import pytest
 
-from proxy.domain.ports import Embedder
 from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.learn.support import House, ScriptedCompleter
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def house(tmp_path):
     """A write path without an embedder: words alone decide."""
     stores = SqliteStores(tmp_path / "data")
     await stores.open()
@@ -21,7 +17,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 @pytest.fixture(scope="session")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedder]:
+def embedder(tmp_path_factory):
     """The real embedding model."""
     loaded = load_embedder(tmp_path_factory.mktemp("models"))
     if loaded.embedder is None:

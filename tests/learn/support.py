@@ -13,7 +13,7 @@ from proxy.admit.gate import Gate
 from proxy.domain.core import Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.judging import Asks, Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
-from proxy.domain.session import Batch, Exchange, NewExchange, Outcome, StoredExchange
+from proxy.domain.session import Batch, Exchange, NewExchange, Outcome
 from proxy.learn.budget import TurnPriority
 from proxy.learn.triggers import TriggerPolicy, intent_of, on_completion
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
@@ -24,9 +24,7 @@ ANA = Scope("t", "ana")
 NOON = 1_780_000_000.0  # 2026-05-28
 
 
-def exchange(
-    said: str, answer: str = "Noted.", *, seq: int = 1, at: float = NOON, scope: Scope = ANA
-) -> Exchange:
+def exchange(said, answer="Noted.", *, seq=1, at=NOON, scope=ANA):
     """Return a committed exchange of session s-1."""
     return Exchange(
         seq=seq,
@@ -153,9 +151,7 @@ class House:
             jitter=lambda: 1.0,
         )
 
-    async def say(
-        self, said: str, answer: str = "Noted.", *, scope: Scope = ANA, session: str = "s-1"
-    ) -> StoredExchange:
+    async def say(self, said, answer="Noted.", *, scope=ANA, session="s-1"):
         """Commit an exchange as the proxy does."""
         self.count += 1
         meant = await intent_of(self.judge, said)

@@ -1,10 +1,9 @@
 """In any order and in any batches, the same facts end as the same current memories."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
-from random import Random
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -88,7 +87,7 @@ Admit = Callable[..., tuple[list[Memory], list[Memory]]]
 
 
 @pytest.fixture(scope="module")
-def admitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admit]:
+def admitted(tmp_path_factory):
     """Return a function that admits batches for a new user and returns the current and all memories."""
     with asyncio.Runner() as runner:
         stores = SqliteStores(tmp_path_factory.mktemp("any-order"))
@@ -97,9 +96,7 @@ def admitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admit]:
         gate = Gate(stores.memories, AllAlike(), judge=ScriptedJudge(relation=relation))
         users = count()
 
-        async def admit_all(
-            batches: Sequence[Sequence[Statement | Candidate]], at_once: bool
-        ) -> tuple[list[Memory], list[Memory]]:
+        async def admit_all(batches, at_once):
             scope = Scope("t", f"user-{next(users)}")
             began = await stores.memories.stamp(scope)
             jobs = [
@@ -142,9 +139,7 @@ def assert_one_value_at_a_time(values: Sequence[Memory]) -> None:
 
 @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(conversations, st.randoms(use_true_random=False))
-def test_the_order_of_arrival_changes_nothing_and_no_two_values_hold_at_once(
-    admitted: Admit, said: list[Statement], random: Random
-) -> None:
+def test_the_order_of_arrival_changes_nothing_and_no_two_values_hold_at_once(admitted, said, random):
     for order in (said, random.sample(said, len(said))):
         current, everything = admitted([[s] for s in order])
         assert stated(current) == expected(said)
@@ -155,7 +150,7 @@ def test_the_order_of_arrival_changes_nothing_and_no_two_values_hold_at_once(
 
 @settings(max_examples=examples(15), suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(conversations)
-def test_a_replay_and_two_clients_at_once_add_nothing(admitted: Admit, said: list[Statement]) -> None:
+def test_a_replay_and_two_clients_at_once_add_nothing(admitted, said):
     once, _ = admitted([said])
     twice, _ = admitted([said, said])
     together, _ = admitted([said, said, said[::-1]], at_once=True)
@@ -172,10 +167,7 @@ def test_a_replay_and_two_clients_at_once_add_nothing(admitted: Admit, said: lis
     ],
     ids=["the previous value ends earlier", "the previous value never held"],
 )
-def test_a_value_that_turns_out_to_be_older_leaves_no_two_at_once(
-    admitted: Admit,
-    values: Sequence[tuple[str, int, float]],
-) -> None:
+def test_a_value_that_turns_out_to_be_older_leaves_no_two_at_once(admitted, values):
     said = [Statement("budget", value, wording, at=NOON + at) for value, wording, at in values]
     said.insert(-1, Statement("independent", "User speaks Danish", 0, at=NOON))
     current, everything = admitted([[s] for s in said])
@@ -183,7 +175,7 @@ def test_a_value_that_turns_out_to_be_older_leaves_no_two_at_once(
     assert_one_value_at_a_time([m for m in everything if m.content != "User speaks Danish"])
 
 
-def test_a_replay_of_a_value_that_came_back_ends_nothing(admitted: Admit) -> None:
+def test_a_replay_of_a_value_that_came_back_ends_nothing(admitted):
     values = (("$5,500", 1, 0), ("$4,000", 0, 60), ("$5,500", 0, 120))
     said = [Statement("budget", value, wording, at=NOON + at) for value, wording, at in values]
     once, before = admitted([said])
@@ -192,7 +184,7 @@ def test_a_replay_of_a_value_that_came_back_ends_nothing(admitted: Admit) -> Non
     assert contents(before) == contents(after)
 
 
-def test_a_statement_that_is_read_last_is_placed_in_the_history(admitted: Admit) -> None:
+def test_a_statement_that_is_read_last_is_placed_in_the_history(admitted):
     said = [Statement("manager", value, 0, at=NOON + i) for i, value in enumerate(VALUES["manager"])]
     first, second, third = said
     _, everything = admitted([[third], [first], [second]])

@@ -28,7 +28,7 @@ from proxy.learn.budget import (
     MeteredCompleter,
     TurnPriority,
 )
-from tests.learn.support import ANA, NOON, House, ScriptedCompleter, facts
+from tests.learn.support import ANA, NOON, ScriptedCompleter, facts
 
 
 class Clock:
@@ -40,7 +40,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
@@ -57,7 +57,7 @@ def lanes_while_jobs_start(load: Load, jobs: int) -> list[int]:
 
 
 # ---------------------------------------------------------------- lanes and the hour
-def test_if_all_slots_are_busy_one_explicit_ask_may_still_run(clock: Clock) -> None:
+def test_if_all_slots_are_busy_one_explicit_ask_may_still_run(clock):
     load = Load(CallBounds(concurrency=2), clock)
     assert lanes_while_jobs_start(load, 4) == [BATCH, BATCH, EXPLICIT, NO_LANE]
     load.ended()
@@ -65,12 +65,12 @@ def test_if_all_slots_are_busy_one_explicit_ask_may_still_run(clock: Clock) -> N
     assert load.lane() == EXPLICIT
 
 
-def test_running_calls_count_against_the_hour_and_its_last_calls_are_for_explicit_asks(clock: Clock) -> None:
+def test_running_calls_count_against_the_hour_and_its_last_calls_are_for_explicit_asks(clock):
     load = Load(CallBounds(concurrency=9, calls_per_hour=10, reserve=0.2), clock)
     assert lanes_while_jobs_start(load, 11) == [BATCH] * 8 + [EXPLICIT] * 2 + [NO_LANE]
 
 
-async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
+async def test_an_hour_is_any_sixty_minutes(clock):
     load = Load(CallBounds(calls_per_hour=2), clock)
     await load.spend()
     clock.now += 1800
@@ -84,7 +84,7 @@ async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
     assert Load(CallBounds(), clock).calls_left() is None
 
 
-async def test_processes_share_the_hours_calls(clock: Clock) -> None:
+async def test_processes_share_the_hours_calls(clock):
     calls, bounds = LocalCallQuota(), CallBounds(concurrency=9, calls_per_hour=10, reserve=0.2)
     ours, theirs = Load(bounds, clock, calls), Load(bounds, clock, calls)
     await theirs.look()
@@ -121,7 +121,7 @@ class SharedQuota(LocalCallQuota):
         await super().refund(at)
 
 
-async def test_the_shared_count_is_read_every_few_seconds_only(clock: Clock) -> None:
+async def test_the_shared_count_is_read_every_few_seconds_only(clock):
     calls = SharedQuota()
     load = Load(CallBounds(calls_per_hour=10), clock, calls)
     for _ in range(100):
@@ -134,7 +134,7 @@ async def test_the_shared_count_is_read_every_few_seconds_only(clock: Clock) -> 
     assert calls.looks == 3
 
 
-async def test_while_the_store_is_away_no_call_is_made_and_an_unreturned_one_counts(clock: Clock) -> None:
+async def test_while_the_store_is_away_no_call_is_made_and_an_unreturned_one_counts(clock):
     calls, made = SharedQuota(), ScriptedCompleter("{}")
     load = Load(CallBounds(calls_per_hour=10), clock, calls)
     at = await load.spend()
@@ -149,7 +149,7 @@ async def test_while_the_store_is_away_no_call_is_made_and_an_unreturned_one_cou
 
 
 # ---------------------------------------------------------------- concurrency
-def test_after_a_429_one_call_runs_and_one_more_with_every_answer(clock: Clock) -> None:
+def test_after_a_429_one_call_runs_and_one_more_with_every_answer(clock):
     load = Load(CallBounds(concurrency=3), clock)
     load.hold(20)
     clock.now += 5
@@ -166,7 +166,7 @@ def test_after_a_429_one_call_runs_and_one_more_with_every_answer(clock: Clock) 
     assert load.lane() == BATCH
 
 
-def test_concurrency_follows_the_upstreams_pace_up_to_the_peak(clock: Clock) -> None:
+def test_concurrency_follows_the_upstreams_pace_up_to_the_peak(clock):
     load = Load(CallBounds(concurrency=1, peak=5), clock)
     load.began(waited_s=60)
     for _ in range(6):
@@ -181,12 +181,12 @@ def test_concurrency_follows_the_upstreams_pace_up_to_the_peak(clock: Clock) -> 
     assert low.limit == 2
 
 
-def test_a_process_without_processor_time_left_reduces_its_calls(clock: Clock) -> None:
+def test_a_process_without_processor_time_left_reduces_its_calls(clock):
     worked = 0.0
     load = Load(CallBounds(concurrency=1, peak=5), clock, worked=lambda: worked)
     load.began(waited_s=60)
 
-    def limit_after(used_s: float, seconds: float = 1) -> int:
+    def limit_after(used_s, seconds=1):
         nonlocal worked
         clock.now, worked = clock.now + seconds, worked + used_s
         load.answered(1.0)
@@ -198,7 +198,7 @@ def test_a_process_without_processor_time_left_reduces_its_calls(clock: Clock) -
 
 
 # ---------------------------------------------------------------- metered calls
-async def test_every_call_is_reported_with_its_outcome(clock: Clock) -> None:
+async def test_every_call_is_reported_with_its_outcome(clock):
     reported: list[CallOutcome] = []
     postponed = CompletionPostponed("429", retry_after_s=1, shared=False)
     errors = (CompletionFailed("500"), CompletionRefused("400"), CredentialNeeded("401"), postponed)
@@ -211,7 +211,7 @@ async def test_every_call_is_reported_with_its_outcome(clock: Clock) -> None:
     assert {c.role for c in reported} == {"memory_extraction"}
 
 
-async def test_a_call_that_was_not_made_is_refunded(clock: Clock) -> None:
+async def test_a_call_that_was_not_made_is_refunded(clock):
     load = Load(CallBounds(calls_per_hour=2), clock)
     postponed = CompletionPostponed("429", retry_after_s=1, shared=False)
     metered = MeteredCompleter(ScriptedCompleter(postponed, "{}", "{}"), load)
@@ -224,7 +224,7 @@ async def test_a_call_that_was_not_made_is_refunded(clock: Clock) -> None:
         await metered.complete(question())
 
 
-async def test_a_429_to_another_role_does_not_hold_the_jobs(clock: Clock) -> None:
+async def test_a_429_to_another_role_does_not_hold_the_jobs(clock):
     refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
     load = Load(CallBounds(), clock)
     metered = MeteredCompleter(ScriptedCompleter(refusal, refusal), load)
@@ -247,7 +247,7 @@ async def waits(turns: TurnPriority, seconds: float = 3 * PAUSE_S) -> bool:
     return True
 
 
-async def test_work_waits_for_all_turns_and_for_the_pause_after_them(clock: Clock) -> None:
+async def test_work_waits_for_all_turns_and_for_the_pause_after_them(clock):
     turns = TurnPriority(clock, NEVER_S)
     assert not await waits(turns, AT_ONCE_S)
     with turns.turn():
@@ -260,7 +260,7 @@ async def test_work_waits_for_all_turns_and_for_the_pause_after_them(clock: Cloc
     assert not await waits(turns, AT_ONCE_S)
 
 
-async def test_patience_ends_and_then_nothing_waits_until_all_is_done(clock: Clock) -> None:
+async def test_patience_ends_and_then_nothing_waits_until_all_is_done(clock):
     turns = TurnPriority(clock, 10.0)
     with turns.turn():
         assert await waits(turns)
@@ -279,7 +279,7 @@ async def test_patience_ends_and_then_nothing_waits_until_all_is_done(clock: Clo
     assert CallBounds().patience_s > PATIENCE_S  # or a burst of calls would follow
 
 
-async def test_long_work_gets_a_share_of_the_time_next_to_turns_and_all_of_it_in_a_pause() -> None:
+async def test_long_work_gets_a_share_of_the_time_next_to_turns_and_all_of_it_in_a_pause():
     turns, began = TurnPriority(), time.monotonic()
     await turns.give_way(10.0)
     assert time.monotonic() - began < 1.0
@@ -292,7 +292,7 @@ async def test_long_work_gets_a_share_of_the_time_next_to_turns_and_all_of_it_in
 SEVEN = "User's house has seven rooms"
 
 
-async def test_an_extraction_begins_and_is_stored_only_while_no_turn_is_prepared(house: House) -> None:
+async def test_an_extraction_begins_and_is_stored_only_while_no_turn_is_prepared(house):
     turns = TurnPriority(patience_s=NEVER_S)
     house.completer.answers = [facts(SEVEN)] * 3
     house.completer.go_on.clear()
@@ -313,8 +313,8 @@ async def test_an_extraction_begins_and_is_stored_only_while_no_turn_is_prepared
 
 @pytest.mark.parametrize("forgets", [True, False])
 async def test_waiting_work_stores_nothing_forgotten_and_goes_to_the_next_worker_if_it_is_cancelled(
-    house: House, forgets: bool
-) -> None:
+    house, forgets
+):
     turns = TurnPriority(patience_s=NEVER_S)
     house.completer.answers = [facts(SEVEN)] * 3
     await house.say("Our house by the sea has seven rooms.")
@@ -331,9 +331,7 @@ async def test_waiting_work_stores_nothing_forgotten_and_goes_to_the_next_worker
     assert await house.contents() == ([] if forgets else [SEVEN])
 
 
-async def test_an_explicit_ask_does_not_wait_and_an_empty_queue_resets_patience(
-    house: House, clock: Clock
-) -> None:
+async def test_an_explicit_ask_does_not_wait_and_an_empty_queue_resets_patience(house, clock):
     turns = TurnPriority(clock, 10.0)
     house.completer.answers = [facts(SEVEN)]
     await house.say("Please remember that our house has seven rooms.")

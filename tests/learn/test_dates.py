@@ -30,7 +30,7 @@ def added(text: str, said: datetime, type_: str = "semantic") -> list[str]:
 
 
 @pytest.mark.parametrize("language", sorted({language for language, _, _ in RECALLED}))
-def test_relative_dates_of_every_language_are_resolved(language: str) -> None:
+def test_relative_dates_of_every_language_are_resolved(language):
     """Said on Thursday 2026-03-05 at 21:00, where it is 6 March in UTC already."""
     said = datetime(2026, 3, 5, 21, tzinfo=ZoneInfo("America/Los_Angeles"))
     special = {"-": [], "?": ["stated 2026-03-05"]}
@@ -54,20 +54,20 @@ def test_relative_dates_of_every_language_are_resolved(language: str) -> None:
         ("用户明天（2月27日）签约。", None),
     ],
 )
-def test_a_date_is_placed_where_it_reads_well_and_once(content: str, dated: str | None) -> None:
+def test_a_date_is_placed_where_it_reads_well_and_once(content, dated):
     once = anchored(content, "semantic", THURSDAY)
     assert once == (dated or content)
     assert anchored(once, "semantic", THURSDAY + timedelta(days=400)) == once
 
 
-def test_a_habit_has_no_date() -> None:
+def test_a_habit_has_no_date():
     assert added("User likes meetings on Thursday", THURSDAY, "preference") == []
 
 
 @pytest.mark.parametrize(
     ("at", "zone"), [(-1e30, "-12:00"), (0.0, "Europe/Berlin"), (1e30, "Pacific/Kiritimati")]
 )
-def test_no_time_and_no_count_is_too_odd(at: float, zone: str) -> None:
+def test_no_time_and_no_count_is_too_odd(at, zone):
     """In the years 1 and 9999 some days are outside of the calendar: text that names them stays as it is."""
     odd = ("in 999 years", "999 years ago", "vor 999 Wochen", "半年后", "in 0 days")
     for text in (*(text for _, _, text in RECALLED), *odd):
@@ -76,12 +76,12 @@ def test_no_time_and_no_count_is_too_odd(at: float, zone: str) -> None:
 
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
-def test_a_text_keeps_its_words_and_is_resolved_once(text: str) -> None:
+def test_a_text_keeps_its_words_and_is_resolved_once(text):
     once = anchored(text, "semantic", THURSDAY)
     assert anchored(once, "semantic", THURSDAY + timedelta(days=3)) == once
 
 
-def test_a_long_text_takes_no_seconds() -> None:
+def test_a_long_text_takes_no_seconds():
     for text in ("a" * 4_000, "1 " * 2_000, "in " * 1_300, "用户" * 2_000, "周一" * 2_000):
         began = time.perf_counter()
         anchored(text, "semantic", THURSDAY)
@@ -105,16 +105,14 @@ def test_a_long_text_takes_no_seconds() -> None:
         ("Der Nutzer klettert neulich", "stated 2026-02-26"),
     ],
 )
-def test_a_date_follows_its_words_and_a_vague_one_gets_the_day_of_the_statement(
-    content: str, meant: str
-) -> None:
+def test_a_date_follows_its_words_and_a_vague_one_gets_the_day_of_the_statement(content, meant):
     resolved = anchored(content, "semantic", THURSDAY)
     assert f" ({meant})" in resolved
     assert resolved.replace(f" ({meant})", "") == content
     assert anchored(resolved, "semantic", THURSDAY + timedelta(days=9)) == resolved
 
 
-def test_what_is_absolute_or_always_so_stays_as_it_is() -> None:
+def test_what_is_absolute_or_always_so_stays_as_it_is():
     texts = (
         *("User's budget is $10,000", "User runs every morning", "La usuaria corre por la mañana"),
         *("User flew to Rome yesterday (2026-02-25).", "User moves tomorrow (stated 2026-01-11)"),
@@ -123,12 +121,12 @@ def test_what_is_absolute_or_always_so_stays_as_it_is() -> None:
     assert [text for text in texts if anchored(text, "semantic", THURSDAY) != text] == []
 
 
-def test_the_days_of_a_procedure_come_again_and_get_no_date() -> None:
+def test_the_days_of_a_procedure_come_again_and_get_no_date():
     assert "(" not in anchored("Scope freezes today, release tomorrow", "procedural", THURSDAY)
 
 
 @pytest.mark.parametrize("last", ["2026-05-05", "5 May 2026", "May 5, 2026"])
-def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last: str) -> None:
+def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last):
     end = expiry(f"User wants answers in French until {last}.", "preference", "UTC")
     assert end == datetime(2026, 5, 6, tzinfo=UTC).timestamp()
 
@@ -141,5 +139,5 @@ def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last: str) -> None:
         ("User wants answers in French until 2026-02-31", "preference"),
     ],
 )
-def test_what_stays_true_or_is_not_clear_does_not_expire(content: str, type_: str) -> None:
+def test_what_stays_true_or_is_not_clear_does_not_expire(content, type_):
     assert expiry(content, type_, "UTC") is None

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +21,7 @@ ANSWERS = {file.stem: file.read_bytes().decode("utf-8") for file in CORPUS.glob(
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_whole_facts_of_a_malformed_answer_are_read_and_nothing_else(name: str) -> None:
+def test_whole_facts_of_a_malformed_answer_are_read_and_nothing_else(name):
     assert ANSWERS.keys() == EXPECTED.keys()
     if EXPECTED[name] == "unreadable":
         with pytest.raises(Unreadable):
@@ -31,7 +30,7 @@ def test_whole_facts_of_a_malformed_answer_are_read_and_nothing_else(name: str) 
     assert [[f.type, f.content] for f in read_facts(ANSWERS[name])] == EXPECTED[name]
 
 
-def test_an_answer_that_is_cut_off_anywhere_yields_no_fact_that_it_does_not_hold() -> None:
+def test_an_answer_that_is_cut_off_anywhere_yields_no_fact_that_it_does_not_hold():
     # Cut off before the end of thoughts that nothing opened, they are not recognised as thoughts.
     for name in EXPECTED.keys() - {"think-only-closed"}:
         whole = {tuple(fact) for fact in EXPECTED[name]} if EXPECTED[name] != "unreadable" else set()
@@ -50,19 +49,19 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_answer_is_read_in_bounded_time(answer: str) -> None:
+def test_a_hostile_answer_is_read_in_bounded_time(answer):
     began = time.thread_time()
     with suppress(Unreadable):
         read_facts(answer)
     assert time.thread_time() - began < 5  # some 0.4 s
 
 
-def test_values_are_searched_in_a_bounded_part_of_an_answer(benchmark_ms: Callable[[object], float]) -> None:
+def test_values_are_searched_in_a_bounded_part_of_an_answer(benchmark_ms):
     answer = '["' + '\\n{"' * 25_000
     assert benchmark_ms(lambda: list(objects(answer))) < 4_000  # 200 times the answer: 8 s
 
 
-def test_unknown_types_and_chapters_are_dropped_and_a_flood_is_bounded() -> None:
+def test_unknown_types_and_chapters_are_dropped_and_a_flood_is_bounded():
     rumour = '{"type": "rumour", "content": "User may be a spy"}'
     chapter = json.dumps({"type": "semantic", "content": "a tea " * 1_500})
     assert [f.content for f in read_facts(f'{{"facts": [{rumour}, {chapter}, {FACT}]}}')] == [
@@ -71,7 +70,7 @@ def test_unknown_types_and_chapters_are_dropped_and_a_flood_is_bounded() -> None
     assert len(read_facts("[" + ",".join([FACT] * (MAX_READ + 9)) + "]")) == MAX_READ
 
 
-def test_confidence_is_read_in_every_notation() -> None:
+def test_confidence_is_read_in_every_notation():
     for given, expected in (
         *(("0.9", 0.9), ('"0.7"', 0.7), ('"90%"', 0.9), ("85", 0.85), ("1", 1.0), ("-3", 0.0)),
         *(("8", 0.8), ("10", 1.0), ('"9"', 0.9), ('"9/10"', 0.9), ('"1%"', 0.01), ("100", 1.0)),
@@ -82,17 +81,17 @@ def test_confidence_is_read_in_every_notation() -> None:
         assert fact.confidence == pytest.approx(expected), given
 
 
-def test_tags_outside_the_list_and_references_to_nothing_are_dropped() -> None:
+def test_tags_outside_the_list_and_references_to_nothing_are_dropped():
     (fact,) = read_facts(f'[{FACT[:-1]}, "tags": ["home", "xyz", 3], "replaces": "null"}}]')
     assert (fact.tags, fact.replaces) == (("home",), None)
 
 
 # ---------------------------------------------------------------- what models are shown
-def test_each_text_of_a_job_is_cleaned_once_per_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_text_of_a_job_is_cleaned_once_per_policy(monkeypatch):
     cleaned: list[str] = []
     without_planted = safety.without_planted
 
-    def counted(text: str) -> str:
+    def counted(text):
         cleaned.append(text)
         return without_planted(text)
 

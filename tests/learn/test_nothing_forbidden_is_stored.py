@@ -79,9 +79,7 @@ def forms(value: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("side", ["user", "assistant"])
-async def test_no_secret_or_identifying_number_is_found_on_disk_or_in_the_prompt(
-    house: House, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], side: str
-) -> None:
+async def test_no_secret_or_identifying_number_is_found_on_disk_or_in_the_prompt(house, caplog, capsys, side):
     caplog.set_level(logging.DEBUG)
     rows = SECRETS + PERSONAL
     for at in range(0, len(rows), FEW):
@@ -96,14 +94,14 @@ async def test_no_secret_or_identifying_number_is_found_on_disk_or_in_the_prompt
     assert [v for v in values if v in logs] == []
 
 
-async def test_personal_data_to_redact_leaves_its_marker_and_the_rest_is_remembered(house: House) -> None:
+async def test_personal_data_to_redact_leaves_its_marker_and_the_rest_is_remembered(house):
     await record(house, f"My sister Mira answers at {EMAIL} every evening.")
     assert EMAIL.encode() not in on_disk(house)
     assert EMAIL not in sent(house)
     assert any("Mira answers at [redacted e-mail] every evening" in c for c in await house.contents())
 
 
-async def test_no_planted_instruction_reaches_the_model_or_becomes_a_memory(house: House) -> None:
+async def test_no_planted_instruction_reaches_the_model_or_becomes_a_memory(house):
     for at in range(0, len(PLANTED), FEW):
         page = "\n\n".join(PLANTED[at : at + FEW])
         await record(house, f"I live in Ghent. What does this say?\n```\n{page}\n```", "It's a page.")
@@ -111,7 +109,7 @@ async def test_no_planted_instruction_reaches_the_model_or_becomes_a_memory(hous
     assert [c for c in await house.contents() if "Ghent" not in c and "page" not in c] == []
 
 
-async def test_a_secret_across_the_place_where_a_long_text_is_cut_is_gone(house: House) -> None:
+async def test_a_secret_across_the_place_where_a_long_text_is_cut_is_gone(house):
     card = "4111 1111 1111 1111"
     for shift in (-16, -12, -8, -4):
         before = "tea " * ((MAX_CHARS // 2 + shift) // 4)
@@ -121,7 +119,7 @@ async def test_a_secret_across_the_place_where_a_long_text_is_cut_is_gone(house:
     assert b"1111" not in on_disk(house)
 
 
-async def test_a_session_id_that_is_a_key_is_not_written_down(house: House) -> None:
+async def test_a_session_id_that_is_a_key_is_not_written_down(house):
     key = "gh" + "p_FAKEa1B2c3D4e5F6g7H8i9J0k1L2m3N4"
     await record(house, "I live in Ghent.", session=key)
     assert key.encode() not in on_disk(house)

@@ -9,9 +9,7 @@ import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
-from proxy.domain.judging import Reading
-from proxy.domain.ports import Trigger
-from proxy.domain.session import EXPLICIT, NewExchange, Outcome, StoredExchange
+from proxy.domain.session import EXPLICIT, Outcome, StoredExchange
 from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, MOST_SCOPES, AccessCounts, ExchangeRecorder
 from proxy.learn.triggers import TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
@@ -58,9 +56,7 @@ def turn(said: str) -> Turn:
 
 
 @pytest.mark.parametrize(("chars", "in_loop"), [(IN_THREAD_CHARS - 2, True), (IN_THREAD_CHARS + 2, False)])
-async def test_redacting_a_long_message_blocks_no_other_request(
-    house: House, chars: int, in_loop: bool
-) -> None:
+async def test_redacting_a_long_message_blocks_no_other_request(house, chars, in_loop):
     readers = Readers()
     recording = recorder(house, readers)
     begun = await recording.begin(turn("w " * (chars // 2)), "k-1")
@@ -69,7 +65,7 @@ async def test_redacting_a_long_message_blocks_no_other_request(
     assert len(readers.threads) >= 1
 
 
-async def test_stored_texts_are_bounded(house: House) -> None:
+async def test_stored_texts_are_bounded(house):
     recording = recorder(house, Readers())
     begun = await recording.begin(turn("word " * MAX_CHARS), "k-1")
     await recording.finish(begun, Outcome("word " * MAX_CHARS, True))
@@ -78,10 +74,8 @@ async def test_stored_texts_are_bounded(house: House) -> None:
     assert len(stored.answer) <= MAX_CHARS + 10
 
 
-async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def hangs(*_: object) -> bool:
+async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(house, monkeypatch):
+    async def hangs(*_):
         await asyncio.Event().wait()
         return False
 
@@ -97,13 +91,11 @@ async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(
     assert not recording.late
 
 
-async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_later(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_later(house, monkeypatch):
     begin, may_commit = SqlSessions.begin, asyncio.Event()
 
-    async def slow(sessions: SqlSessions, new: NewExchange) -> StoredExchange:
-        async def later() -> StoredExchange:
+    async def slow(sessions, new):
+        async def later():
             await may_commit.wait()
             return await begin(sessions, new)
 
@@ -126,9 +118,7 @@ async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_later(
     assert await house.stores.jobs.claim(NOON + 1, 60.0) is not None
 
 
-async def test_responses_of_two_users_with_one_id_belong_to_their_users(
-    house: House,
-) -> None:
+async def test_responses_of_two_users_with_one_id_belong_to_their_users(house):
     recording = recorder(house, Readers())
     for scope in (ANA, BEN):
         begun = await recording.begin(replace(turn("When does it end?"), scope=scope), "k-1")
@@ -143,12 +133,10 @@ async def test_responses_of_two_users_with_one_id_belong_to_their_users(
         assert exchange.answer.endswith(f"In May, {scope.user}.")
 
 
-async def test_a_response_is_known_before_it_is_on_disk_and_forgotten_after(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_response_is_known_before_it_is_on_disk_and_forgotten_after(house, monkeypatch):
     recording, complete = recorder(house, Readers()), house.stores.sessions.complete
 
-    async def away(begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
+    async def away(begun, outcome, trigger):
         raise StoreUnavailable("away")
 
     begun = await recording.begin(turn("When does it end?"), "k-1")
@@ -165,9 +153,7 @@ async def test_a_response_is_known_before_it_is_on_disk_and_forgotten_after(
 
 
 @pytest.mark.parametrize(("named", "is_new"), [(False, True), (True, False)])
-async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_another(
-    house: House, named: bool, is_new: bool
-) -> None:
+async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_another(house, named, is_new):
     recording = recorder(house, Readers())
     opening = replace(turn("I live in Berlin."), named=named)
     first = await recording.begin(opening, "k-1")
@@ -181,7 +167,7 @@ async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_anot
 
 
 # ---------------------------------------------------------------- rules and asks
-async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_changes(house: House) -> None:
+async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_changes(house):
     judge = ScriptedJudge(
         asks=lambda text: RULE if text.startswith("Answer") else ASKS_NOTHING, relation=lambda *_: CHANGED
     )
@@ -192,11 +178,9 @@ async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_chan
     assert anchor.text == "Answer in Dutch."
 
 
-async def test_an_explicit_ask_is_extracted_at_once_and_a_failing_judge_costs_no_exchange(
-    house: House,
-) -> None:
+async def test_an_explicit_ask_is_extracted_at_once_and_a_failing_judge_costs_no_exchange(house):
     class Failing(ScriptedJudge):
-        async def read(self, text: str, *, closely: bool = False) -> Reading:
+        async def read(self, text, *, closely=False):
             raise EmbeddingFailed("no")
 
     patient = replace(recorder(house, Readers()), trigger=on_completion(TriggerPolicy(batch_size=9)))
@@ -228,7 +212,7 @@ class Memories:
         self.counted.append((scope, sorted(ids), at))
 
 
-async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twice() -> None:
+async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twice():
     memories = Memories()
     counts = AccessCounts(memories, lambda: NOON)  # type: ignore[arg-type]
     counts.note(ANA, ("a", "b"))
@@ -239,7 +223,7 @@ async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twic
         await counts.write()
     counts.note(BEN, ("b",))
 
-    def once() -> None:
+    def once():
         memories.during = lambda: None
         counts.note(ANA, ("d",))
 
@@ -252,7 +236,7 @@ async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twic
     assert len(memories.counted) == writes
 
 
-async def test_a_store_that_stays_away_does_not_fill_the_memory() -> None:
+async def test_a_store_that_stays_away_does_not_fill_the_memory():
     memories = Memories()
     counts = AccessCounts(memories, lambda: NOON)  # type: ignore[arg-type]
     for number in range(MOST_SCOPES + 5):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Reading
 from proxy.domain.ports import Embedder
 from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
 from proxy.learn.triggers import (
@@ -32,21 +31,21 @@ from tests.support.judge import ASKS_NOTHING, SMALL_TALK, ScriptedJudge
 @pytest.mark.parametrize(
     ("asks", "is_rule"), [({"rule": 0.8}, True), ({"remember": 0.6, "rule": 0.2}, False)]
 )
-async def test_a_rule_and_an_ask_to_remember_are_explicit(asks: dict[str, float], is_rule: bool) -> None:
+async def test_a_rule_and_an_ask_to_remember_are_explicit(asks, is_rule):
     judge = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, **asks))
     intent = await intent_of(judge, "Remember my cat.")
     assert (intent.is_rule, intent.is_explicit) == (is_rule, True)
 
 
-async def test_small_talk_and_questions_state_nothing_personal() -> None:
+async def test_small_talk_and_questions_state_nothing_personal():
     assert (await intent_of(ScriptedJudge(), "I moved to Ghent.")).personal
     assert not (await intent_of(ScriptedJudge(), "Where do I live?")).personal
     assert not (await intent_of(ScriptedJudge(needs=lambda _: SMALL_TALK), "Hi there!")).personal
 
 
-async def test_without_a_judge_nothing_is_asked_for_and_statements_may_be_personal() -> None:
+async def test_without_a_judge_nothing_is_asked_for_and_statements_may_be_personal():
     class Failing(ScriptedJudge):
-        async def read(self, text: str, *, closely: bool = False) -> Reading:
+        async def read(self, text, *, closely=False):
             raise EmbeddingFailed("no")
 
     for judge in (None, Failing()):
@@ -74,9 +73,7 @@ STATE = SessionState(
         ({"pending": 10, "at_work": True}, ORDINARY),
     ],
 )
-def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(
-    changes: dict[str, bool], lane: int | None
-) -> None:
+def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(changes, lane):
     due = NewJob("s", upto=9, lane=lane) if lane else None
     state = replace(STATE, **changes)  # type: ignore[arg-type]
     assert on_completion(POLICY)(state) == due
@@ -99,14 +96,12 @@ def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(
         ({"pending": 0}, 9999, None),
     ],
 )
-def test_an_idle_session_is_due_sooner_if_it_is_personal_and_waits_for_tools(
-    changes: dict[str, bool], after_s: float, lane: int | None
-) -> None:
+def test_an_idle_session_is_due_sooner_if_it_is_personal_and_waits_for_tools(changes, after_s, lane):
     state = replace(STATE, **changes)  # type: ignore[arg-type]
     assert on_sweep(POLICY, NOON + after_s)(state) == (NewJob("s", upto=9, lane=lane) if lane else None)
 
 
-def test_the_end_of_a_session_takes_everything_pending() -> None:
+def test_the_end_of_a_session_takes_everything_pending():
     assert on_end(replace(STATE, at_work=True)) == NewJob("s", upto=9, lane=ORDINARY)
     assert on_end(replace(STATE, pending=0)) is None
 
@@ -130,7 +125,7 @@ def samples(*directions: float, words: Sequence[str] = ("a", "b", "c", "d", "e")
     return found
 
 
-def test_a_topic_changes_where_words_and_vectors_leave_what_the_session_makes_expect() -> None:
+def test_a_topic_changes_where_words_and_vectors_leave_what_the_session_makes_expect():
     assert shifts(samples(0, 20, 10, 120, 130)) == [3]
     assert shifts(samples(20, 10, 95)) == [2]
     assert shifts(samples(20, 160, 95)) == [], "usual for a session that wanders"
@@ -168,7 +163,7 @@ class Watched:
 
 
 @pytest.fixture
-def patient(house: House) -> House:
+def patient(house):
     """A house in which only the end of a topic makes anything due."""
     house.policy = TriggerPolicy(batch_size=50, idle_seconds=9999, personal_idle_seconds=9999)
     return house
@@ -179,9 +174,7 @@ def worker(house: House, embedder: Embedder) -> Worker:
     return Worker(tools, WorkerConfig(policy=house.policy), clock=lambda: house.now)
 
 
-async def test_exchanges_before_a_new_topic_are_due_and_the_new_one_is_not(
-    patient: House, embedder: Embedder
-) -> None:
+async def test_exchanges_before_a_new_topic_are_due_and_the_new_one_is_not(patient, embedder):
     for text, answer in TRIP:
         await patient.say(text, answer)
     watched = Watched(embedder)
@@ -199,9 +192,7 @@ async def test_exchanges_before_a_new_topic_are_due_and_the_new_one_is_not(
     assert [e.said for e in batch.pending] == [text for text, _ in TRIP]
 
 
-async def test_a_broken_model_and_a_language_that_it_does_not_know_cost_nothing(
-    patient: House, embedder: Embedder
-) -> None:
+async def test_a_broken_model_and_a_language_that_it_does_not_know_cost_nothing(patient, embedder):
     watched = Watched(embedder)
     ours = worker(patient, watched)
     await patient.say(*TRIP[0])
@@ -218,7 +209,7 @@ async def test_a_broken_model_and_a_language_that_it_does_not_know_cost_nothing(
     assert await ours.sweep() == 1
 
 
-async def test_a_session_that_no_longer_waits_takes_no_memory(patient: House, embedder: Embedder) -> None:
+async def test_a_session_that_no_longer_waits_takes_no_memory(patient, embedder):
     drift, waiting = TopicDrift(patient.stores.sessions, embedder), list[SessionState]()
     for text, answer in TRIP[:2]:
         await patient.say(text, answer)

@@ -1,16 +1,14 @@
 """The worker over the real store: what was said is extracted and admitted, once, whatever fails."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Applied, Candidate, Change, MemoryFilter, Scope, Stamp
+from proxy.domain.core import Candidate, MemoryFilter, Scope
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionRefused,
@@ -19,8 +17,6 @@ from proxy.domain.errors import (
     StoreUnavailable,
 )
 from proxy.domain.judging import Relation
-from proxy.domain.ports import Embedder
-from proxy.domain.session import Batch, Job
 from proxy.learn import worker as module
 from proxy.learn.triggers import TriggerPolicy
 from proxy.learn.worker import HAND_ON_EVERY_S, Worker, WorkerConfig, WorkerPace, WorkerTools
@@ -47,7 +43,7 @@ def outcomes(house: House) -> list[str]:
 
 
 # ---------------------------------------------------------------- extracted
-async def test_what_was_said_is_remembered_and_reported(house: House) -> None:
+async def test_what_was_said_is_remembered_and_reported(house):
     house.completer.answers = [facts(HAWAII, "User is rich", confidence=0.9)]
     await house.say("We said $10,000 all in for the Hawaii trip. We are rich. Remember it.")
     house.now += 7
@@ -60,7 +56,7 @@ async def test_what_was_said_is_remembered_and_reported(house: House) -> None:
     assert len(house.completer.requests) == 1
 
 
-async def test_a_changed_fact_supersedes_across_sessions(house: House, embedder: Embedder) -> None:
+async def test_a_changed_fact_supersedes_across_sessions(house, embedder):
     house.embedder, house.judge = embedder, ScriptedJudge(relation=one_value)
     house.completer.answers = [facts(HAWAII), facts("User's budget for the Hawaii trip is now $15,000")]
     await house.say(SAID)
@@ -74,7 +70,7 @@ async def test_a_changed_fact_supersedes_across_sessions(house: House, embedder:
     assert f"[{old.id}]" in house.completer.requests[1].user.split("<context>")[0]
 
 
-async def test_the_models_replaces_reaches_a_memory_that_shares_no_word(house: House) -> None:
+async def test_the_models_replaces_reaches_a_memory_that_shares_no_word(house):
     unsure = Relation(same=0.1, changed=0.4, apart=0.5)
     house.judge = ScriptedJudge(relation=lambda old, new: unsure)
     house.completer.answers = [facts("User works at Tidewell")]
@@ -88,7 +84,7 @@ async def test_the_models_replaces_reaches_a_memory_that_shares_no_word(house: H
     assert await house.contents() == ["User is between jobs"]
 
 
-async def test_memories_and_prompts_cross_no_users(house: House) -> None:
+async def test_memories_and_prompts_cross_no_users(house):
     house.completer.answers = [facts(HAWAII), facts(HAWAII)]
     await house.say(SAID)
     await house.say(SAID, scope=BOB)
@@ -98,7 +94,7 @@ async def test_memories_and_prompts_cross_no_users(house: House) -> None:
     assert HAWAII not in house.completer.requests[1].user
 
 
-async def test_without_a_model_the_users_statements_are_stored_as_said(house: House) -> None:
+async def test_without_a_model_the_users_statements_are_stored_as_said(house):
     house.mode = "verbatim"
     await house.say("I'm allergic to peanuts. What can I eat?")
     await house.worker().work_one()
@@ -107,7 +103,7 @@ async def test_without_a_model_the_users_statements_are_stored_as_said(house: Ho
     assert house.completer.requests == []
 
 
-async def test_no_secret_reaches_the_model_or_the_store_and_no_guess_is_stored(house: House) -> None:
+async def test_no_secret_reaches_the_model_or_the_store_and_no_guess_is_stored(house):
     house.completer.answers = [
         facts("User's database password is Heron!Mud88", "User lives in Ghent"),
         facts("User may be lactose intolerant", confidence=0.4),
@@ -127,12 +123,10 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("committed", [False, True])
-async def test_a_crash_around_the_commit_loses_and_doubles_nothing(
-    house: House, monkeypatch: pytest.MonkeyPatch, committed: bool
-) -> None:
+async def test_a_crash_around_the_commit_loses_and_doubles_nothing(house, monkeypatch, committed):
     apply = SqlMemories.apply
 
-    async def killed(self: SqlMemories, *args: Any, **kwargs: Any) -> None:
+    async def killed(self, *args, **kwargs):
         if committed:
             await apply(self, *args, **kwargs)
         raise Killed
@@ -149,7 +143,7 @@ async def test_a_crash_around_the_commit_loses_and_doubles_nothing(
     assert len(house.completer.requests) == (1 if committed else 2)
 
 
-async def test_a_worker_whose_lease_ended_leaves_the_job_to_its_new_owner(house: House) -> None:
+async def test_a_worker_whose_lease_ended_leaves_the_job_to_its_new_owner(house):
     house.completer.go_on.clear()
     await house.say(SAID)
     slow = asyncio.create_task(house.worker().work_one())
@@ -167,7 +161,7 @@ async def test_a_worker_whose_lease_ended_leaves_the_job_to_its_new_owner(house:
     assert len((await house.stores.jobs.batch(theirs, limit=9, context=0)).pending) == 1
 
 
-async def test_what_is_forgotten_during_extraction_stays_forgotten(house: House) -> None:
+async def test_what_is_forgotten_during_extraction_stays_forgotten(house):
     house.completer.answers = [facts("User's dog is called Rex"), facts("User has a dog, Rex"), facts(HAWAII)]
     await house.say("My dog is called Rex.")
     await house.worker().work_one()
@@ -184,19 +178,10 @@ async def test_what_is_forgotten_during_extraction_stays_forgotten(house: House)
     assert "Rex" not in house.completer.requests[2].user
 
 
-async def test_another_process_between_search_and_commit_stores_no_fact_twice(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_process_between_search_and_commit_stores_no_fact_twice(house, monkeypatch):
     apply, raced = SqlMemories.apply, False
 
-    async def overtaken(
-        self: SqlMemories,
-        scope: Scope,
-        changes: Sequence[Change],
-        *,
-        expect: Stamp,
-        done: Job | None = None,
-    ) -> Applied:
+    async def overtaken(self, scope, changes, *, expect, done=None):
         nonlocal raced
         if not raced:
             raced = True
@@ -213,7 +198,7 @@ async def test_another_process_between_search_and_commit_stores_no_fact_twice(
 
 
 # ---------------------------------------------------------------- failures
-async def test_a_failing_model_is_asked_again_with_growing_pauses_and_finally_no_more(house: House) -> None:
+async def test_a_failing_model_is_asked_again_with_growing_pauses_and_finally_no_more(house):
     house.pace = WorkerPace(max_attempts=5)
     house.completer.answers = [CompletionFailed("429"), ZeroDivisionError("a bug"), *[CompletionFailed()] * 3]
     await house.say(SAID)
@@ -234,7 +219,7 @@ async def test_a_failing_model_is_asked_again_with_growing_pauses_and_finally_no
     assert not await house.worker().work_one()
 
 
-async def test_a_job_without_a_credential_waits_for_its_user(house: House) -> None:
+async def test_a_job_without_a_credential_waits_for_its_user(house):
     house.completer.answers = [CredentialNeeded("401"), facts(HAWAII)]
     await house.say(SAID)
     await house.worker().work_one()
@@ -247,9 +232,7 @@ async def test_a_job_without_a_credential_waits_for_its_user(house: House) -> No
 
 
 @pytest.mark.parametrize("known_elsewhere", [True, False])
-async def test_a_new_job_without_a_credential_is_handed_on_until_it_waits(
-    house: House, known_elsewhere: bool
-) -> None:
+async def test_a_new_job_without_a_credential_is_handed_on_until_it_waits(house, known_elsewhere):
     house.shared = True
     house.completer.answers = [CredentialNeeded("401"), facts(HAWAII)]
     if not known_elsewhere:
@@ -263,9 +246,7 @@ async def test_a_new_job_without_a_credential_is_handed_on_until_it_waits(
     assert len(house.reports) < 15
 
 
-async def test_an_unreadable_answer_is_asked_for_once_more_and_an_explicit_ask_is_stored_anyway(
-    house: House,
-) -> None:
+async def test_an_unreadable_answer_is_asked_for_once_more_and_an_explicit_ask_is_stored_anyway(house):
     for said in (SAID, "I went to the market. Please remember that my locker is number 4471."):
         house.completer.answers = ["Sorry, no.", "I cannot do that."]
         await house.say(said)
@@ -278,9 +259,7 @@ async def test_an_unreadable_answer_is_asked_for_once_more_and_an_explicit_ask_i
     assert await house.contents() == ["Please remember that my locker is number 4471."]
 
 
-async def test_an_explicit_ask_is_stored_in_the_users_words_until_the_model_answers(
-    house: House, embedder: Embedder
-) -> None:
+async def test_an_explicit_ask_is_stored_in_the_users_words_until_the_model_answers(house, embedder):
     house.embedder = embedder
     house.judge = ScriptedJudge(asks=asked, statement=stated_or_asked, relation=lambda old, new: SAME)
     house.completer.answers = [CompletionFailed("no answer within 30 s"), facts(HAWAII)]
@@ -294,19 +273,19 @@ async def test_an_explicit_ask_is_stored_in_the_users_words_until_the_model_answ
     assert len(await house.memories()) == 1
 
 
-async def test_a_memory_is_stored_without_a_vector_rather_than_lost(house: House, embedder: Embedder) -> None:
+async def test_a_memory_is_stored_without_a_vector_rather_than_lost(house, embedder):
     class Broken:
         model = embedder.model
 
-        async def embed_query(self, text: str) -> bytes:
+        async def embed_query(self, text):
             raise EmbeddingFailed("no")
 
-        async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        async def embed(self, texts):
             raise EmbeddingFailed("no")
 
-        def begin(self, text: str) -> None: ...
+        def begin(self, text): ...
 
-        def understands(self, text: str) -> bool:
+        def understands(self, text):
             return True
 
     house.embedder = Broken()
@@ -318,10 +297,8 @@ async def test_a_memory_is_stored_without_a_vector_rather_than_lost(house: House
     assert await house.contents() == [HAWAII]
 
 
-async def test_a_job_that_could_not_be_given_back_runs_once_the_store_is_back(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def away(*_: Any, **__: Any) -> None:
+async def test_a_job_that_could_not_be_given_back_runs_once_the_store_is_back(house, monkeypatch):
+    async def away(*_, **__):
         raise StoreUnavailable("a full disk")
 
     house.completer.answers = [facts(HAWAII), facts(HAWAII)]
@@ -340,7 +317,7 @@ async def test_a_job_that_could_not_be_given_back_runs_once_the_store_is_back(
 
 
 # ---------------------------------------------------------------- running and stopping
-async def test_a_running_worker_serves_a_job_as_soon_as_it_is_woken(house: House) -> None:
+async def test_a_running_worker_serves_a_job_as_soon_as_it_is_woken(house):
     house.pace = WorkerPace(poll_seconds=3600, sweep_seconds=3600)
     worker = house.worker()
     running = asyncio.create_task(worker.run())
@@ -356,9 +333,7 @@ async def test_a_running_worker_serves_a_job_as_soon_as_it_is_woken(house: House
     assert await house.contents() == [HAWAII]
 
 
-async def test_shutdown_extracts_pending_exchanges_and_leaves_a_stuck_job_to_the_next_worker(
-    house: House,
-) -> None:
+async def test_shutdown_extracts_pending_exchanges_and_leaves_a_stuck_job_to_the_next_worker(house):
     house.policy = TriggerPolicy(batch_size=10, personal_idle_seconds=15)
     house.completer.answers = [facts(HAWAII)]
     await house.say(SAID)
@@ -371,7 +346,7 @@ async def test_shutdown_extracts_pending_exchanges_and_leaves_a_stuck_job_to_the
     assert await house.contents() == [HAWAII]
 
 
-async def test_a_cancelled_job_has_used_up_no_attempt(house: House) -> None:
+async def test_a_cancelled_job_has_used_up_no_attempt(house):
     await house.say(SAID)
     house.completer.go_on.clear()
     for _ in range(3):
@@ -387,13 +362,11 @@ async def test_a_cancelled_job_has_used_up_no_attempt(house: House) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_job_claimed_for_a_cancelled_worker_is_given_back(
-    house: House, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
+async def test_a_job_claimed_for_a_cancelled_worker_is_given_back(house, monkeypatch, fails):
     jobs, reached, go_on = house.stores.jobs, asyncio.Event(), asyncio.Event()
     claim = jobs.claim
 
-    async def slowly(now: float, lease_s: float, *, upto_lane: int) -> Job | None:
+    async def slowly(now, lease_s, *, upto_lane):
         job = None if fails else await claim(now, lease_s, upto_lane=upto_lane)
         reached.set()
         await go_on.wait()
@@ -434,10 +407,10 @@ async def work_and_close(house: House, worker: Worker) -> None:
         pass
 
 
-async def test_a_session_is_summarised_once_after_its_last_facts_are_stored(house: House) -> None:
+async def test_a_session_is_summarised_once_after_its_last_facts_are_stored(house):
     read: list[int] = []
 
-    async def closing(job: Job, batch: Batch) -> Sequence[Candidate]:
+    async def closing(job, batch):
         read.append(len(house.completer.requests))
         assert await house.contents() == [HAWAII]
         return (SUMMARY,)
@@ -455,10 +428,10 @@ async def test_a_session_is_summarised_once_after_its_last_facts_are_stored(hous
 
 
 @pytest.mark.parametrize("error", [CompletionFailed("500"), ZeroDivisionError("a bug")])
-async def test_failures_of_summary_and_state_cost_no_fact(house: House, error: Exception) -> None:
+async def test_failures_of_summary_and_state_cost_no_fact(house, error):
     states: list[list[str]] = []
 
-    async def failing(job: Job, batch: Batch) -> Any:
+    async def failing(job, batch):
         states.append(await house.contents())
         raise error
 
@@ -472,10 +445,8 @@ async def test_failures_of_summary_and_state_cost_no_fact(house: House, error: E
 
 
 # ---------------------------------------------------------------- logs
-async def test_rounds_that_keep_failing_are_logged_once_a_minute(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def bug(*_: Any, **__: Any) -> None:
+async def test_rounds_that_keep_failing_are_logged_once_a_minute(house, monkeypatch):
+    async def bug(*_, **__):
         raise KeyError("user words")
 
     lines = recorded(monkeypatch, lambda facts: facts)
@@ -488,9 +459,7 @@ async def test_rounds_that_keep_failing_are_logged_once_a_minute(
     assert lines == [("worker.round_failed", {"error": "KeyError"}), again, again]
 
 
-async def test_the_worker_logs_nothing_of_a_store_that_is_not_open(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_worker_logs_nothing_of_a_store_that_is_not_open(house, tmp_path, monkeypatch):
     lines, shut = recorded(monkeypatch, lambda facts: facts), SqliteStores(tmp_path / "shut")
     worker = replace(house, stores=shut).worker()
     for work in (worker.work_one, worker.sweep):
@@ -509,8 +478,8 @@ async def test_the_worker_logs_nothing_of_a_store_that_is_not_open(
     ],
 )
 async def test_the_log_says_why_an_extraction_failed_and_nothing_of_what_was_said(
-    house: House, error: Exception, facts: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    house, error, facts, monkeypatch
+):
     lines = list[tuple[str, dict[str, Any]]]()
     log = SimpleNamespace(warning=lambda event, **facts: lines.append((event, facts)))
     monkeypatch.setattr(module, "log", log)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -112,7 +111,7 @@ class Town:
 
 
 @pytest.fixture
-async def stores(tmp_path: Path) -> AsyncIterator[SqliteStores]:
+async def stores(tmp_path):
     opened = SqliteStores(tmp_path / "data")
     await opened.open()
     yield opened
@@ -136,9 +135,7 @@ async def at_work(town: Town) -> AsyncIterator[None]:
         await working
 
 
-async def test_an_ask_is_stored_in_seconds_with_hundreds_of_jobs_ahead_which_are_done_in_a_minute(
-    stores: SqliteStores,
-) -> None:
+async def test_an_ask_is_stored_in_seconds_with_hundreds_of_jobs_ahead_which_are_done_in_a_minute(stores):
     town = Town(stores, CallBounds())
     await crowd(town, 300)
     await town.say("I live in Ghent.", user="ben")
@@ -152,7 +149,7 @@ async def test_an_ask_is_stored_in_seconds_with_hundreds_of_jobs_ahead_which_are
         assert town.most_at_once <= 25
 
 
-async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores: SqliteStores) -> None:
+async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores):
     town = Town(stores, CallBounds(concurrency=2))
     town.call_s = 30
     await crowd(town, 5)
@@ -166,7 +163,7 @@ async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores: Sq
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-async def test_one_users_many_sessions_do_not_delay_the_others(stores: SqliteStores, explicit: bool) -> None:
+async def test_one_users_many_sessions_do_not_delay_the_others(stores, explicit):
     town = Town(stores, CallBounds(concurrency=1, peak=1))
     await crowd(town, 60, sessions_of_one_user=True, explicit=explicit)
     async with at_work(town):
@@ -177,9 +174,7 @@ async def test_one_users_many_sessions_do_not_delay_the_others(stores: SqliteSto
         assert town.calls.count("flood") <= 4  # users take turns
 
 
-async def test_concurrency_grows_only_while_jobs_wait_and_the_upstream_keeps_its_pace(
-    stores: SqliteStores,
-) -> None:
+async def test_concurrency_grows_only_while_jobs_wait_and_the_upstream_keeps_its_pace(stores):
     town = Town(stores, CallBounds(concurrency=2, peak=8))
     await crowd(town, 60)
     async with at_work(town):
@@ -191,7 +186,7 @@ async def test_concurrency_grows_only_while_jobs_wait_and_the_upstream_keeps_its
         assert town.load.limit == 2  # the queue is empty
 
 
-async def test_a_model_that_answers_one_at_a_time_gets_no_more_calls_at_once(stores: SqliteStores) -> None:
+async def test_a_model_that_answers_one_at_a_time_gets_no_more_calls_at_once(stores):
     town = Town(stores, CallBounds(concurrency=1, peak=16))
     town.one_at_a_time = True
     await crowd(town, 30)
@@ -201,7 +196,7 @@ async def test_a_model_that_answers_one_at_a_time_gets_no_more_calls_at_once(sto
         assert len(town.reports) == 25
 
 
-async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(stores: SqliteStores) -> None:
+async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(stores):
     town = Town(stores, CallBounds(concurrency=4))
     await crowd(town, 20)
     town.refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
@@ -218,7 +213,7 @@ async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(sto
         assert [r.outcome for r in town.reports] == ["postponed"] * asked + ["extracted"] * 20
 
 
-async def test_a_postponed_job_has_used_up_no_attempt(stores: SqliteStores) -> None:
+async def test_a_postponed_job_has_used_up_no_attempt(stores):
     town = Town(stores, CallBounds())
     await crowd(town, 1)
     town.refusal = CompletionPostponed("429", retry_after_s=1, shared=True)
@@ -231,7 +226,7 @@ async def test_a_postponed_job_has_used_up_no_attempt(stores: SqliteStores) -> N
     assert job.attempts == 1
 
 
-async def test_a_users_own_429_does_not_stop_the_others(stores: SqliteStores) -> None:
+async def test_a_users_own_429_does_not_stop_the_others(stores):
     town = Town(stores, CallBounds(concurrency=1))
     await crowd(town, 2)
     town.refusal = CompletionPostponed("429", retry_after_s=30, shared=False)
@@ -243,7 +238,7 @@ async def test_a_users_own_429_does_not_stop_the_others(stores: SqliteStores) ->
         assert [r.outcome for r in town.reports] == ["postponed", "extracted"]
 
 
-async def test_the_last_of_the_hours_calls_are_for_explicit_asks(stores: SqliteStores) -> None:
+async def test_the_last_of_the_hours_calls_are_for_explicit_asks(stores):
     town = Town(stores, CallBounds(calls_per_hour=10, reserve=0.2))
     await crowd(town, 20)
     async with at_work(town):

@@ -2,14 +2,11 @@
 
 import base64
 import importlib.util
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from proxy.models import vocabulary, weights
-from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import fetched_dir, load_embedder
 
 # Gather rows of [[0,0,0,9],[1,0,0,0],[0,1,0,0],[0,0,1,0]] by `input_ids` into `last_hidden_state`.
@@ -22,7 +19,7 @@ TINY_GRAPH = base64.b64decode(
 
 
 @pytest.fixture(scope="session")
-def fetched() -> Path:
+def fetched():
     """Where the installer put what the encoder needs; skips where it could not."""
     whole = weights.is_whole(fetched_dir() / vocabulary.WORDS_NAME)
     if not whole or not vocabulary.is_whole(fetched_dir() / vocabulary.NAME):
@@ -31,7 +28,7 @@ def fetched() -> Path:
 
 
 @pytest.fixture
-def embedder(fetched: Path, tmp_path: Path) -> Iterator[OnnxEmbedder]:
+def embedder(fetched, tmp_path):
     """A fresh embedder, cache and all."""
     embedder = load_embedder(tmp_path).embedder
     assert embedder is not None
@@ -40,7 +37,7 @@ def embedder(fetched: Path, tmp_path: Path) -> Iterator[OnnxEmbedder]:
 
 
 @pytest.fixture
-def tiny_model(tmp_path: Path) -> Path:
+def tiny_model(tmp_path):
     """A directory with an ONNX sentence model: [CLS] is far from a, b and c, which are unit axes."""
     tokenizer = Tokenizer(models.WordLevel({"[CLS]": 0, "a": 1, "b": 2, "c": 3}, unk_token="c"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -53,10 +50,10 @@ def tiny_model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hide(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def hide(monkeypatch):
     """Return a function that makes an installed package look absent."""
 
-    def apply(package: str) -> None:
+    def apply(package):
         find = importlib.util.find_spec
         monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == package else find(n))
 

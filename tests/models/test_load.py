@@ -5,7 +5,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -27,7 +26,7 @@ def used(loaded: LoadedEmbedder) -> str:
 
 
 @pytest.fixture
-def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nothing_fetched(tmp_path, monkeypatch):
     absent = tmp_path / "absent"
     monkeypatch.setattr("proxy.models.load.fetched_dir", lambda: absent)
     return absent
@@ -46,12 +45,12 @@ def nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("acme/own", Prompts(), False),
     ],
 )
-def test_a_model_gets_the_prompts_of_its_family(name: str, prompts: Prompts, first_token: bool) -> None:
+def test_a_model_gets_the_prompts_of_its_family(name, prompts, first_token):
     family = row_of(name).family
     assert (family.prompts, family.first_token) == (prompts, first_token)
 
 
-def test_our_encoder_is_the_default_and_needs_no_torch(fetched: Path, tmp_path: Path) -> None:
+def test_our_encoder_is_the_default_and_needs_no_torch(fetched, tmp_path):
     loaded = load_embedder(tmp_path)
     assert loaded.embedder is not None
     assert loaded.embedder.model == row_of(ENCODER_NAME).model
@@ -60,9 +59,7 @@ def test_our_encoder_is_the_default_and_needs_no_torch(fetched: Path, tmp_path: 
     assert not {"torch", "onnx", "sentence_transformers"} & set(sys.modules)
 
 
-def test_without_any_source_there_is_no_embedder_and_each_reason(
-    tmp_path: Path, nothing_fetched: Path, hide: Hide
-) -> None:
+def test_without_any_source_there_is_no_embedder_and_each_reason(tmp_path, nothing_fetched, hide):
     hide("fastembed")
     loaded = load_embedder(tmp_path, path=tmp_path / "nowhere")
     assert (loaded.embedder, loaded.source) == (None, "none")
@@ -72,7 +69,7 @@ def test_without_any_source_there_is_no_embedder_and_each_reason(
     assert "fastembed: does not offer" in reasons
 
 
-def test_a_working_directory_comes_first_and_a_broken_one_is_skipped(fetched: Path, tmp_path: Path) -> None:
+def test_a_working_directory_comes_first_and_a_broken_one_is_skipped(fetched, tmp_path):
     assert used(load_embedder(tmp_path, path=fetched)) == "directory"
     loaded = load_embedder(tmp_path, path=tmp_path)
     assert used(loaded) == "installer"
@@ -80,14 +77,14 @@ def test_a_working_directory_comes_first_and_a_broken_one_is_skipped(fetched: Pa
 
 
 @pytest.mark.parametrize("broken", ["model.onnx", "tokenizer.json"])
-def test_a_broken_file_is_a_reason_and_not_a_crash(tiny_model: Path, broken: str) -> None:
+def test_a_broken_file_is_a_reason_and_not_a_crash(tiny_model, broken):
     (tiny_model / broken).write_bytes(b"\x00")
     loaded = load_embedder(tiny_model.parent, model="tiny", path=tiny_model)
     assert loaded.embedder is None
     assert broken in " | ".join(loaded.notes)
 
 
-def test_an_unknown_model_gets_cautious_thresholds_and_its_actual_dimension(tiny_model: Path) -> None:
+def test_an_unknown_model_gets_cautious_thresholds_and_its_actual_dimension(tiny_model):
     shutil.move(tiny_model / "model.onnx", tiny_model / "model_optimized.onnx")  # as in fastembed's cache
     loaded = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model)
     configured = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model, threshold=0.0)
@@ -102,7 +99,7 @@ def test_an_unknown_model_gets_cautious_thresholds_and_its_actual_dimension(tiny
     used(configured)
 
 
-def test_a_known_model_is_not_replaced_by_another(tiny_model: Path, tmp_path: Path, hide: Hide) -> None:
+def test_a_known_model_is_not_replaced_by_another(tiny_model, tmp_path, hide):
     hide("fastembed")
     loaded = load_embedder(tmp_path, model="all-MiniLM-L6-v2", path=tiny_model)
     assert loaded.embedder is None
@@ -111,12 +108,10 @@ def test_a_known_model_is_not_replaced_by_another(tiny_model: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_fastembed_is_asked_offline_first_and_downloads_only_if_allowed(
-    allowed: bool, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fastembed_is_asked_offline_first_and_downloads_only_if_allowed(allowed, tiny_model, monkeypatch):
     asked: list[bool] = []
 
-    def text_embedding(_name: str, *, local_files_only: bool, **_: Any) -> Any:
+    def text_embedding(_name, *, local_files_only, **_):
         asked.append(local_files_only)
         if local_files_only:
             raise ValueError("Could not load model from any source.")

@@ -3,7 +3,7 @@
 import importlib.machinery
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ Hide = Callable[[str], None]
 
 
 @pytest.fixture
-def cross_encoder(tmp_path: Path) -> Path:
+def cross_encoder(tmp_path):
     """A directory with a model that finds 9 in a text that ends in "yes", and 0 in any other."""
     words = {"yes": 0, "no": 1, "question": 2, "[CLS]": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="no"))
@@ -35,20 +35,18 @@ def cross_encoder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def reranker(cross_encoder: Path, tmp_path: Path) -> Iterator[OnnxReranker]:
+def reranker(cross_encoder, tmp_path):
     loaded = load_reranker(tmp_path, str(cross_encoder))
     assert loaded.reranker is not None, loaded.note
     yield loaded.reranker
     loaded.reranker.close()
 
 
-async def test_each_text_gets_its_own_logit_in_a_thread(
-    reranker: OnnxReranker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_text_gets_its_own_logit_in_a_thread(reranker, monkeypatch):
     threads: list[str] = []
     score = OnnxReranker.score
 
-    def watched(self: OnnxReranker, query: str, texts: Any) -> list[float]:
+    def watched(self, query, texts):
         threads.append(threading.current_thread().name)
         return score(self, query, texts)
 
@@ -68,9 +66,7 @@ async def test_each_text_gets_its_own_logit_in_a_thread(
         (lambda: 1 / 0, "ZeroDivisionError"),
     ],
 )
-async def test_a_failing_model_is_a_failed_rerank(
-    reranker: OnnxReranker, result: Callable[[], float], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failing_model_is_a_failed_rerank(reranker, result, message, monkeypatch):
     monkeypatch.setattr(reranker, "_session", SimpleNamespace(run=lambda *_: ([[result()]],)))
     with pytest.raises(RerankFailed, match=message):
         await reranker.rerank("question", ["yes"])
@@ -89,9 +85,7 @@ async def test_a_failing_model_is_a_failed_rerank(
         ("Какой у меня бюджет?", False),
     ],
 )
-def test_an_english_model_knows_what_it_cannot_read(
-    reranker: OnnxReranker, text: str, understood: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_english_model_knows_what_it_cannot_read(reranker, text, understood, monkeypatch):
     monkeypatch.setattr(reranker, "_english_only", True)
     assert reranker.understands(text) is understood
     monkeypatch.setattr(reranker, "_english_only", False)
@@ -99,7 +93,7 @@ def test_an_english_model_knows_what_it_cannot_read(
 
 
 # ---------------------------------------------------------------- loading
-def test_english_models_are_known_by_their_names() -> None:
+def test_english_models_are_known_by_their_names():
     for model in (
         "Xenova/ms-marco-MiniLM-L-6-v2",
         "jinaai/jina-reranker-v1-tiny-en",
@@ -110,7 +104,7 @@ def test_english_models_are_known_by_their_names() -> None:
         assert not reads_english_alone(model)
 
 
-def test_without_a_model_there_is_a_reason_unless_none_is_configured(tmp_path: Path, hide: Hide) -> None:
+def test_without_a_model_there_is_a_reason_unless_none_is_configured(tmp_path, hide):
     hide("fastembed")
     assert load_reranker(tmp_path, "none") == LoadedReranker(None, "")
     assert "holds no model.onnx" in load_reranker(tmp_path, str(tmp_path)).note
@@ -118,7 +112,7 @@ def test_without_a_model_there_is_a_reason_unless_none_is_configured(tmp_path: P
 
 
 @pytest.mark.parametrize("broken", ["onnx/model.onnx", "tokenizer.json"])
-def test_a_broken_file_is_a_reason_and_no_crash(cross_encoder: Path, tmp_path: Path, broken: str) -> None:
+def test_a_broken_file_is_a_reason_and_no_crash(cross_encoder, tmp_path, broken):
     (cross_encoder / broken).write_bytes(b"\x00 not what it says")
     loaded = load_reranker(tmp_path, str(cross_encoder))
     assert loaded.reranker is None
@@ -127,11 +121,11 @@ def test_a_broken_file_is_a_reason_and_no_crash(cross_encoder: Path, tmp_path: P
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_fastembed_is_asked_offline_first_and_downloads_only_where_allowed(
-    allowed: bool, cross_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    allowed, cross_encoder, tmp_path, monkeypatch
+):
     asked: list[bool] = []
 
-    def text_cross_encoder(name: str, *, cache_dir: str, local_files_only: bool, lazy_load: bool) -> Any:
+    def text_cross_encoder(name, *, cache_dir, local_files_only, lazy_load):
         asked.append(local_files_only)
         assert (name, lazy_load) == ("acme/small", True)
         assert cache_dir == str(tmp_path / "fastembed")

@@ -4,14 +4,12 @@ import hashlib
 import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.domain.ports import TokenCounter
-from proxy.models.tokens import CL100K, O200K, TABLES, EncodingTable, Tokens, estimate, table_of, tables_dir
+from proxy.models.tokens import CL100K, O200K, TABLES, Tokens, estimate, table_of, tables_dir
 
 # Text, tokens in o200k_base, tokens in cl100k_base: by tiktoken with its own tables.
 COUNTED = [
@@ -30,7 +28,7 @@ COUNTED = [
 
 
 @pytest.fixture(scope="module")
-def exact() -> Tokens:
+def exact():
     tokens = Tokens()
     if not all(tokens.exact(table) for table in TABLES):
         pytest.skip(f"no token tables in {tables_dir()}: run scripts/fetch-models")
@@ -38,35 +36,31 @@ def exact() -> Tokens:
 
 
 @pytest.fixture
-def estimating(tmp_path: Path) -> TokenCounter:
+def estimating(tmp_path):
     return Tokens(tmp_path)
 
 
 @pytest.mark.parametrize(("text", "o200k", "cl100k"), COUNTED)
-def test_counts_are_exact_with_the_tables_and_near_without(
-    exact: Tokens, estimating: TokenCounter, text: str, o200k: int, cl100k: int
-) -> None:
+def test_counts_are_exact_with_the_tables_and_near_without(exact, estimating, text, o200k, cl100k):
     assert (exact.count(text, "gpt-4o"), exact.count(text, "gpt-4")) == (o200k, cl100k)
     assert estimating.count(text, "gpt-4o") == pytest.approx(o200k, rel=0.2)
     assert estimating.count(text, "gpt-4") == pytest.approx(cl100k, rel=0.25)
 
 
-def test_long_texts_are_scaled_and_special_tokens_count_as_text(
-    exact: Tokens, estimating: TokenCounter
-) -> None:
+def test_long_texts_are_scaled_and_special_tokens_count_as_text(exact, estimating):
     text = "A sentence of seven tokens. " * 20_000
     assert estimating.count(text, "gpt-4o") == pytest.approx(exact.count(text, "gpt-4o"), rel=0.2)
     assert exact.count("<|endoftext|><|fim_prefix|>", "gpt-4o") > 2
 
 
 @given(st.text(st.characters(codec=None)))  # lone surrogates, too
-def test_any_text_has_a_count(exact: Tokens, text: str) -> None:
+def test_any_text_has_a_count(exact, text):
     assert (exact.count(text, "gpt-4o") > 0) == bool(text)
     for table in TABLES:
         assert (estimate(text, table.name) > 0) == bool(text)
 
 
-def test_a_model_finds_its_encoding() -> None:
+def test_a_model_finds_its_encoding():
     for model in ("gpt-4o", "gpt-4.1", "gpt-4.5-preview", "gpt-5-mini", "o3", "llama-3.1-70b", ""):
         assert table_of(model) is O200K
     for model in ("gpt-4", "gpt-4-turbo", "openai/gpt-4-0613", "azure/gpt-35-turbo", "ft:gpt-3.5-turbo:acme"):
@@ -74,11 +68,11 @@ def test_a_model_finds_its_encoding() -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
-def test_our_tables_are_tiktokens(table: EncodingTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_tables_are_tiktokens(table, monkeypatch):
     """Name in its cache, hash and pattern: taken from tiktoken without its download."""
     from tiktoken_ext import openai_public
 
-    def loaded(url: str, expected_hash: str) -> dict[bytes, int]:
+    def loaded(url, expected_hash):
         assert hashlib.sha1(url.encode()).hexdigest() == table.file
         assert expected_hash == table.sha256
         return {}
@@ -87,7 +81,7 @@ def test_our_tables_are_tiktokens(table: EncodingTable, monkeypatch: pytest.Monk
     assert getattr(openai_public, table.name)()["pat_str"] == table.pattern
 
 
-def test_counting_does_not_wait_for_a_table(tmp_path: Path) -> None:
+def test_counting_does_not_wait_for_a_table(tmp_path):
     # A pipe instead of the table: reading it blocks until the test writes.
     os.mkfifo(tmp_path / O200K.file)
     tokens, text = Tokens(tmp_path), "counted while the table is loading"
@@ -101,7 +95,7 @@ def test_counting_does_not_wait_for_a_table(tmp_path: Path) -> None:
     assert not tokens.exact(O200K)
 
 
-def test_a_damaged_table_is_not_used_and_not_deleted(tmp_path: Path) -> None:
+def test_a_damaged_table_is_not_used_and_not_deleted(tmp_path):
     file = tmp_path / O200K.file
     file.write_bytes(b"aGk= 0\n")
     tokens = Tokens(tmp_path)
@@ -110,8 +104,8 @@ def test_a_damaged_table_is_not_used_and_not_deleted(tmp_path: Path) -> None:
     assert file.exists()
 
 
-def test_no_count_touches_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_no_count_touches_the_network(tmp_path, monkeypatch):
+    def refuse(*_, **__):
         raise AssertionError("network")
 
     monkeypatch.setattr(socket, "create_connection", refuse)

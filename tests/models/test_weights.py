@@ -4,7 +4,7 @@ start."""
 import importlib.util
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.models import vocabulary, weights
-from proxy.models.embedder import Encoder
 from proxy.models.load import LoadedEmbedder, load_embedder, our_encoder
 from proxy.models.weights import Array
 
@@ -27,12 +26,12 @@ WHERE_DO_I_LIVE = (
 
 
 @pytest.fixture(scope="session")
-def encoder(fetched: Path) -> Encoder:
+def encoder(fetched):
     return our_encoder(fetched)
 
 
 @pytest.fixture
-def copied(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copied(fetched, tmp_path, monkeypatch):
     """The installer's directory, to be damaged."""
     copy = tmp_path / "fetched"
     copy.mkdir()
@@ -71,9 +70,7 @@ def never() -> Iterator[tuple[str, Array]]:
         lambda content: b"version0" + content[8:],
     ],
 )
-def test_a_damaged_or_older_packed_file_is_packed_again(
-    damage: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
+def test_a_damaged_or_older_packed_file_is_packed_again(damage, tmp_path):
     target = weights.ensure(tmp_path / "packed", TAG, named)
     good = target.read_bytes()
     target.write_bytes(damage(good))
@@ -83,14 +80,14 @@ def test_a_damaged_or_older_packed_file_is_packed_again(
     weights.ensure(target, TAG, never)
 
 
-def test_concurrent_packing_gives_one_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_packing_gives_one_whole_file(tmp_path, monkeypatch):
     target = tmp_path / "new" / "packed"
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: weights.ensure(target, TAG, named), range(3)))
     assert weights.is_whole(target, TAG)
     assert list(target.parent.iterdir()) == [target]
 
-    def disk_full(*_: object) -> None:
+    def disk_full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", disk_full)
@@ -100,7 +97,7 @@ def test_concurrent_packing_gives_one_whole_file(tmp_path: Path, monkeypatch: py
 
 
 # ---------------------------------------------------------------- the encoder's files
-def test_a_damaged_file_is_named_with_the_remedy(copied: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_with_the_remedy(copied, tmp_path):
     file = copied / vocabulary.NAME
     file.write_bytes(file.read_bytes()[:-100])
     found = loaded(tmp_path)
@@ -111,9 +108,7 @@ def test_a_damaged_file_is_named_with_the_remedy(copied: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [None, b"PK of another version"])
-def test_missing_or_other_layers_are_refused(
-    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
-) -> None:
+def test_missing_or_other_layers_are_refused(copied, tmp_path, monkeypatch, content):
     other = tmp_path / "layers.npz"
     if content is not None:
         other.write_bytes(content)
@@ -124,7 +119,7 @@ def test_missing_or_other_layers_are_refused(
     assert "install memory-proxy again" in found.notes[0]
 
 
-def test_damaged_packed_layers_are_packed_again(copied: Path, tmp_path: Path) -> None:
+def test_damaged_packed_layers_are_packed_again(copied, tmp_path):
     packed = copied / weights.PACKED_NAME
     good = packed.read_bytes()
     packed.write_bytes(good[:5_000_000])
@@ -133,7 +128,7 @@ def test_damaged_packed_layers_are_packed_again(copied: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("graph", [weights.GRAPH, weights.PAIR_GRAPH])
-def test_the_committed_graphs_refer_to_exactly_what_the_packer_writes(graph: Path) -> None:
+def test_the_committed_graphs_refer_to_exactly_what_the_packer_writes(graph):
     content = graph.read_bytes()
     assert len(content) < 30_000, "a graph holds no weights"
     placed = list(weights.place(weights.layer_tensors()))
@@ -148,9 +143,7 @@ def test_the_committed_graphs_refer_to_exactly_what_the_packer_writes(graph: Pat
     assert {int(np.abs(matrix).max()) for matrix in matrices} == {63}, "the eighth bit stays free"
 
 
-def test_the_graph_computes_what_the_layers_compute_in_float32(
-    fetched: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_graph_computes_what_the_layers_compute_in_float32(fetched, encoder, monkeypatch):
     """Against the forward pass of scripts/dev/make_memory_e5.py, on texts that the smoothing has not seen."""
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     spec = importlib.util.spec_from_file_location("make", ROOT / "scripts/dev/make_memory_e5.py")
@@ -173,7 +166,7 @@ def test_the_graph_computes_what_the_layers_compute_in_float32(
 
 
 @pytest.mark.parametrize("question", WHERE_DO_I_LIVE)
-def test_a_question_finds_a_fact_in_another_language(encoder: Encoder, question: str) -> None:
+def test_a_question_finds_a_fact_in_another_language(encoder, question):
     assert encoder.understands(question)
     (asked,) = encoder.encode(["query: " + question])
     facts = ["I live in Graz.", "I like tea.", "My cat is called Momo."]
@@ -200,12 +193,12 @@ def test_a_question_finds_a_fact_in_another_language(encoder: Encoder, question:
         (" \n", [0, 2]),
     ],
 )
-def test_a_text_has_the_tokens_of_the_published_tokenizer(fetched: Path, text: str, ids: list[int]) -> None:
+def test_a_text_has_the_tokens_of_the_published_tokenizer(fetched, text, ids):
     """As `tokenizers` reads the published tokenizer.json."""
     assert vocabulary.read(fetched).ids(text) == ids
 
 
-def test_both_ends_of_a_long_text_are_read(fetched: Path) -> None:
+def test_both_ends_of_a_long_text_are_read(fetched):
     words = vocabulary.read(fetched)
     whole = words.ids("first " + "and so on " * 20_000 + "last")
     assert len(whole) == vocabulary.MAX_TOKENS
@@ -214,7 +207,7 @@ def test_both_ends_of_a_long_text_are_read(fetched: Path) -> None:
     assert words.ids("a b c", 4) == [*words.ids("a")[:2], *words.ids("c")[-2:]]
 
 
-def test_unknown_pieces_are_not_understood(fetched: Path, encoder: Encoder, tmp_path: Path) -> None:
+def test_unknown_pieces_are_not_understood(fetched, encoder, tmp_path):
     pieces = vocabulary.read(fetched).pieces("a 𓀀𓀁𓀂")
     assert [unknown for _, unknown in pieces] == [False, False, True]
     assert not encoder.understands("😀 👍🏽 …")

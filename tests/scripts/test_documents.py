@@ -37,17 +37,17 @@ def missing(page: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_and_path_leads_to_something(page: Path) -> None:
+def test_every_link_and_path_leads_to_something(page):
     assert missing(page, page.read_text("utf-8")) == []
 
 
 @pytest.mark.parametrize("page", FOR_USERS, ids=lambda page: page.name)
-def test_pages_for_users_name_no_module(page: Path) -> None:
+def test_pages_for_users_name_no_module(page):
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert re.findall(r"proxy/\w+/?[\w/]*\.py|\b\w+\.py\b", text) == []
 
 
-def test_a_wrong_link_anchor_or_path_is_found(tmp_path: Path) -> None:
+def test_a_wrong_link_anchor_or_path_is_found(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# A title\n")
     text = "[a](#a-title) [b](#none) [c](none.md) `proxy/none.py` `proxy/config.py` `evals/*/en.json`"
@@ -55,5 +55,5 @@ def test_a_wrong_link_anchor_or_path_is_found(tmp_path: Path) -> None:
     assert missing(page, text) == ["#none", "none.md", "proxy/none.py", "evals/no*"]
 
 
-def test_how_memory_decides_is_one_page() -> None:
+def test_how_memory_decides_is_one_page():
     assert len((ROOT / "docs" / "how-memory-decides.md").read_text("utf-8").splitlines()) <= 150

@@ -1,7 +1,5 @@
 """scripts/lint_english.py finds mannered turns wherever people read, and leaves code alone."""
 
-from pathlib import Path
-
 import pytest
 
 from scripts import lint_english as lint
@@ -24,15 +22,13 @@ from scripts import lint_english as lint
         ("script.js", "const x = 'nobody' // nobody\nlet y = 'nobody'\n", [1]),
     ],
 )
-def test_a_turn_is_found_at_its_line(name: str, text: str, lines: list[int], tmp_path: Path) -> None:
+def test_a_turn_is_found_at_its_line(name, text, lines, tmp_path):
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
     assert sorted({int(found.partition(":")[0]) for found in lint.findings(file)}) == lines
 
 
-def test_the_command_fails_and_names_file_and_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_fails_and_names_file_and_line(tmp_path, capsys):
     file = tmp_path / "page.md"
     file.write_text("One.\nNobody knows.\n", encoding="utf-8")
     assert lint.main([str(file)]) == 1
@@ -41,6 +37,6 @@ def test_the_command_fails_and_names_file_and_line(
     assert lint.main([str(file)]) == 0
 
 
-def test_ordinary_english_is_not_a_finding() -> None:
+def test_ordinary_english_is_not_a_finding():
     fair = "The connection is kept open, whose peer stands for a client, and each line goes to the log."
     assert not list(lint.turns(1, fair))

@@ -1,7 +1,6 @@
 """Small values for store tests: what a test does not name does not matter to it."""
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +11,13 @@ from proxy.domain.core import (
     Create,
     Evidence,
     ForgetCounts,
-    Hit,
     Memory,
     MemoryFilter,
     Scope,
     Search,
     Supersede,
 )
-from proxy.domain.ports import MemoryStore, SessionStore
+from proxy.domain.ports import MemoryStore
 from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState, StoredExchange
 from proxy.text import terms
 
@@ -54,9 +52,7 @@ async def store(memories: MemoryStore, *changes: Change, scope: Scope = ANNA) ->
     return await memories.apply(scope, changes, expect=await memories.stamp(scope))
 
 
-async def find(
-    memories: MemoryStore, words: str = "", scope: Scope = ANNA, *, vec: bytes | None = None, **fields: object
-) -> Sequence[Hit]:
+async def find(memories, words="", scope=ANNA, *, vec=None, **fields):
     search = Search(vector=vec, terms=terms.terms(words), **{"now": NOW, **fields})
     return await memories.search(scope, search)
 
@@ -75,9 +71,7 @@ async def forgotten(memories: MemoryStore, where: MemoryFilter, memory_id: str |
 
 
 # ---------------------------------------------------------------- conversations
-def exchange(
-    said: str = "hello", scope: Scope = ANNA, *, session: str = "s1", **fields: object
-) -> NewExchange:
+def exchange(said="hello", scope=ANNA, *, session="s1", **fields):
     number = next(_numbers)
     defaults = {"id": f"e{number}", "key": f"k{number}", "model": "m", "at": NOW}
     return NewExchange(scope=scope, session_id=session, said=said, **{**defaults, **fields})
@@ -92,16 +86,8 @@ def always(state: SessionState) -> NewJob:
 
 
 async def talk(
-    sessions: SessionStore,
-    said: str = "hello",
-    answer: str = "hi",
-    trigger: object = never,
-    *,
-    whole: bool = True,
-    recalled: tuple[str, ...] = (),
-    response_id: str | None = None,
-    **fields: object,
-) -> StoredExchange:
+    sessions, said="hello", answer="hi", trigger=never, *, whole=True, recalled=(), response_id=None, **fields
+):
     """An exchange that was answered."""
     begun = await sessions.begin(exchange(said, **fields))
     assert await sessions.complete(begun, Outcome(answer, whole, response_id, recalled), trigger)

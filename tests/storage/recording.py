@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from proxy import telemetry
 
 
-def recorded(
-    monkeypatch: pytest.MonkeyPatch, shown: Callable[[dict[str, Any]], Any]
-) -> list[tuple[str, Any]]:
+def recorded(monkeypatch, shown):
     """Return the list that whatever is logged from now on gets into: each event, and `shown` of its facts."""
     lines: list[tuple[str, Any]] = []
 

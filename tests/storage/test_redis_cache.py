@@ -4,8 +4,6 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -17,7 +15,6 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.domain.limits import TOLERANCE, LocalCallQuota, Rate, check_rate, rate_verdict
 from proxy.storage import redis_cache as module
 from proxy.storage.redis_cache import RedisCache, place_of
-from tests import redis_server
 from tests.storage.contract_calls import CallsContract
 
 CLOCK, EXPIRY = "redis.call('TIME')", ", 'PX', math.ceil(ahead * 1000)"
@@ -30,7 +27,7 @@ RATE = Rate(per_minute=1, burst=3)
 
 
 @pytest.fixture
-def client(redis: redis_server.Server) -> Iterator[Any]:
+def client(redis):
     """An operator's own connection; Redis is empty."""
     with Redis.from_url(redis.url) as client:
         client.flushall()
@@ -38,9 +35,7 @@ def client(redis: redis_server.Server) -> Iterator[Any]:
 
 
 @pytest.fixture
-async def caches(
-    client: Any, redis: redis_server.Server, steady: "Steady"
-) -> AsyncIterator[tuple[RedisCache, RedisCache]]:
+async def caches(client, redis, steady):
     """Those of two replicas. The machine that runs the tests may be slow: the time-out is long."""
     made = tuple(RedisCache(redis.url, timeout_s=30.0, steady=steady) for _ in range(2))
     yield made
@@ -59,12 +54,12 @@ class Steady:
 
 
 @pytest.fixture
-def steady() -> Steady:
+def steady():
     return Steady()
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+def log(monkeypatch):
     """Return the events that were logged."""
     mock = Mock()
     monkeypatch.setattr(module.telemetry, "log", mock)
@@ -72,7 +67,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
 
 
 # ---------------------------------------------------------------- counting
-async def test_replicas_share_a_budget_and_subjects_do_not(caches: tuple[RedisCache, RedisCache]) -> None:
+async def test_replicas_share_a_budget_and_subjects_do_not(caches):
     first, second = caches
     verdicts = [await each.ask("anna", RATE) for each in (first, second, first, second)]
     assert [verdict.passes for verdict in verdicts] == [True, True, True, False]
@@ -82,9 +77,7 @@ async def test_replicas_share_a_budget_and_subjects_do_not(caches: tuple[RedisCa
     assert (await second.ask("ben", RATE)).passes
 
 
-async def test_keys_name_no_subject_and_expire_with_the_count(
-    caches: tuple[RedisCache, RedisCache], client: Any
-) -> None:
+async def test_keys_name_no_subject_and_expire_with_the_count(caches, client):
     await caches[0].ask("anna", Rate(per_minute=1, burst=2))
     (key,) = client.keys("*")
     assert b"anna" not in key
@@ -93,9 +86,7 @@ async def test_keys_name_no_subject_and_expire_with_the_count(
 
 @ours
 @given(st.integers(1, 10_000), st.integers(1, 500), st.lists(st.floats(0, 90), min_size=1, max_size=50))
-async def test_the_script_judges_as_the_rule_does(
-    client: Any, per_minute: int, burst: int, gaps: list[float]
-) -> None:
+async def test_the_script_judges_as_the_rule_does(client, per_minute, burst, gaps):
     client.flushdb()
     rate, now, at = Rate(per_minute, burst), 1_700_000_000.0, 0.0
     for gap in gaps:
@@ -133,8 +124,8 @@ class TestCalls(CallsContract):
 
 
 async def test_calls_are_counted_by_the_store_while_redis_cannot_and_refunded_where_they_were_counted(
-    caches: tuple[RedisCache, RedisCache], redis: redis_server.Server, steady: Steady
-) -> None:
+    caches, redis, steady
+):
     calls = caches[0].calls(LocalCallQuota())
     shared = await calls.spend(1, 1000.0)
     assert not (await calls.spend(1, 1000.0)).granted
@@ -155,8 +146,8 @@ async def test_calls_are_counted_by_the_store_while_redis_cannot_and_refunded_wh
 
 # ---------------------------------------------------------------- without it
 async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_count_and_comes_back(
-    client: Any, redis: redis_server.Server, steady: Steady, log: Callable[[], list[str]]
-) -> None:
+    client, redis, steady, log
+):
     failed = Mock()
     cache = RedisCache(redis.url, timeout_s=30.0, failed=failed, steady=steady)
     assert (await cache.ask("anna", RATE)).passes
@@ -180,9 +171,7 @@ async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_co
     await cache.close()
 
 
-async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_time_out(
-    client: Any, redis: redis_server.Server, log: Callable[[], list[str]]
-) -> None:
+async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_time_out(client, redis, log):
     skipped: list[float] = []
     cache = RedisCache(redis.url, timeout_s=0.3, steady=lambda: time.monotonic() + sum(skipped))
     for _ in range(3):
@@ -209,9 +198,7 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
     await cache.close()
 
 
-async def test_a_redis_that_evicts_answers_and_one_that_is_full_counts_as_away(
-    caches: tuple[RedisCache, RedisCache], client: Any, log: Callable[[], list[str]]
-) -> None:
+async def test_a_redis_that_evicts_answers_and_one_that_is_full_counts_as_away(caches, client, log):
     limits = caches[0]
     used = int(client.info("memory")["used_memory"])
     client.config_set("maxmemory", used + 2**20)
@@ -231,11 +218,11 @@ async def test_a_redis_that_evicts_answers_and_one_that_is_full_counts_as_away(
         client.config_set("maxmemory", 0)
 
 
-async def test_no_cancellation_is_lost_in_a_question(caches: tuple[RedisCache, RedisCache]) -> None:
+async def test_no_cancellation_is_lost_in_a_question(caches):
     """Deadlines and the shutdown rely on it."""
     await caches[0].ping()
 
-    async def ask_and_wait() -> None:
+    async def ask_and_wait():
         await caches[0].ask("anna", RATE)
         await asyncio.Event().wait()
 
@@ -259,5 +246,5 @@ async def test_no_cancellation_is_lost_in_a_question(caches: tuple[RedisCache, R
         ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock"),
     ],
 )
-def test_the_place_is_named_without_a_credential(url: str, shown: str) -> None:
+def test_the_place_is_named_without_a_credential(url, shown):
     assert place_of(url) == shown

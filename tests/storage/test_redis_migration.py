@@ -4,7 +4,6 @@ wrote: `migrate_support.fill` and `fill_more` (below), with every key that they 
 import json
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ async def fill_more(stores: Any) -> None:
 
 
 @pytest.fixture
-def client(redis: redis_server.Server) -> Iterator[Any]:
+def client(redis):
     """The recorded database, in a real Redis."""
     with Redis.from_url(redis.url) as client:
         client.flushdb()
@@ -58,7 +57,7 @@ def _argument(value: Any) -> Any:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlStores]:
+async def target(request, tmp_path):
     """An empty store of each engine."""
     stores: SqliteStores | PostgresStores
     if request.param == "sqlite":
@@ -71,7 +70,7 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-async def expected(tmp_path: Path) -> AsyncIterator[SqliteStores]:
+async def expected(tmp_path):
     """A store in which the same things happened."""
     await fill(tmp_path / "same")
     stores = await opened(tmp_path / "same")
@@ -98,8 +97,8 @@ def alike(found: object) -> str:
 
 
 async def test_the_store_answers_everything_as_one_in_which_the_same_happened(
-    client: Any, redis: redis_server.Server, target: SqlStores, expected: SqliteStores
-) -> None:
+    client, redis, target, expected
+):
     await moved(redis, target)
     assert alike(await seen(target)) == alike(await seen(expected))
     assert alike(await heard(target)) == alike(await heard(expected))
@@ -108,9 +107,7 @@ async def test_the_store_answers_everything_as_one_in_which_the_same_happened(
     assert alike(await seen(target)) == alike(await seen(expected))
 
 
-async def test_a_forget_takes_what_it_would_take_from_that_one(
-    client: Any, redis: redis_server.Server, target: SqlStores, expected: SqliteStores
-) -> None:
+async def test_a_forget_takes_what_it_would_take_from_that_one(client, redis, target, expected):
     await moved(redis, target)
     assert alike(await forgets(target)) == alike(await forgets(expected))
     assert alike(await aged(target)) == alike(await aged(expected))
@@ -118,8 +115,8 @@ async def test_a_forget_takes_what_it_would_take_from_that_one(
 
 
 async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
-    client: Any, redis: redis_server.Server, target: SqlStores, expected: SqliteStores
-) -> None:
+    client, redis, target, expected
+):
     uid = next(uid for uid, names in client.hgetall("memory-proxy:users").items() if b"cara" in names)
     before = f"memory-proxy:u:{uid.decode()}:memories"  # a crash may have left the old tables behind
     client.hset(before, "wiped", client.hget(before.replace(":memories", ".1:memories"), "back"))
@@ -137,8 +134,8 @@ async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
 
 
 async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_others_are_counted(
-    client: Any, redis: redis_server.Server, target: SqlStores
-) -> None:
+    client, redis, target
+):
     for points in client.keys("memory-proxy:points:*:0"):
         held = client.hgetall(points)
         client.delete(points)
@@ -152,9 +149,7 @@ async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_other
     assert await target.vectors.count(0) >= 6  # `reembed` finds them
 
 
-async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(
-    client: Any, redis: redis_server.Server, target: SqlStores
-) -> None:
+async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(client, redis, target):
     seconds, _ = client.time()
     client.zadd("memory-proxy:instances", {"a": seconds - 1, "b": seconds - 100})
     with pytest.raises(Refused, match="1 replicas work"):
@@ -167,9 +162,7 @@ async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(
     assert await target.keys.list() == []
 
 
-async def test_a_row_that_cannot_be_read_takes_back_all_that_was_copied(
-    client: Any, redis: redis_server.Server, target: SqlStores
-) -> None:
+async def test_a_row_that_cannot_be_read_takes_back_all_that_was_copied(client, redis, target):
     (passages, *_) = client.keys("memory-proxy:u:*:passages:*")
     client.delete(passages)
     with pytest.raises(StoreUnavailable, match="incomplete"):

@@ -52,9 +52,7 @@ async def ids(chains, head: str, scope: Scope = ANNA, *, limit: int = 99, now: f
     return [r.id for r in (await chain_of(chains, head, scope, limit=limit, now=now)).responses]
 
 
-async def chain_of(
-    chains, head: str, scope: Scope = ANNA, *, limit: int = 99, now: float = NOW, most_bytes: int = 10**9
-) -> Chain:
+async def chain_of(chains, head, scope=ANNA, *, limit=99, now=NOW, most_bytes=10**9):
     return await chains.chain(scope, head, now, limit=limit, most_bytes=most_bytes)
 
 

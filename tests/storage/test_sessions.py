@@ -88,7 +88,7 @@ class TestSession:
             assert ((await sessions.begin(again)).id == first.id) is is_retry
 
     async def test_the_first_words_of_an_unnamed_conversation_may_begin_another(self, sessions):
-        def opens(at: float):
+        def opens(at):
             return exchange("I live in Berlin.", key="k1", standalone=True, unnamed=True, at=NOW + at)
 
         first = await sessions.begin(opens(0))

@@ -80,7 +80,7 @@ async def test_writers_do_not_wait_for_a_backup(stores, tmp_path):
     await store(stores.memories, create("tea"))
     held = []
 
-    def report(what: str, done: int, total: int) -> None:
+    def report(what, done, total):
         held.append(what)
         if what == "copy":  # in the middle of it, another commits
             with closing(sqlite3.connect(stores.path, timeout=0)) as other, other:
@@ -131,7 +131,7 @@ async def test_a_kill_in_the_middle_leaves_the_old_backup_and_the_next_one_clear
 
 
 async def test_two_backups_to_one_file_do_not_mix(stores, tmp_path):
-    def report(what: str, done: int, total: int) -> None:
+    def report(what, done, total):
         if what == "copy":
             with pytest.raises(StoreUnavailable, match="another backup"):
                 written(stores, tmp_path / "copy")

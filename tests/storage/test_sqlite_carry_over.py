@@ -111,7 +111,7 @@ async def test_a_forget_under_way_when_the_process_died_is_carried_out(house, in
         await store(stores.memories, create("tea", type="preference"), create("rum"))
         house.back_up()
 
-        async def dies(*_: object) -> None:
+        async def dies(*_):
             raise asyncio.CancelledError
 
         monkeypatch.setattr(forget.Forgetting, "_carry_out", dies)
@@ -143,7 +143,7 @@ async def test_saved_receipts_stand_in_for_a_database_that_is_lost(house):
 
 
 async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):
-    def key(id_: str) -> Key:
+    def key(id_):
         return Key(
             id=id_, name=id_, tenant="acme", user=None, rights=frozenset(("chat",)), upstream_key=None,
             created_at=NOW,

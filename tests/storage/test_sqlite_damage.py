@@ -10,18 +10,7 @@ from proxy.domain.documents import DocumentLimits, NewDocument, Passage, Passage
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import EmbeddingModel, Key
 from proxy.storage.sql.database import DamagedRow, legible
-from tests.storage.making import (
-    ANNA,
-    BEN,
-    NOW,
-    create,
-    exchange,
-    find,
-    of,
-    store,
-    talk,
-    vector,
-)  # fmt: skip
+from tests.storage.making import ANNA, BEN, NOW, create, exchange, find, of, store, talk, vector  # fmt: skip
 from tests.storage.recording import recorded
 
 

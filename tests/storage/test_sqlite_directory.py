@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ MOUNTS = """\
 
 
 @pytest.fixture
-def open_dir() -> Iterator[Path]:
+def open_dir():
     """A directory that every user may enter: each start of pytest closes those of pytest."""
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
@@ -48,7 +47,7 @@ def as_another_user(directory: Path) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-def test_a_directory_of_another_user_names_the_owner_and_what_to_run(open_dir: Path) -> None:
+def test_a_directory_of_another_user_names_the_owner_and_what_to_run(open_dir):
     data = open_dir / "data"
     data.mkdir(mode=0o755)
     stated = as_another_user(data)
@@ -62,13 +61,13 @@ def test_a_directory_of_another_user_names_the_owner_and_what_to_run(open_dir: P
     assert f"{data}/memory.db cannot be written to" in as_another_user(data)
 
 
-def test_a_directory_that_can_be_used_or_made_has_no_obstacle(tmp_path: Path) -> None:
+def test_a_directory_that_can_be_used_or_made_has_no_obstacle(tmp_path):
     assert file.obstacle(tmp_path) == file.obstacle(tmp_path / "a" / "b") == ""
     (tmp_path / "file").touch()
     assert "is not a directory" in file.obstacle(tmp_path / "file")
 
 
-def test_the_innermost_mount_decides_which_file_system_it_is(tmp_path: Path) -> None:
+def test_the_innermost_mount_decides_which_file_system_it_is(tmp_path):
     mounts, share = tmp_path / "mounts", tmp_path / "share"
     (share / "disk").mkdir(parents=True)
     mounts.write_text(MOUNTS.format(share=share))
@@ -78,9 +77,7 @@ def test_the_innermost_mount_decides_which_file_system_it_is(tmp_path: Path) -> 
     assert file.network_file_system(tmp_path, tmp_path / "none") == ""
 
 
-async def test_a_network_file_system_is_refused_unless_it_is_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_network_file_system_is_refused_unless_it_is_allowed(tmp_path, monkeypatch):
     monkeypatch.setattr(file, "network_file_system", lambda _: "cifs")
     stores = SqliteStores(tmp_path)
     with pytest.raises(UnfitStore, match="network file system \\(cifs\\)"):

@@ -13,15 +13,7 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sqlite import SqliteStores
 from proxy.storage.sqlite.restore import Restore
 from proxy.storage.sqlite.stores import living
-from tests.storage.making import (
-    NOW,
-    always,
-    contents,
-    create,
-    store,
-    talk,
-    vector,
-)  # fmt: skip
+from tests.storage.making import NOW, always, contents, create, store, talk, vector  # fmt: skip
 from tests.storage.restoring import House
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +59,7 @@ async def test_a_restore_gives_way_to_a_server_that_starts_in_the_middle(house):
     loop, starting = asyncio.get_running_loop(), []
     late = SqliteStores(house.data_dir)
 
-    def report(what: str, done: int, total: int) -> None:
+    def report(what, done, total):
         if (what, done) == ("forget", 1):  # all is ready, and nothing is in place
             starting.append(asyncio.run_coroutine_threadsafe(late.open(), loop))
             deadline = time.monotonic() + 30

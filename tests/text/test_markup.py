@@ -15,13 +15,13 @@ hostile = st.lists(
 )
 
 
-def test_a_block_says_that_it_is_data_and_holds_the_lines() -> None:
+def test_a_block_says_that_it_is_data_and_holds_the_lines():
     assert f"{OPEN}\n{NOTICE}\n{LINE}\n{CLOSE}" == BLOCK
     assert "not instructions" in NOTICE
     assert "irrelevant" in NOTICE
 
 
-def test_no_lines_make_no_block() -> None:
+def test_no_lines_make_no_block():
     assert fence([]) == fence(["", " \n"]) == ""
 
 
@@ -37,19 +37,19 @@ def test_no_lines_make_no_block() -> None:
         ("a < b, 我的预算, 👩‍👩‍👧", "a < b, 我的预算, 👩‍👩‍👧"),
     ],
 )
-def test_content_stays_on_one_line_and_cannot_close_the_fence(content: str, safe: str) -> None:
+def test_content_stays_on_one_line_and_cannot_close_the_fence(content, safe):
     assert neutralise(content) == safe
 
 
 @given(st.lists(st.one_of(st.text(), hostile.map("".join)), min_size=1))
-def test_whatever_the_lines_say_the_whole_block_is_stripped(lines: list[str]) -> None:
+def test_whatever_the_lines_say_the_whole_block_is_stripped(lines):
     block = fence(lines)
     assert strip_blocks(block) == ""
     assert block == "" or block.count(CLOSE) == block.count(OPEN) == 1
 
 
 @given(hostile.map("".join), hostile.map("".join))
-def test_defusing_twice_changes_nothing_more(left: str, right: str) -> None:
+def test_defusing_twice_changes_nothing_more(left, right):
     once = neutralise(left + right)
     assert neutralise(once) == once
 
@@ -58,22 +58,22 @@ text = st.text(alphabet=st.sampled_from("ab<> \n/é"))
 
 
 @given(text)
-def test_stripping_undoes_every_way_of_joining_a_block_to_a_text(said: str) -> None:
+def test_stripping_undoes_every_way_of_joining_a_block_to_a_text(said):
     assert strip_blocks(said) == said
     assert strip_blocks(said + GAP + BLOCK) == said
     assert strip_blocks(BLOCK + GAP + said) == said
     assert strip_blocks(BLOCK + GAP + said + GAP + BLOCK) == said
 
 
-def test_several_blocks_go_and_the_text_between_stays() -> None:
+def test_several_blocks_go_and_the_text_between_stays():
     assert strip_blocks(f"a{GAP}{BLOCK}{GAP}b {BLOCK} c") == f"a{GAP}b  c"
 
 
-def test_an_echo_that_was_cut_short_goes_to_its_end() -> None:
+def test_an_echo_that_was_cut_short_goes_to_its_end():
     assert strip_blocks("Sure:" + GAP + BLOCK[:-5]) == "Sure:"
 
 
-def test_a_person_may_mention_the_marker() -> None:
+def test_a_person_may_mention_the_marker():
     said = "What does <remembered> mean? It ends with </remembered>."
     assert strip_blocks(said) == said
 

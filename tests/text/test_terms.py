@@ -5,13 +5,13 @@ import pytest
 from proxy.text.terms import fold, simplified, terms
 
 
-def test_no_text_becomes_more_than_six_times_as_long() -> None:
+def test_no_text_becomes_more_than_six_times_as_long():
     planes = range(0x30000)  # no later one has decompositions
     every = (chr(code) for code in planes if not 0xD800 <= code < 0xE000)
     assert max(len(fold(char)) for char in every) == 6  # 18 of "ﷺ", which a text may hold alone
 
 
-def test_a_ligature_is_found_as_itself_and_in_its_short_form() -> None:
+def test_a_ligature_is_found_as_itself_and_in_its_short_form():
     assert terms("محمد ﷺ") == terms("محمد ﷵ")
 
 
@@ -19,7 +19,7 @@ def test_a_ligature_is_found_as_itself_and_in_its_short_form() -> None:
     ("text", "folded"),
     [("Straße", "stras"), ("㎯㎯", "rad∕s"), ("ΐΐΐΐΐΐ", "ιιιιι"), ("ÉÉÉÉÉÉÉ", "eeeee"), ("USER is", "user ")],
 )
-def test_a_bound_holds_for_what_folding_makes_of_a_text(text: str, folded: str) -> None:
+def test_a_bound_holds_for_what_folding_makes_of_a_text(text, folded):
     assert fold(text, 5) == folded
     assert fold(text).startswith(folded)
 
@@ -32,17 +32,17 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("traditional", "simple"), PAIRS)
-def test_both_are_one_text_for_search(traditional: str, simple: str) -> None:
+def test_both_are_one_text_for_search(traditional, simple):
     assert simplified(traditional) == simple == simplified(simple)
     assert terms(traditional) == terms(simple)
 
 
-def test_places_in_the_one_are_places_in_the_other() -> None:
+def test_places_in_the_one_are_places_in_the_other():
     every = "".join(map(chr, range(0x3400, 0xA000)))
     assert len(simplified(every)) == len(every)
     assert simplified(simplified(every)) == simplified(every)
 
 
 @pytest.mark.parametrize("text", ["Where do I live?", "東京に住んでいます", "서울", ""])
-def test_other_scripts_are_left_alone(text: str) -> None:
+def test_other_scripts_are_left_alone(text):
     assert simplified(text) in (text, "东京に住んでいます")  # Kanji are signs, too: on both sides of a search

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.sql import users
@@ -90,7 +89,7 @@ async def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(stores):
         await stores.database.write(lambda tx, scope=scope: users.ensure(tx, scope))
     both, runs = threading.Barrier(2, timeout=10), []
 
-    def crosswise(first: Scope, second: Scope):
+    def crosswise(first, second):
         def work(tx):
             runs.append(first)
             users.lock(tx, first)
