@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.admit.decision import (
-    ARCHIVED_BELOW,
     Decision,
     Relations,
     Weighed,
@@ -146,21 +145,6 @@ def test_a_replacement_that_says_less_confirms_and_of_an_unknown_id_creates():
     assert kinds(decide(said(LOST_JOB, replaces="mem_unknown"), relation=CHANGED)) == [Create]
 
 
-def test_a_replacement_also_closes_what_says_the_same_as_it():
-    old, stored = memory("User works at Tidewell"), memory("User has no job at the moment")
-    verdicts = {(old.content, LOST_JOB): CHANGED, (stored.content, LOST_JOB): SAME}
-    decision = decide(said(LOST_JOB, replaces=old.id), known=(stored, old), relation=verdicts)
-    assert [c.old_id for c in decision.changes if isinstance(c, Supersede)] == [old.id, stored.id]
-
-
-def test_two_replacements_of_one_memory_close_it_once_and_both_are_stored():
-    old = memory("User has two cats, Miso and Tofu")
-    first, second = "User's cat Miso lives with User's sister now", "User still has the cat Tofu"
-    verdicts = {(old.content, first): CHANGED, (old.content, second): CHANGED}
-    both = (said(first, replaces=old.id), said(second, replaces=old.id))
-    assert kinds(decide(*both, known=(old,), relation=verdicts)) == [Supersede, Create]
-
-
 # ---------------------------------------------------------------- order of statements
 def test_a_session_read_late_adds_to_the_history_and_does_not_undo_a_newer_one():
     now = memory("User's manager is Daniel", valid_from=NOON, updated_at=NOON)
@@ -177,29 +161,6 @@ def test_what_was_said_before_and_again_after_a_candidate_outlives_it():
     late = said("User's manager is Priya", observed_at=NOON - 600)
     decision = decide(late, known=(held,), relation=CHANGED)
     assert (decision.changes, decision.dropped) == ((), {"outdated": 1})
-
-
-def test_the_first_of_two_wordings_stays_whichever_is_read_first():
-    first, then = "User's dog is called Rex", "Rex is the user's dog"
-    old = memory(first, valid_from=NOON - 60, updated_at=NOON - 60)
-    assert kinds(decide(said(then), known=(old,), relation=SAME)) == [Confirm]
-    late = memory(then, valid_from=NOON, updated_at=NOON)
-    (change,) = decide(said(first, observed_at=NOON - 60), known=(late,), relation=SAME).changes
-    assert isinstance(change, Supersede)
-    new = change.memory
-    assert (new.content, new.valid_from, new.updated_at) == (first, NOON - 60, NOON)
-
-
-def test_the_wording_with_more_detail_stays_whichever_is_read_first():
-    short, long = "User has a dog called Rex", "User has a dog called Rex, a brown labrador"
-    (change,) = decide(
-        said(long, confidence=0.6), known=(memory(short, confidence=0.6),), relation=SAME
-    ).changes
-    assert isinstance(change, Supersede)
-    assert (change.memory.content, change.memory.confidence) == (long, pytest.approx(0.8))
-    assert kinds(decide(said(short), known=(memory(long),), relation=SAME)) == [Confirm]
-    later = memory(long, valid_from=NOON, updated_at=NOON)
-    assert kinds(decide(said(short, observed_at=NOON - 60), known=(later,), relation=SAME)) == [Confirm]
 
 
 # ---------------------------------------------------------------- inferred and explicit preferences
@@ -244,17 +205,6 @@ def test_confirmation_raises_confidence_by_bayes_and_contradiction_lowers_it(con
     assert against < confidence < confirmed(confidence) <= 1
     assert confirmed(0.6) == pytest.approx(0.8 * 0.6 / (0.8 * 0.6 + 0.3 * 0.4))
     assert confirmed(1.0) == 1.0, "what a person entered stays as sure as they said"
-
-
-def test_no_number_of_confirmations_makes_certain_and_repeated_contradiction_archives():
-    confidence, one, steps = 0.6, memory("User seems to like jazz", confidence=0.6), 0
-    for _ in range(100):
-        confidence = confirmed(confidence)
-    assert confidence < 1
-    while not one.archived:
-        one, steps = decayed(one, NOON), steps + 1
-    assert (steps, one.updated_at) == (6, NOON)
-    assert one.confidence < ARCHIVED_BELOW
 
 
 # ---------------------------------------------------------------- projects

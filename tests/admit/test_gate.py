@@ -10,7 +10,7 @@ import pytest
 
 from proxy.admit import gate as module
 from proxy.admit.decision import Decision
-from proxy.admit.gate import REMIND_S, Basis, Gate, LanguageCounter, admit, sort, vectors_of, with_readings
+from proxy.admit.gate import Basis, Gate, admit, sort, with_readings
 from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.core import Candidate, Confirm, Create, Edit, Evidence, Hold, Supersede
 from proxy.domain.errors import Conflict, EmbeddingFailed, LeaseLost
@@ -182,13 +182,6 @@ class Watched:
         return text.isascii()
 
 
-async def test_each_text_has_its_own_vector_and_none_if_it_is_not_understood():
-    embedder: Any = Watched()
-    found = await vectors_of(embedder, ["a", "猫", "abc"])
-    assert [vector and np.frombuffer(vector, np.float32)[2] for vector in found] == [1, None, 3]
-    assert await vectors_of(None, ["a", "b"]) == [None, None]
-
-
 async def _admit(house: House, embedder: Embedder) -> None:
     await store(house, Gate(house.stores.memories, embedder), GHENT, "用户养了一只猫")
 
@@ -209,21 +202,6 @@ async def test_the_model_is_asked_once_per_text_and_not_on_the_event_loop(house,
     await work(house, embedder)
     assert len(embedder.asked) == len(set(embedder.asked)) > len(embedder.embedded) > 0
     assert threading.main_thread() not in embedder.threads
-
-
-def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch):
-    lines, now = recorded(monkeypatch, lambda facts: facts), [0.0]
-    languages = LanguageCounter(lambda: now[0])
-    languages.note([True] * 9 + [False] * 10)
-    assert lines == []
-    languages.note([False])
-    languages.note([False] * 50)
-    assert [(event, facts["texts"], facts["unread"]) for event, facts in lines] == [
-        ("embedding.language_not_read", 20, 11)
-    ]
-    now[0] = REMIND_S
-    languages.note([False])
-    assert len(lines) == 2
 
 
 async def test_stored_contents_get_their_readings_even_if_the_judge_fails():
@@ -284,29 +262,6 @@ async def test_all_relations_of_a_batch_are_asked_for_in_one_call(house, judge):
     assert (decision.count(Supersede), decision.count(Create)) == (1, 1)
     assert set(pairs) == {(LEEDS, GHENT), (TEA, GHENT), (LEEDS, canoe), (TEA, canoe), (GHENT, canoe)}
     assert sorted(await house.contents()) == sorted([GHENT, canoe, TEA])
-
-
-async def test_the_judge_reads_first_what_was_said_first(house, judge):
-    await store(house, judged_by(house, judge), GHENT, at=NOON + 60)
-    await store(house, judged_by(house, judge), LEEDS, at=NOON)  # read later
-    assert judge.calls == [[(LEEDS, GHENT)]]
-    assert await house.contents() == [GHENT]
-
-
-async def test_after_a_conflict_only_new_pairs_are_asked_for(house, judge, monkeypatch):
-    await store(house, judged_by(house, judge), TEA)
-    apply, others = SqlMemories.apply, [LEEDS]
-
-    async def overtaken(self, *args, **more):
-        if others:
-            await store(house, judged_by(house, None), others.pop(), at=NOON + 30)
-            raise Conflict("another write")
-        return await apply(self, *args, **more)
-
-    monkeypatch.setattr(SqlMemories, "apply", overtaken)
-    await store(house, judged_by(house, judge), GHENT, at=NOON + 60)
-    assert judge.calls == [[(TEA, GHENT)], [(LEEDS, GHENT)]]
-    assert sorted(await house.contents()) == sorted([GHENT, TEA])
 
 
 async def test_far_equal_and_long_texts_are_not_asked_about(house, judge):

@@ -11,20 +11,16 @@ from typing import Any
 
 import pytest
 
-from proxy.admit.safety import SafetyPolicy
 from proxy.app import http
 from proxy.app.maintenance import vitals
-from proxy.app.services import WARM_UP_TURN, Services, with_query_models
+from proxy.app.services import WARM_UP_TURN, Services
 from proxy.config import load
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable
 from proxy.http import failopen
 from proxy.learn.budget import PAUSE_S
 from proxy.recall.prepare import prepare
-from proxy.storage.sql.documents import SqlPassages
 from tests.models.heads import write_heads
-from tests.recall.conftest import Shelf
-from tests.recall.conftest import tools_with as tools_over
 from tests.storage.recording import recorded
 
 SCRIPT = """
@@ -100,20 +96,6 @@ async def test_the_first_question_finds_everything_loaded(data_dir):
     assert not found["httpx"]  # 40 ms and 3 MB, which only our own LLM calls need
 
 
-async def test_a_slow_warm_up_is_logged_as_no_failure(data_dir, monkeypatch):
-    holds = SqlPassages.holds
-
-    async def slow(passages, scope):
-        await asyncio.sleep(0.2)
-        return await holds(passages, scope)
-
-    monkeypatch.setattr(SqlPassages, "holds", slow)
-    lines = recorded(monkeypatch, lambda facts: facts)
-    async with opened(data_dir):
-        pass
-    assert [event for event, _ in lines if event in ("documents.left_out", "memory.failed")] == []
-
-
 async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(data_dir, monkeypatch):
     async def work():
         if broken:
@@ -150,21 +132,6 @@ async def test_the_worker_pauses_while_a_turn_is_prepared(data_dir, monkeypatch)
         await asyncio.gather(turn, job)
 
 
-@pytest.mark.parametrize(("chosen", "used"), [(None, 0.85), (0.0, 0.0)])
-async def test_the_dense_weight_is_the_models_unless_it_is_set(data_dir, chosen, used):
-    async with opened(data_dir, retrieval={"dense_weight": chosen}) as services:
-        assert services.tools.searcher.ranking.dense_weight == used
-
-
-async def test_an_unusable_embedding_path_is_logged(data_dir, monkeypatch):
-    lines = recorded(monkeypatch, lambda facts: facts)
-    async with opened(data_dir, embedding={"path": data_dir / "mispelt"}):
-        pass
-    ((_, facts),) = (line for line in lines if line[0] == "embedding.path_unusable")
-    assert facts["taken"] == "installer"
-    assert "mispelt is not a directory" in facts["notes"][0]
-
-
 async def test_the_read_path_and_the_write_path_use_one_judge(tmp_path, models_dir, monkeypatch):
     monkeypatch.setattr("proxy.models.heads.DIRECTORY", write_heads(tmp_path))
     async with opened(tmp_path / "data") as services:
@@ -183,27 +150,3 @@ async def test_without_its_heads_the_proxy_starts_without_a_judge_and_logs_it(
         assert (vitals(services).level, vitals(services).reason) == (Level.UNJUDGED, "no_judge")
     ((_, facts),) = (line for line in lines if line[0] == "judge.unavailable")
     assert "message is missing" in facts["note"]
-
-
-# ---------------------------------------------------------------- models that read the question
-class Unused:
-    """A completer that is never called."""
-
-    async def complete(self, request: Any) -> str:
-        raise AssertionError(request.role)
-
-
-@pytest.mark.parametrize("role", [None, "memory_rewrite", "memory_plan"])
-async def test_queries_are_rewritten_or_planned_only_if_a_model_is_set(tmp_path, role, capsys):
-    row = {"model_role": role, "llm_endpoint": "http://127.0.0.1:9/v1", "llm_model_name": "small"}
-    sections: Any = {"external_models": [row]} if role else {}
-    sections["retrieval"] = {"rerank": str(tmp_path / "absent")}
-    settings = load(None, {}, {"storage": {"data_dir": tmp_path}, **sections})
-    async with AsyncExitStack() as stack:
-        tools = await with_query_models(tools_over(Shelf(), None), settings, Unused(), SafetyPolicy(), stack)
-    assert (tools.rewriter is not None) is (role == "memory_rewrite")
-    assert (tools.planner is not None) is (role == "memory_plan")
-    assert tools.waits is (role is not None)
-    assert tools.searcher.reranking is None
-    logged = capsys.readouterr()
-    assert "rerank.unavailable" in logged.out + logged.err

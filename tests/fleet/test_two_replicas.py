@@ -103,36 +103,6 @@ async def test_postgres_restarted_under_load_loses_and_doubles_nothing(tmp_path,
             assert set(found) <= {fact(name) for name in NAMES}
 
 
-async def test_while_postgres_is_away_each_replica_names_it_and_answers_without_memory(
-    tmp_path, postgres, scripted
-):
-    quick = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "1500"}
-    async with (
-        replicas(tmp_path, scripted[1], postgres.url(), **quick) as made,
-        httpx2.AsyncClient(timeout=20) as http,
-    ):
-        await chat(http, made[0], said("Bado"))
-        await settled(made[0])
-        await asyncio.to_thread(postgres.stop)
-        for replica in made:
-            for _ in range(3):
-                answer = await chat(http, replica, "What is my friend called?")
-                assert answer.headers["x-memory-status"] == "degraded"
-                assert answer.headers["x-memory-store"] == "off"
-            health = (await http.get(f"{replica.origin}/health")).json()["memory"]
-            assert (health["level"], health["reason"]) == ("none", "store_unavailable")
-        await asyncio.to_thread(postgres.start)
-        async with asyncio.timeout(60):
-            for replica in made:
-                while True:
-                    answer = await chat(http, replica, "What is my friend called?")
-                    health = (await http.get(f"{replica.origin}/health")).json()["memory"]
-                    if answer.headers["x-memory-status"] == "injected" and not health["reason"]:
-                        break
-                    await asyncio.sleep(0.2)
-        assert await stored(made[1], "anna") == [fact("Bado")]
-
-
 async def test_a_replica_that_starts_before_postgres_remembers_once_it_is_there(tmp_path, postgres, scripted):
     await asyncio.to_thread(postgres.stop)
     async with (
@@ -145,19 +115,3 @@ async def test_a_replica_that_starts_before_postgres_remembers_once_it_is_there(
             while (await chat(http, one, said("Cefi"))).headers["x-memory-store"] != "queued":  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         await tell_each(one, "anna", {fact("Cefi")})
-
-
-async def test_a_job_is_worked_on_by_one_replica(tmp_path, postgres, scripted):
-    script, upstream = scripted
-    users = [f"user-{number}" for number in range(16)]
-    async with (
-        replicas(tmp_path, upstream, postgres.url(), count=3) as made,
-        httpx2.AsyncClient(timeout=60) as http,
-    ):
-        await asyncio.gather(
-            *(chat(http, made[n % 3], said(NAMES[n % 12]), user) for n, user in enumerate(users))
-        )
-        for number, user in enumerate(users):
-            await tell_each(made[0], user, {fact(NAMES[number % 12])})
-        await settled(made[0])
-        assert len(script.extractions) == len(users)

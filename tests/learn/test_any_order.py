@@ -1,7 +1,7 @@
 """In any order and in any batches, the same facts end as the same current memories."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 
@@ -81,9 +81,6 @@ conversations = st.lists(statements, min_size=1, max_size=7).map(
 
 def _candidate(said: Statement | Candidate) -> Candidate:
     return said if isinstance(said, Candidate) else said.candidate()
-
-
-Admit = Callable[..., tuple[list[Memory], list[Memory]]]
 
 
 @pytest.fixture(scope="module")
@@ -173,22 +170,3 @@ def test_a_value_that_turns_out_to_be_older_leaves_no_two_at_once(admitted, valu
     current, everything = admitted([[s] for s in said])
     assert stated(current) == {("budget", values[-1][0]), ("independent", "User speaks Danish")}
     assert_one_value_at_a_time([m for m in everything if m.content != "User speaks Danish"])
-
-
-def test_a_replay_of_a_value_that_came_back_ends_nothing(admitted):
-    values = (("$5,500", 1, 0), ("$4,000", 0, 60), ("$5,500", 0, 120))
-    said = [Statement("budget", value, wording, at=NOON + at) for value, wording, at in values]
-    once, before = admitted([said])
-    twice, after = admitted([said, said])
-    assert contents(once) == contents(twice) == ["User's budget for the Porto trip is $5,500"]
-    assert contents(before) == contents(after)
-
-
-def test_a_statement_that_is_read_last_is_placed_in_the_history(admitted):
-    said = [Statement("manager", value, 0, at=NOON + i) for i, value in enumerate(VALUES["manager"])]
-    first, second, third = said
-    _, everything = admitted([[third], [first], [second]])
-    held = {m.content: (m.valid_from, m.valid_to) for m in everything}
-    assert held[first.content] == (NOON, NOON + 1)
-    assert held[second.content] == (NOON + 1, NOON + 2)
-    assert held[third.content] == (NOON + 2, None)

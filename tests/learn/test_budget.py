@@ -48,26 +48,7 @@ def question(role: str = "memory_extraction") -> CompletionRequest:
     return CompletionRequest(role, "s", "u", "m", ANA, "s-1")
 
 
-def lanes_while_jobs_start(load: Load, jobs: int) -> list[int]:
-    lanes = []
-    for _ in range(jobs):
-        lanes.append(load.lane())
-        load.began(waited_s=0)
-    return lanes
-
-
 # ---------------------------------------------------------------- lanes and the hour
-def test_if_all_slots_are_busy_one_explicit_ask_may_still_run(clock):
-    load = Load(CallBounds(concurrency=2), clock)
-    assert lanes_while_jobs_start(load, 4) == [BATCH, BATCH, EXPLICIT, NO_LANE]
-    load.ended()
-    load.ended()
-    assert load.lane() == EXPLICIT
-
-
-def test_running_calls_count_against_the_hour_and_its_last_calls_are_for_explicit_asks(clock):
-    load = Load(CallBounds(concurrency=9, calls_per_hour=10, reserve=0.2), clock)
-    assert lanes_while_jobs_start(load, 11) == [BATCH] * 8 + [EXPLICIT] * 2 + [NO_LANE]
 
 
 async def test_an_hour_is_any_sixty_minutes(clock):
@@ -149,36 +130,6 @@ async def test_while_the_store_is_away_no_call_is_made_and_an_unreturned_one_cou
 
 
 # ---------------------------------------------------------------- concurrency
-def test_after_a_429_one_call_runs_and_one_more_with_every_answer(clock):
-    load = Load(CallBounds(concurrency=3), clock)
-    load.hold(20)
-    clock.now += 5
-    load.hold(2)  # shortens nothing
-    clock.now += 14
-    assert load.lane() == NO_LANE
-    clock.now += 1
-    assert (load.lane(), load.limit) == (BATCH, 1)
-    for limit in (2, 3, 3):
-        load.answered(1.0)
-        assert load.limit == limit
-    load.hold(20)
-    clock.now -= 86_400  # set back
-    assert load.lane() == BATCH
-
-
-def test_concurrency_follows_the_upstreams_pace_up_to_the_peak(clock):
-    load = Load(CallBounds(concurrency=1, peak=5), clock)
-    load.began(waited_s=60)
-    for _ in range(6):
-        load.answered(1.0)
-    assert load.limit == 5
-    for _ in range(5):
-        load.answered(4.0)
-    assert load.limit == 1
-    low = Load(CallBounds(concurrency=2, peak=1), clock)
-    low.began(waited_s=60)
-    low.answered(1.0)
-    assert low.limit == 2
 
 
 def test_a_process_without_processor_time_left_reduces_its_calls(clock):

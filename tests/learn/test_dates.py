@@ -88,30 +88,6 @@ def test_a_long_text_takes_no_seconds():
         assert time.perf_counter() - began < 2
 
 
-@pytest.mark.parametrize(
-    ("content", "meant"),
-    [
-        ("User flies to Rome next Friday.", "2026-03-06"),
-        ("User met Ana last Friday", "2026-02-20"),
-        ("User starts a job in three months", "2026-05"),
-        ("User is on leave next week", "week of 2026-03-02"),
-        ("User will retire next year", "2027"),
-        ("用户两周后搬家", "2026-03-12"),
-        ("ユーザーは来週の金曜日に東京へ行く", "2026-03-06"),
-        ("La usuaria se mudó hace dos semanas", "2026-02-12"),
-        ("Der Nutzer war letzten Montag in Köln", "2026-02-23"),
-        ("L'utilisateur a déménagé il y a deux mois", "2025-12"),
-        ("User has recently taken up climbing", "stated 2026-02-26"),
-        ("Der Nutzer klettert neulich", "stated 2026-02-26"),
-    ],
-)
-def test_a_date_follows_its_words_and_a_vague_one_gets_the_day_of_the_statement(content, meant):
-    resolved = anchored(content, "semantic", THURSDAY)
-    assert f" ({meant})" in resolved
-    assert resolved.replace(f" ({meant})", "") == content
-    assert anchored(resolved, "semantic", THURSDAY + timedelta(days=9)) == resolved
-
-
 def test_what_is_absolute_or_always_so_stays_as_it_is():
     texts = (
         *("User's budget is $10,000", "User runs every morning", "La usuaria corre por la mañana"),
@@ -119,10 +95,6 @@ def test_what_is_absolute_or_always_so_stays_as_it_is():
         "用户2026年3月搬家,明天签约",
     )
     assert [text for text in texts if anchored(text, "semantic", THURSDAY) != text] == []
-
-
-def test_the_days_of_a_procedure_come_again_and_get_no_date():
-    assert "(" not in anchored("Scope freezes today, release tomorrow", "procedural", THURSDAY)
 
 
 @pytest.mark.parametrize("last", ["2026-05-05", "5 May 2026", "May 5, 2026"])

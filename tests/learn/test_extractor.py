@@ -320,31 +320,3 @@ async def test_the_nearest_of_each_statement_come_first_up_to_a_bound(house):
     found = await shown(house, *(f"I like {thing}{' a lot' * n}" for n, thing in enumerate(things)))
     assert len(found) == MOST_RELATED
     assert {content.split()[2] for content in found[:6]} == set(things)
-
-
-@pytest.mark.parametrize("forgotten_during", [False, True])
-async def test_the_store_is_read_once_for_all_statements_unless_something_is_forgotten(
-    house, monkeypatch, forgotten_during
-):
-    class Vanished:
-        def search(self, search):
-            return None
-
-    async def vanished(scope):
-        return Vanished()
-
-    await store(house, "User's cat is called Miso", "User plays tennis with Ugo")
-    for _ in range(2):  # a user who comes back is cached
-        await shown(house, "My cat is now called Momo.")
-    searches, search = list[object](), house.stores.memories.search
-
-    async def counted(*args):
-        searches.append(args)
-        return await search(*args)
-
-    monkeypatch.setattr(house.stores.memories, "search", counted)
-    if forgotten_during:
-        monkeypatch.setattr(house.stores.memories, "snapshot", vanished)
-    found = await shown(house, "My cat is now called Momo. I play tennis with Vera these days.")
-    assert set(found) == {"User's cat is called Miso", "User plays tennis with Ugo"}
-    assert bool(searches) is forgotten_during

@@ -152,20 +152,6 @@ async def test_a_response_is_known_before_it_is_on_disk_and_forgotten_after(hous
     assert await recording.resume(step, None) == begun
 
 
-@pytest.mark.parametrize(("named", "is_new"), [(False, True), (True, False)])
-async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_another(house, named, is_new):
-    recording = recorder(house, Readers())
-    opening = replace(turn("I live in Berlin."), named=named)
-    first = await recording.begin(opening, "k-1")
-    await recording.finish(first, Outcome("All right.", True))
-    more = (*opening.messages, Message("assistant", "All right."), Message("user", "And a joke."))
-    await recording.finish(
-        await recording.begin(replace(opening, messages=more), "k-2"), Outcome("A bear.", True)
-    )
-    again = await recording.begin(replace(opening, at=NOON + 86_400), "k-1")
-    assert (again != first) is is_new
-
-
 # ---------------------------------------------------------------- rules and asks
 async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_changes(house):
     judge = ScriptedJudge(

@@ -189,14 +189,6 @@ def test_an_item_that_may_not_be_stored_is_left_out(item):
     assert read_state(answer) == {"topic": "Hawaii", "facts": ["budget 10,000 USD"]}
 
 
-def test_a_state_that_is_too_long_holds_the_first_of_every_field():
-    items = [f"{number} " + "lorem ipsum " * 8 for number in range(50)]
-    found = read_state(json.dumps(dict.fromkeys(LISTS, items), ensure_ascii=False))
-    assert found is not None
-    assert set(found) == set(LISTS)
-    assert all(values[0].startswith("0 ") for values in found.values())
-
-
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=300),
     lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.text(max_size=5), inner, max_size=5),
@@ -284,27 +276,6 @@ def test_a_poor_summary_is_none(summary):
 def test_an_answer_without_a_summary_is_none():
     answers = ("All right.", "", "{", "[]", '{"facts": []}', '{"summary": ["a"]}', '{"summary": null}')
     assert [answer for answer in answers if read(answer) is not None] == []
-
-
-@pytest.mark.parametrize(
-    ("said", "true", "false"),
-    [
-        (
-            "我打算五月和小李去夏威夷旅行，预算一万美元。先去茂宜岛，住海边的酒店。",
-            "用户计划五月和小李去夏威夷旅行，先去茂宜岛，预算一万美元。",
-            "用户讨论了公司的季度营收与招聘流程安排。",
-        ),
-        (
-            "I saw Dr. Ohm about my knee and got new pills.",
-            "The user saw Dr. Ohm about their knee and got new pills.",
-            "The user saw Dr. Volt about their knee and got new pills.",
-        ),
-    ],
-)
-def test_names_and_terms_of_a_summary_must_have_been_said(said, true, false):
-    session = (exchange(said, "Noted."),)
-    assert read_summary(json.dumps({"summary": true}), session, None) is not None
-    assert read_summary(json.dumps({"summary": false}), session, None) is None
 
 
 def test_the_summary_call_shows_the_conversation_and_no_planted_instruction():

@@ -16,7 +16,6 @@ from proxy.learn.triggers import (
     TopicSample,
     TriggerPolicy,
     intent_of,
-    noting_undue,
     on_completion,
     on_end,
     on_sweep,
@@ -207,15 +206,3 @@ async def test_a_broken_model_and_a_language_that_it_does_not_know_cost_nothing(
     assert await ours.sweep() == 0
     watched.error = None
     assert await ours.sweep() == 1
-
-
-async def test_a_session_that_no_longer_waits_takes_no_memory(patient, embedder):
-    drift, waiting = TopicDrift(patient.stores.sessions, embedder), list[SessionState]()
-    for text, answer in TRIP[:2]:
-        await patient.say(text, answer)
-    await patient.stores.sessions.sweep(patient.now, noting_undue(lambda state: None, waiting))
-    await drift.left_behind(waiting)
-    await drift.left_behind([])  # another replica swept
-    assert len(drift._measured_at) == len(waiting) == 1
-    await drift.left_behind([replace(waiting[0], session_id="s-2", pending=1)])
-    assert not drift._measured_at

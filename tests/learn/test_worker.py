@@ -16,17 +16,15 @@ from proxy.domain.errors import (
     EmbeddingFailed,
     StoreUnavailable,
 )
-from proxy.domain.judging import Relation
 from proxy.learn import worker as module
 from proxy.learn.triggers import TriggerPolicy
 from proxy.learn.worker import HAND_ON_EVERY_S, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.memories import SqlMemories
-from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import REMIND_S
 from tests.learn.support import ANA, House, asked, facts, stated_or_asked
 from tests.storage.recording import recorded
-from tests.support.judge import SAME, ScriptedJudge, one_value
+from tests.support.judge import SAME, ScriptedJudge
 
 BOB = Scope("t", "bob")
 HAWAII = "User's budget for the Hawaii trip is $10,000"
@@ -56,34 +54,6 @@ async def test_what_was_said_is_remembered_and_reported(house):
     assert len(house.completer.requests) == 1
 
 
-async def test_a_changed_fact_supersedes_across_sessions(house, embedder):
-    house.embedder, house.judge = embedder, ScriptedJudge(relation=one_value)
-    house.completer.answers = [facts(HAWAII), facts("User's budget for the Hawaii trip is now $15,000")]
-    await house.say(SAID)
-    await house.worker().work_one()
-    house.now += 100
-    await house.say("the Hawaii trip: now $15,000", session="s-2")
-    await house.worker().work_one()
-    assert await house.contents() == ["User's budget for the Hawaii trip is now $15,000"]
-    old, new = await house.memories(all=True)
-    assert old.superseded_by == new.id
-    assert f"[{old.id}]" in house.completer.requests[1].user.split("<context>")[0]
-
-
-async def test_the_models_replaces_reaches_a_memory_that_shares_no_word(house):
-    unsure = Relation(same=0.1, changed=0.4, apart=0.5)
-    house.judge = ScriptedJudge(relation=lambda old, new: unsure)
-    house.completer.answers = [facts("User works at Tidewell")]
-    await house.say("I work at Tidewell")
-    await house.worker().work_one()
-    (old,) = await house.memories()
-    house.now += 100
-    house.completer.answers = [facts("User is between jobs", replaces=old.id)]
-    await house.say("I left Tidewell, between jobs.")
-    await house.worker().work_one()
-    assert await house.contents() == ["User is between jobs"]
-
-
 async def test_memories_and_prompts_cross_no_users(house):
     house.completer.answers = [facts(HAWAII), facts(HAWAII)]
     await house.say(SAID)
@@ -101,20 +71,6 @@ async def test_without_a_model_the_users_statements_are_stored_as_said(house):
     (memory,) = await house.memories()
     assert (memory.content, memory.source) == ("I'm allergic to peanuts.", "verbatim")
     assert house.completer.requests == []
-
-
-async def test_no_secret_reaches_the_model_or_the_store_and_no_guess_is_stored(house):
-    house.completer.answers = [
-        facts("User's database password is Heron!Mud88", "User lives in Ghent"),
-        facts("User may be lactose intolerant", confidence=0.4),
-    ]
-    await house.say("I live in Ghent. My database password is Heron!Mud88, remember it")
-    await house.worker().work_one()
-    assert "Heron!Mud88" not in house.completer.requests[0].user
-    await house.say("I might be lactose intolerant")
-    await house.worker().work_one()
-    assert await house.contents() == ["User lives in Ghent"]
-    assert [report.dropped for report in house.reports] == [{"secret": 1}, {"confidence": 1}]
 
 
 # ---------------------------------------------------------------- once
@@ -346,21 +302,6 @@ async def test_shutdown_extracts_pending_exchanges_and_leaves_a_stuck_job_to_the
     assert await house.contents() == [HAWAII]
 
 
-async def test_a_cancelled_job_has_used_up_no_attempt(house):
-    await house.say(SAID)
-    house.completer.go_on.clear()
-    for _ in range(3):
-        working = asyncio.create_task(house.worker().work_one())
-        await asyncio.wait_for(house.completer.reached.wait(), 5)
-        house.completer.reached.clear()
-        working.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await working
-    job = await house.stores.jobs.claim(house.now, 60)
-    assert job is not None
-    assert job.attempts == 1
-
-
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_job_claimed_for_a_cancelled_worker_is_given_back(house, monkeypatch, fails):
     jobs, reached, go_on = house.stores.jobs, asyncio.Event(), asyncio.Event()
@@ -457,15 +398,6 @@ async def test_rounds_that_keep_failing_are_logged_once_a_minute(house, monkeypa
         assert not await worker._round(worker.work_one)
     again = ("worker.round_failed", {"error": "KeyError", "left_out": 59})
     assert lines == [("worker.round_failed", {"error": "KeyError"}), again, again]
-
-
-async def test_the_worker_logs_nothing_of_a_store_that_is_not_open(house, tmp_path, monkeypatch):
-    lines, shut = recorded(monkeypatch, lambda facts: facts), SqliteStores(tmp_path / "shut")
-    worker = replace(house, stores=shut).worker()
-    for work in (worker.work_one, worker.sweep):
-        assert not await worker._round(work)
-    assert lines == []  # the store's own lines say so
-    await shut.close()
 
 
 @pytest.mark.parametrize(

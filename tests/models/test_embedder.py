@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -149,18 +148,6 @@ async def test_requests_for_the_same_question_share_a_run(embedder, session):
     embedder.begin("soon")  # known
     embedder.close()
     assert session.runs == [len("soon")]
-
-
-async def test_runs_that_end_together_are_all_collected(embedder, session):
-    texts = ["one", "other"]
-    for text in texts:
-        embedder.begin(text)
-    request = asyncio.create_task(embedder.embed(texts))
-    await session.begun(2)
-    session.gate.set()
-    time.sleep(0.05)  # noqa: ASYNC251 the loop sees both ends in one pass
-    assert len(await request) == 2
-    embedder.close()
 
 
 async def test_a_run_is_cancelled_when_its_last_request_leaves(embedder, session):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from math import erf
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, MemoryText, Reading
 from proxy.models import heads
 from proxy.models.embedder import Encoder
-from proxy.models.heads import MessageHead, read_head
+from proxy.models.heads import read_head
 from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
 from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
@@ -79,37 +78,6 @@ async def test_one_run_gives_the_vector_and_what_the_heads_say(judge, embedder, 
     assert reading == again
     assert len({round(number, 6) for number in numbers(reading)}) == 9
     assert all(0 < number < 1 for number in numbers(reading))
-
-
-async def test_the_heads_see_the_mean_and_the_largest_of_all_tokens(judge, embedder):
-    reading = await judge.read("My cat is called Momo.")
-    states = np.frombuffer(reading.states, np.float16).reshape(-1, 384).astype(np.float64)
-    arrays = message_arrays()
-    seen = (np.concatenate([states.mean(0), states.max(0)]) - arrays["mu"]) / arrays["sd"]
-    wide = arrays["a.weight"] @ seen + arrays["a.bias"]
-    hidden = wide * [0.5 * (1 + erf(x / 2**0.5)) for x in wide]
-    needs = arrays["needs.weight"] @ hidden + arrays["needs.bias"]
-    asks = arrays["asks.weight"] @ hidden + arrays["asks.bias"]
-    odds = np.exp(needs)
-    expected = [*(odds / odds.sum()), *(1 / (1 + np.exp(-asks)))]
-    assert numbers(reading) == pytest.approx(expected, abs=1e-3)
-    unit = states.sum(0) / np.linalg.norm(states.sum(0))
-    assert np.frombuffer(reading.vector, np.float32) @ unit == pytest.approx(1, abs=1e-3)
-
-
-def test_offsets_move_one_label_and_no_other(tmp_path):
-    states = np.random.default_rng(5).normal(size=(7, 384)).astype(np.float32)
-    write_head(tmp_path, "message", message_arrays())
-    plain_needs, plain_asks = MessageHead(read_head("message", tmp_path)).judge(states)
-    write_head(tmp_path, "message", message_arrays(), offsets={"memory": 2.0, "forget": -1.0})
-    needs, asks = MessageHead(read_head("message", tmp_path)).judge(states)
-
-    def logit(chance):
-        return float(np.log(chance / (1 - chance)))
-
-    assert logit(needs.memory) == pytest.approx(logit(plain_needs.memory) + 2, abs=1e-3)
-    assert logit(asks.forget) == pytest.approx(logit(plain_asks.forget) - 1, abs=1e-3)
-    assert (needs.world, asks.rule) == (plain_needs.world, plain_asks.rule)
 
 
 @pytest.mark.parametrize("text", STRANGE)
@@ -227,14 +195,6 @@ async def test_vectors_of_another_model_say_nothing(judge, embedder, head_files,
     assert loaded.judge.profile([foreign])[0].rule == 0
     loaded.judge.close()
     other.close()
-
-
-async def test_a_profile_comes_of_the_vector_alone(judge, embedder):
-    vectors = await embedder.embed(["Always answer in Spanish.", "I have a cat."])
-    first, second = judge.profile(vectors)
-    assert first != second
-    assert judge.profile(vectors[1:])[0].rule == pytest.approx(second.rule)
-    assert judge.profile([]) == []
 
 
 # ---------------------------------------------------------------- pairs

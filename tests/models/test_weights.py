@@ -127,22 +127,6 @@ def test_damaged_packed_layers_are_packed_again(copied, tmp_path):
     assert packed.read_bytes() == good
 
 
-@pytest.mark.parametrize("graph", [weights.GRAPH, weights.PAIR_GRAPH])
-def test_the_committed_graphs_refer_to_exactly_what_the_packer_writes(graph):
-    content = graph.read_bytes()
-    assert len(content) < 30_000, "a graph holds no weights"
-    placed = list(weights.place(weights.layer_tensors()))
-    # An external_data entry is a key and a value, each with its length before it. The last two are the words.
-    for key, written in (
-        ("offset", [tensor.offset for tensor in placed]),
-        ("length", [tensor.array.nbytes for tensor in placed]),
-    ):
-        entries = re.findall(rb"\n.%s\x12(.)(\d+)" % key.encode(), content, re.DOTALL)
-        assert [int(digits[: size[0]]) for size, digits in entries][:-2] == written
-    matrices = [t.array for t in placed if t.array.dtype == np.int8]
-    assert {int(np.abs(matrix).max()) for matrix in matrices} == {63}, "the eighth bit stays free"
-
-
 def test_the_graph_computes_what_the_layers_compute_in_float32(fetched, encoder, monkeypatch):
     """Against the forward pass of scripts/dev/make_memory_e5.py, on texts that the smoothing has not seen."""
     monkeypatch.setattr("sys.dont_write_bytecode", True)
