@@ -84,6 +84,8 @@ class FakeApi:
     rights: list[str] = field(default_factory=lambda: list(RIGHTS))
     credential: str | None = None
     level: str = "full"
+    answer: str = "All right."
+    memory_headers: dict[str, str] = field(default_factory=dict)  # of a chat's answer
     fail: int | None = None
     held_back: asyncio.Event | None = None
     let_go: asyncio.Event = field(default_factory=asyncio.Event)  # an answer that was held back is on its way
@@ -95,6 +97,9 @@ class FakeApi:
         routes: list[tuple[str, str, Any]] = [
             ("GET", "/health", self._health),
             ("GET", "/v1/memory/me", self._me),
+            ("GET", "/v1/models", self._models),
+            ("POST", "/v1/chat/completions", self._chat),
+            ("POST", "/v1/memory/explain", self._explain),
             ("POST", "/v1/memory/search", self._search),
             ("GET", "/v1/memory/sessions", self._sessions),
             ("POST", "/v1/memory/sessions/{id}/end", self._end),
@@ -233,13 +238,40 @@ class FakeApi:
     def _search(self, query: Row, body: Row) -> Response:
         wanted = body.get("memory_types")
         found = [m for m in self._mine(body) if not wanted or m["type"] in wanted][: body.get("limit", 10)]
-        why = "meaning .62, words 2 of 3, recent"
+        why = "dense .62, lexical 2.1"
         data = [
             {"object": "memory.match", "memory": m, "score": round(0.91 - 0.13 * i, 2), "why": why}
             for i, m in enumerate(found[:6])
         ]
         answer = {"has_more": False, "would_inject": True, "reason": None}
         return JSONResponse({"object": "list", "data": data, **answer})
+
+    # ------------------------------------------------------------ a chat
+    def _models(self, query: Row, body: Any) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": "small"}, {"id": "large"}]})
+
+    def _explain(self, query: Row, body: Row) -> Response:
+        found = self._mine(body)[:4]
+        weighed = [
+            {
+                "memory": m, "score": None if i == 1 else 0.9 - i / 5, "shown": i < 2,
+                "why": "profile" if i == 1 else "dense .62, lexical 2.1, helps .90",
+                "left_out": None if i < 2 else ("unanswered", "over_budget")[i % 2],
+            }
+            for i, m in enumerate(found)
+        ]  # fmt: skip
+        block = "\n".join(["<remembered>", *(m["content"] for m in found[:2]), "</remembered>"])
+        said = {"status": "injected", "reason": None, "level": "full", "block": block, "tokens": 64}
+        return JSONResponse({"object": "memory.explanation", **said, "memories": weighed, "documents": []})
+
+    def _chat(self, query: Row, body: Row) -> Response:
+        texts = [self.answer[at : at + 7] for at in range(0, len(self.answer), 7)]
+        events = [{"choices": [{"delta": {"content": text}}]} for text in texts]
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        status = {"X-Memory-Status": "injected", "X-Memory-Count": "2", "X-Memory-Tokens": "64"}
+        headers = {**status, "X-Memory-Store": "queued", **self.memory_headers}
+        body = "".join([*lines, "data: [DONE]\n\n"])
+        return Response(body, headers=headers, media_type="text/event-stream")
 
     # ------------------------------------------------------------ the rest
     def _sessions(self, query: Row, body: Any) -> Response:

@@ -7,9 +7,10 @@ from typing import Any, get_args
 import httpx2 as httpx
 import pytest
 
-from proxy.domain.core import Source
+from proxy.domain.core import Reason, Source
 from proxy.http.ui import app
 from proxy.http.ui.app import Ui
+from proxy.recall.explain import LeftOut
 
 STATIC = Path(app.__file__).parent / "static"
 UI = Ui.load()
@@ -91,6 +92,14 @@ def test_only_the_theme_is_kept_beyond_the_tab() -> None:
     }
 
 
-def test_every_source_of_a_memory_has_its_words() -> None:
-    how = (STATIC / "detail.js").read_text("utf-8").partition("const HOW = {")[2].partition("}")[0]
-    assert set(re.findall(r"^  (\w+):", how, re.MULTILINE)) == set(get_args(Source))
+@pytest.mark.parametrize(
+    ("script", "table", "values"),
+    [
+        ("detail.js", "HOW", get_args(Source)),
+        ("words.js", "REASONS", tuple(Reason)),
+        ("words.js", "LEFT_OUT", get_args(LeftOut)),
+    ],
+)
+def test_every_value_of_the_api_has_its_words(script: str, table: str, values: tuple[str, ...]) -> None:
+    words = (STATIC / script).read_text("utf-8").partition(f"const {table} = {{")[2].partition("};")[0]
+    assert set(re.findall(r"^  (\w+):", words, re.MULTILINE)) == set(values)

@@ -10,6 +10,8 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.e2e.conftest import Houses, house, models_dir  # noqa: F401
+from tests.support.model import ScriptedModel, known
+from tests.support.upstream import Exchange
 from tests.ui.conftest import LOOP, Visit, Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
@@ -100,6 +102,49 @@ async def _take_along(page: Page, visitor: Visitor) -> None:
     await expect(page.get_by_text("2 imported, 0 there already, 0 refused.")).to_be_visible()
     await page.get_by_role("link", name="Memories", exact=True).click()
     await expect(page.locator("a.row")).to_have_count(2)
+
+
+class Listed(ScriptedModel):
+    """A model whose server lists it."""
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.request.method == b"GET":
+            await exchange.json({"object": "list", "data": [{"id": "some-model"}]})
+        else:
+            await super().__call__(exchange)
+
+
+async def test_a_chat_shows_what_the_model_was_given_and_what_was_learned(
+    visit: Visit,
+    house: Houses,  # noqa: F811
+) -> None:
+    model = Listed("Lentils.", known(("peanuts", "User is allergic to peanuts.")))
+    async with house(model) as real:
+        page = await (await visit(real.origin)).enter("try")
+        exchange = page.locator(".exchange").last
+        for said in ("Peanuts make me ill: I am allergic to peanuts.", "What could I cook for dinner?"):
+            await page.get_by_label("Message", exact=True).fill(said)
+            await page.keyboard.press("Enter")
+            await expect(exchange.locator(".answered")).to_have_text("Lentils.")
+            if "ill" in said:
+                await expect(exchange).to_contain_text(
+                    "The model was given nothing: nothing is remembered yet."
+                )
+                await expect(exchange.locator(".learned li")).to_contain_text(
+                    ["User is allergic to peanuts."]
+                )
+                await page.get_by_role("button", name="New conversation").click()
+        await expect(exchange.locator(".headline")).to_contain_text("The model was given 1 memory")
+        await expect(exchange.locator(".given li")).to_contain_text(["User is allergic to peanuts."])
+        await exchange.get_by_text("The block as it is sent").click()
+        block = await exchange.locator("pre").text_content()
+        sent = model.chats[-1].json
+        assert [m["content"] for m in sent["messages"]] == [block, "What could I cook for dinner?"]
+        assert (sent["model"], sent["stream"]) == ("some-model", True)
+        await exchange.locator(".given a").click()
+        await expect(page.locator(".detail .whole")).to_have_text("User is allergic to peanuts.")
+        await page.get_by_role("link", name="Try it").click()
+        await expect(exchange.locator(".answered")).to_have_text("Lentils.")
 
 
 def token(secret: str, **claims: Any) -> str:

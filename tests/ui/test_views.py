@@ -9,6 +9,40 @@ from tests.ui.sample import sample
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
 
 
+async def test_a_chat_is_explained_even_if_it_ends_otherwise_or_fails(visit: Visit) -> None:
+    api = sample()
+    page = await (await visit(api)).enter("try")
+    await page.get_by_role("button", name="What could I cook tonight?").click()
+    exchange = page.locator(".exchange").last
+    await expect(exchange.locator(".answered")).to_have_text("All right.")
+    await expect(exchange.locator(".headline")).to_have_text("The model was given 2 memories (64 tokens).")
+    await expect(exchange.locator(".given > ul li")).to_contain_text(["meaning .62", "every conversation"])
+    await exchange.get_by_text("Left out: 2 memories").click()
+    await expect(exchange.get_by_text("No room left in the budget.")).to_be_visible()
+    await exchange.get_by_role("button", name="Read it now").click()
+    await expect(exchange.get_by_text("there was nothing to learn in it")).to_be_visible()
+    api.memory_headers = {
+        "X-Memory-Status": "degraded",
+        "X-Memory-Reason": "deadline",
+        "X-Memory-Store": "off",
+    }
+    await page.get_by_label("Message", exact=True).fill("And tomorrow?")
+    await page.keyboard.press("Enter")
+    await expect(exchange.locator(".headline")).to_have_text(
+        "The model was given nothing: memory was not ready in time."
+    )
+    await expect(exchange.get_by_text("Nothing of this exchange is stored.")).to_be_visible()
+    await page.route("**/chat/completions", lambda route: route.fulfill(status=401, json={}))
+    await page.get_by_label("Message", exact=True).fill("And on Sunday?")
+    await page.keyboard.press("Enter")
+    await expect(exchange.get_by_text("The upstream wants a key.")).to_be_visible()
+    await expect(exchange.locator(".headline")).to_contain_text("The model was given 2 memories")
+    chats = [body["messages"] for _, body in api.asked("POST", "/v1/chat/completions")]
+    assert [len(messages) for messages in chats] == [1, 3], "what failed is not part of the conversation"
+    (_, explained), *_ = api.asked("POST", "/v1/memory/explain")
+    assert (explained["messages"], explained["model"]) == (chats[0], "small")
+
+
 async def test_a_search_shows_scores_and_reasons_the_best_first(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter("search")
@@ -19,7 +53,7 @@ async def test_a_search_shows_scores_and_reasons_the_best_first(visit: Visit) ->
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("4 memories, the best first")).to_be_visible()
     await expect(page.get_by_role("meter", name="Score").first).to_have_attribute("aria-valuenow", "0.91")
-    await expect(page.locator(".why").first).to_have_text("meaning .62, words 2 of 3, recent")
+    await expect(page.locator(".why").first).to_have_text("meaning .62, words 2.1")
     [(_, body)] = api.asked("POST", "/v1/memory/search")
     assert body == {
         "query": "Where do I sit?",

@@ -44,6 +44,33 @@ export class Api {
     return this.#fetch("GET", path, { query, signal });
   }
 
+  /**
+   * Ask the model, streamed; resolves to {headers, pieces()}. A 401 here may be the upstream's, so it signs
+   * nobody out. `key`: the upstream's, where the page has no credential of its own.
+   */
+  async chat(body, { key, signal }) {
+    const headers = { "Content-Type": "application/json", ...this.#upstream(key) };
+    const response = await this.#send("v1/chat/completions", {}, { method: "POST", headers, signal, body });
+    if (!response.ok) throw refusal(response.status, await response.text(), response.headers);
+    return { headers: response.headers, pieces: () => pieces(response) };
+  }
+
+  /** Return the names of the upstream's models; none if it does not list them. */
+  async models(key, signal) {
+    try {
+      const response = await this.#send("v1/models", {}, { method: "GET", headers: this.#upstream(key), signal });
+      const { data } = await response.json();
+      return data.map((one) => String(one.id));
+    } catch {
+      return [];
+    }
+  }
+
+  #upstream(key) {
+    const headers = Object.fromEntries(this.#headers());
+    return key && !headers.Authorization ? { Authorization: `Bearer ${key}` } : headers;
+  }
+
   /** Send a file's bytes; `progress` gets the share that is sent, 0 to 1. fetch tells nothing of uploads. */
   upload(path, query, file, progress) {
     return new Promise((resolve, reject) => {
@@ -56,11 +83,9 @@ export class Api {
         (event) => event.total && progress(event.loaded / event.total),
       );
       request.addEventListener("load", () => {
-        if (request.status < 300) resolve(parsed(request.responseText));
-        else
-          reject(
-            this.#refusal(request.status, request.responseText, request.getResponseHeader("Retry-After")),
-          );
+        if (request.status < 300) return resolve(parsed(request.responseText));
+        const headers = { get: (name) => request.getResponseHeader(name) };
+        return reject(this.#refused(request.status, request.responseText, headers));
       });
       request.addEventListener("error", () => reject(unanswered()));
       request.send(file);
@@ -82,12 +107,15 @@ export class Api {
   async #fetch(method, path, { query, body, signal }) {
     const headers = new Headers(this.#headers());
     if (body !== undefined) headers.set("Content-Type", "application/json");
-    let response;
+    const response = await this.#send(path, query, { method, headers, signal, body });
+    if (!response.ok) throw this.#refused(response.status, await response.text(), response.headers);
+    return response;
+  }
+
+  async #send(path, query, { body, ...options }) {
     try {
-      response = await fetch(this.#url(path, query), {
-        method,
-        headers,
-        signal,
+      return await fetch(this.#url(path, query), {
+        ...options,
         body: body === undefined ? undefined : JSON.stringify(body),
         cache: "no-store",
         credentials: "same-origin",
@@ -97,9 +125,6 @@ export class Api {
       if (error.name === "AbortError") throw error;
       throw unanswered();
     }
-    if (!response.ok)
-      throw this.#refusal(response.status, await response.text(), response.headers.get("Retry-After"));
-    return response;
   }
 
   #headers() {
@@ -115,16 +140,41 @@ export class Api {
     return url;
   }
 
-  #refusal(status, text, retryAfter) {
-    const told = parsed(text)?.error;
-    const error = new ApiError(
-      status,
-      { message: told?.message ?? `The proxy answered ${status}.`, param: told?.param, code: told?.code },
-      Number.parseInt(retryAfter ?? "0", 10) || 0,
-    );
+  #refused(status, text, headers) {
+    const error = refusal(status, text, headers);
     if (status === 401) this.#onUnauthorized(error);
     return error;
   }
+}
+
+function refusal(status, text, headers) {
+  const told = parsed(text)?.error;
+  const message = told?.message ?? `The proxy answered ${status}.`;
+  const wait = Number.parseInt(headers.get("Retry-After") ?? "0", 10) || 0;
+  return new ApiError(status, { message, param: told?.param, code: told?.code }, wait);
+}
+
+/** Yield the text of a chat completion as it comes, streamed or whole. */
+async function* pieces(response) {
+  if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
+    yield (await response.json()).choices?.[0]?.message?.content ?? "";
+    return;
+  }
+  let rest = "";
+  for await (const chunk of chunks(response.body.pipeThrough(new TextDecoderStream()))) {
+    const lines = (rest + chunk).split(/\r?\n/);
+    rest = lines.pop();
+    for (const line of lines) {
+      const event = line.startsWith("data:") ? parsed(line.slice(5)) : null;
+      if (event?.error) throw new ApiError(502, { message: String(event.error.message ?? "The answer broke off.") });
+      yield event?.choices?.[0]?.delta?.content ?? "";
+    }
+  }
+}
+
+async function* chunks(stream) {
+  const reader = stream.getReader(); // Safari's streams cannot be iterated
+  for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
 }
 
 function unanswered() {

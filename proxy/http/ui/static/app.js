@@ -15,9 +15,11 @@ import { Session } from "./session.js";
 import { sessions } from "./sessions.js";
 import { door, frame } from "./shell.js";
 import { transfer } from "./transfer.js";
+import { tryIt } from "./try.js";
 import { failure } from "./words.js";
 
 const PLACES = [
+  { name: "try", title: "Try it", open: tryIt },
   { name: "memories", title: "Memories", open: memories },
   { name: "search", title: "Search", open: search },
   { name: "quarantine", title: "Quarantine", open: quarantine },
@@ -27,6 +29,7 @@ const PLACES = [
   { name: "transfer", title: "Export, import", open: transfer },
   { name: "health", title: "Health", open: health },
 ];
+const FIRST = "memories"; // the place that an address without one means
 const MAX_PROJECTS = 50;
 const NOT_A_KEY = /[^\x21-\x7e]/; // what no header could carry
 const REFUSED = "This key or token is not accepted, or no longer. Sign in again.";
@@ -96,7 +99,8 @@ function enter() {
   let view = null;
   const route = () => {
     const [name, id] = address();
-    const place = PLACES.find((one) => one.name === name) ?? PLACES[0];
+    const named = (wanted) => PLACES.find((one) => one.name === wanted);
+    const place = named(name) ?? named(FIRST);
     if (view?.name !== place.name) {
       view?.leave.abort();
       view = opened(place, shared, shell);

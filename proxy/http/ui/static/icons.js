@@ -2,10 +2,11 @@
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const STROKES = {
+  try: ["M5 4h14v11h-8l-4 4v-4H5z", "M9 8.500h6", "M9 11.500h4"],
   memories: ["M4 6h16", "M4 12h16", "M4 18h10"],
   search: ["M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14z", "M16.2 16.2 21 21"],
   quarantine: ["M12 3 4 6v6c0 5 3.4 8 8 9 4.6-1 8-4 8-9V6z", "M12 8v5", "M12 16.4v.1"],
-  sessions: ["M4 5h16v11H9l-5 4z"],
+  sessions: ["M4 4h11v8H8l-4 3z", "M18 9h2v8l2 3-5-3H9v-2"],
   jobs: ["M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16z", "M12 8v4.5l3 2"],
   receipts: ["M6 3h12v18l-3-2-3 2-3-2-3 2z", "M9 8h6", "M9 12h6"],
   transfer: ["M8 4v14", "M4 14l4 4 4-4", "M16 20V6", "M12 10l4-4 4 4"],

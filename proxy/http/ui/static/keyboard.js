@@ -13,7 +13,7 @@ const HELP = [
   ["Delete", "Forget it; in quarantine: discard"],
   ["r", "In quarantine: release"],
   ["n", "Add a memory"],
-  ["1 … 8", "The pages, in the order of the menu"],
+  ["1 … 9", "The pages, in the order of the menu"],
   ["Ctrl Enter", "Save, in a form"],
   ["?", "These keys"],
 ];

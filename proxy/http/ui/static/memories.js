@@ -156,7 +156,8 @@ function emptied(page, add, reset) {
   }
   return nothing(
     "Nothing is remembered yet",
-    "Memories come from conversations through the proxy. You can also add one by hand.",
-    h("button", { type: "button", class: "primary", on: { click: add } }, "Add a memory"),
+    "Memories come from conversations through the proxy. Chat here and watch, or add one by hand.",
+    h("button", { type: "button", class: "primary", on: { click: () => page.go("try") } }, "Try it"),
+    h("button", { type: "button", on: { click: add } }, "Add a memory"),
   );
 }

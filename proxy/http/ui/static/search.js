@@ -6,7 +6,7 @@ import { foreign, h } from "./dom.js";
 import { bar } from "./icons.js";
 import { nothing } from "./pages.js";
 import { markOpen, memoryRow, TYPES } from "./rows.js";
-import { many } from "./words.js";
+import { because, many } from "./words.js";
 
 export function search(page, root) {
   const status = h("p", { class: "status", role: "status" }, "\u00a0");
@@ -136,7 +136,7 @@ function matchRow(match) {
       { class: "score" },
       bar(score, "Score"),
       h("span", { class: "number", "aria-hidden": "true" }, score.toFixed(2)),
-      foreign("span", match.why, { class: "why" }),
+      foreign("span", because(match.why), { class: "why" }),
     ),
   );
 }

@@ -63,6 +63,65 @@ export function forgottenWords(answer) {
   return GOES.filter(([name]) => of(name) > 0).map(([name, one, more]) => many(of(name), one, more));
 }
 
+// What the headers of an answer say, for people who read no headers.
+export const REASONS = {
+  not_json: "the request was no JSON",
+  other_path: "this address has no memory",
+  foreign_origin: "the request came from another site",
+  foreign_host: "the proxy does not serve this host name",
+  disabled: "memory is switched off",
+  no_user: "the request names no user",
+  unfilled_user: "the user’s name is a placeholder that was never filled in",
+  housekeeping: "a chat program’s own request, such as for a title",
+  compaction: "the conversation is being shortened",
+  read_off: "reading is switched off",
+  tool_forced: "the request forces a tool call",
+  no_query: "the message has no words of the user",
+  greeting: "small talk needs no memory",
+  self_contained: "the message has all that its task needs",
+  tool_answers: "live data, or a task for a tool",
+  general_fact: "a question of general knowledge",
+  short_query: "the message is too short",
+  first_turn: "the first message of a conversation, by the operator’s settings",
+  plan: "the planning model saw no need",
+  no_memories: "nothing is remembered yet",
+  below_threshold: "no memory is near enough to the message",
+  doubted: "only uncertain preferences were found",
+  unanswered: "no memory helps with the message",
+  already_visible: "the conversation already shows all that was found",
+  forgotten: "the message asks to forget what was found",
+  over_budget: "no memory fits into the budget",
+  no_place: "the request has no place for it",
+  refused: "the upstream refused the request with memory, and took it without",
+  profile: "only what applies to every conversation",
+  session: "only notes of this session",
+  deadline: "memory was not ready in time",
+  busy: "too many searches at the same time",
+  store_unavailable: "the store is out of reach",
+  embedding_failed: "the embedding model failed",
+  error: "memory did not answer in time",
+  memory_error: "memory failed; the log says more",
+};
+
+/** Why a memory was left out. */
+export const LEFT_OUT = {
+  not_searched: "Not looked for: the message needs no memory.",
+  below_threshold: "Not near enough to the message.",
+  unanswered: "Read together with the message: it does not help.",
+  repeated: "A better memory says the same.",
+  doubted: "An uncertain preference. It is shown once the user repeats it.",
+  over_limit: "Beyond the number of memories for one request.",
+  already_visible: "The conversation already shows it.",
+  forgotten: "The message asks to forget it.",
+  over_budget: "No room left in the budget.",
+};
+
+/** Return the read path's "dense .41, lexical 3.2, helps .93" in plain words. */
+export function because(why) {
+  if (why === "profile") return "applies to every conversation";
+  return why.replace("dense", "meaning").replace("lexical", "words").replace("helps", "helps with the message");
+}
+
 const FAILURES = {
   0: ["The proxy does not answer", "Is it running? Check the connection and try again."],
   403: ["Not allowed", null],

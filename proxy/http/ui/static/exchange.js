@@ -1,0 +1,180 @@
+// One exchange of a chat, and next to it what the model was given for it: the memories and why, what was left
+// out and why, the block as it was sent, and what was learned.
+
+import { foreign, h, visible } from "./dom.js";
+import { bar } from "./icons.js";
+import { badge, shortened, typeBadge } from "./rows.js";
+import { because, failure, LEFT_OUT, many, plain, REASONS } from "./words.js";
+
+const LATER =
+  "Your words are stored. They are read for facts after five turns, after a pause, at once if you ask to remember something, or now:";
+const WHOLE_CHARS = 300; // of a memory
+
+export class Exchange {
+  #explanation = null;
+  #sent = null; // what the answer's headers say
+  #learned = new Map();
+
+  constructor(said) {
+    this.answered = foreign("p", "", { class: "answered", "aria-live": "polite", "aria-busy": "true" });
+    this.given = h("section", { class: "given", "aria-busy": "true" }, h("p", { class: "hint" }, "Looking …"));
+    this.learning = h("section", { class: "learned", role: "status", hidden: true });
+    this.action = h("p", { class: "later" });
+    this.news = h("ul", { class: "weighed" });
+    this.learning.append(h("h3", {}, "Learned from this"), this.news, this.action);
+    this.element = h(
+      "li",
+      { class: "exchange" },
+      h("div", { class: "talk" }, foreign("p", said, { class: "said" }), this.answered),
+      h("aside", { class: "why-panel", "aria-label": "What the model was given" }, this.given, this.learning),
+    );
+  }
+
+  /** Show what the read path says. `explanation`: null if it could not be had. */
+  explain(explanation) {
+    this.#explanation = explanation;
+    this.#show();
+  }
+
+  /** Take in the answer's headers: what was really sent. */
+  sent(headers) {
+    const of = (name) => headers.get(`X-Memory-${name}`);
+    this.#sent = { status: of("Status"), reason: of("Reason"), count: Number(of("Count")), tokens: Number(of("Tokens")) };
+    this.#sent.store = of("Store");
+    this.learning.hidden = false;
+    if (!this.isStored) this.action.replaceChildren("Nothing of this exchange is stored.");
+    this.#show();
+  }
+
+  get isStored() {
+    return this.#sent?.store === "queued";
+  }
+
+  answer(text) {
+    this.answered.textContent = visible(text);
+    this.answered.removeAttribute("aria-busy");
+  }
+
+  fail(error) {
+    const { title, text } = error.name === "AbortError" ? { title: "Stopped", text: "" } : failure(error);
+    const words = error.status === 401 ? "The upstream wants a key. Set one under “Model and options”." : error.message;
+    const why = error.status ? words : text;
+    this.answered.replaceChildren(h("strong", {}, title), " ", foreign("span", why));
+    this.answered.classList.add("bad");
+    this.answered.removeAttribute("aria-busy");
+    this.given.removeAttribute("aria-busy");
+  }
+
+  // ------------------------------------------------------------ learned
+  offerReading(read) {
+    const button = h("button", { type: "button", on: { click: read } }, "Read it now");
+    this.action.replaceChildren(LATER, " ", button);
+  }
+
+  reading() {
+    this.action.replaceChildren("Being read for facts …");
+  }
+
+  read() {
+    this.action.replaceChildren(this.#learned.size ? "All is read." : "All is read: there was nothing to learn in it.");
+  }
+
+  /** Show the memories that are new or changed. `known`: ids of those that were there before. */
+  learn(changed, known) {
+    for (const memory of changed)
+      this.#learned.set(memory.id, { memory, words: known.has(memory.id) ? "confirmed or changed" : "new" });
+    this.news.replaceChildren(
+      ...[...this.#learned.values()].map(({ memory, words }) => item(memory, badge(words, "state-mark"))),
+    );
+  }
+
+  // ------------------------------------------------------------ given
+  #show() {
+    this.given.removeAttribute("aria-busy");
+    this.given.replaceChildren(...given(this.#explanation, this.#sent));
+  }
+}
+
+function given(explanation, sent) {
+  const said = headline(sent?.status ? sent : explanation);
+  if (!explanation) return [said, h("p", { class: "hint" }, "The proxy gave no explanation.")];
+  const shown = explanation.memories.filter((one) => one.shown);
+  const left = explanation.memories.filter((one) => !one.shown);
+  const quoted = explanation.documents.filter((one) => one.shown);
+  return [
+    said,
+    unlike(explanation, sent),
+    shown.length ? h("ul", { class: "weighed" }, shown.map((one) => item(one.memory, ...scored(one)))) : null,
+    quoted.length ? h("ul", { class: "weighed" }, quoted.map(passage)) : null,
+    left.length
+      ? folded(
+          `Left out: ${many(left.length, "memory", "memories")}`,
+          h("ul", { class: "weighed" }, left.map((one) => item(one.memory, ...scored(one)))),
+        )
+      : null,
+    explanation.block
+      ? folded(
+          `The block as it is sent (${many(explanation.tokens, "token")})`,
+          foreign("pre", explanation.block, { class: "block", tabIndex: 0 }),
+        )
+      : null,
+  ].filter(Boolean);
+}
+
+function headline({ status, reason, count, memories, tokens }) {
+  const meaning = REASONS[reason] ?? (reason ? plain(reason) : "");
+  const number = count ?? memories.filter((one) => one.shown).length;
+  if (status === "injected") {
+    const what = number ? many(number, "memory", "memories") : "notes of this session";
+    return h(
+      "p",
+      { class: "headline" },
+      h("strong", {}, `The model was given ${what}`),
+      ` (${many(tokens, "token")})${meaning ? `: ${meaning}` : ""}.`,
+    );
+  }
+  return h("p", { class: "headline" }, h("strong", {}, "The model was given nothing"), meaning ? `: ${meaning}.` : ".");
+}
+
+/** Say so if the request ended otherwise than the explanation: it has a deadline, and an upstream may refuse. */
+function unlike(explanation, sent) {
+  if (!sent?.status || sent.status === explanation.status) return null;
+  const would = explanation.block ? "the block below" : "nothing";
+  return h("p", { class: "hint" }, `By itself, the read path would have given it ${would}.`);
+}
+
+function scored({ score, why, left_out }) {
+  return [
+    left_out && h("p", { class: "reason-words" }, LEFT_OUT[left_out] ?? plain(left_out)),
+    h(
+      "div",
+      { class: "score" },
+      score === null ? null : [bar(score, "Score"), h("span", { class: "number", "aria-hidden": "true" }, score.toFixed(2))],
+      foreign("span", because(why), { class: "why" }),
+    ),
+  ];
+}
+
+function item(memory, ...extra) {
+  return h(
+    "li",
+    {},
+    h(
+      "a",
+      { href: `#/memories/${encodeURIComponent(memory.id)}` },
+      foreign("span", shortened(memory.content, WHOLE_CHARS)),
+    ),
+    " ",
+    typeBadge(memory.type),
+    extra,
+  );
+}
+
+function passage(one) {
+  const place = [one.name, ...one.headings].join(" › ");
+  return h("li", {}, foreign("span", shortened(one.text, WHOLE_CHARS)), " ", badge(place, "project"));
+}
+
+function folded(summary, ...content) {
+  return h("details", {}, h("summary", {}, summary), content);
+}
