@@ -139,19 +139,6 @@ def test_the_cut_waits_until_the_state_has_read_a_whole_step() -> None:
     assert numbers(compress(made, replace(EAGER, step_turns=5))) == [5, 6, 7, 8, 9]
 
 
-def test_a_turn_with_an_image_stays() -> None:
-    made = Talk()
-    for number in range(4):
-        made.exchange(number)
-    made.ask([{"type": "text", "text": "what is this?"}, IMAGE])
-    made.answer("A cat.")
-    seen = made.entries[-2:]
-    for number in range(4, 10):
-        made.exchange(number)
-    made.ask("and now?")
-    assert compress(made, replace(EAGER, step_turns=1))["messages"][2:4] == seen
-
-
 # ---------------------------------------------------------------- what proves nothing
 @pytest.mark.parametrize("change", ["a question", "an answer", "the rules", "the beginning"])
 def test_a_history_that_was_changed_is_another_conversation(change: str) -> None:

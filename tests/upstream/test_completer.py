@@ -5,7 +5,6 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -120,14 +119,11 @@ async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s() -> No
     ("status", "error", "calls"),
     [
         (401, CredentialNeeded, 1),
-        (403, CredentialNeeded, 1),
         (400, CompletionRefused, 4),  # without options, without a system role, streamed
         (404, CompletionFailed, 1),
-        (422, CompletionRefused, 4),
         (429, CompletionPostponed, 1),
         (503, CompletionFailed, 1),
         (500, CompletionFailed, 2),  # without options
-        (307, CompletionFailed, 1),
     ],
 )
 async def test_each_refusal_has_its_meaning(status: int, error: type[Exception], calls: int) -> None:
@@ -143,16 +139,9 @@ async def test_each_refusal_has_its_meaning(status: int, error: type[Exception],
     [
         b"",
         b"<html>",
-        b"[]",
         b"{}",
-        b'{"choices": []}',
-        b'{"choices": [{"message": {"content": null}}]}',
-        b'{"choices": [{"message": {"content": 5}}]}',
         b'{"choices": [{"message": {"content": ""}}]}',
         b'{"choices": [{"message": {"content": " ", "reasoning_content": "I think that"}}]}',
-        b'{"choices": [{"message": null}]}',
-        b'{"choices": "no"}',
-        b"\xff\xfe",
         b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n',
     ],
 )
@@ -176,19 +165,6 @@ async def test_a_model_that_is_too_slow_fails_and_is_hung_up_on() -> None:
             with pytest.raises(CompletionFailed, match=f"no answer within {limit} s"):
                 await completer.complete(question(role))
         await scripted.until_closed()
-
-
-async def test_an_upstream_that_breaks_off_is_a_failure() -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.start_stream()
-        exchange.reset()
-
-    async with asking(script) as (scripted, completer):
-        with pytest.raises(CompletionFailed):
-            await completer.complete(question())
-        await scripted.__aexit__()
-        with pytest.raises(CompletionFailed):
-            await completer.complete(question())
 
 
 # ---------------------------------------------------------------- options
@@ -349,13 +325,6 @@ def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
     assert credentials.get(ANN) == []
 
 
-async def test_an_endpoint_without_a_listener_is_named_with_the_systems_error() -> None:
-    async with Upstream("http://127.0.0.1:9/v1") as upstream:
-        with pytest.raises(CompletionFailed) as failed:
-            await UpstreamCompleter(upstream, Credentials(), {}).complete(question())
-    assert str(failed.value) == "upstream_unreachable (ECONNREFUSED)"
-
-
 async def test_a_router_of_respx_mocks_the_calls() -> None:
     credentials, router = Credentials(), respx.Router()
     credentials.remember(ANN, KEY)
@@ -388,20 +357,6 @@ async def test_a_cookie_of_one_answer_is_not_sent_with_the_next_call() -> None:
         for user in ("ann", "bob"):
             await completer.complete(question(scope=Scope("t", user)))
     assert [request.header(b"cookie") for request in scripted.requests] == [None, None]
-
-
-async def test_a_call_takes_the_base_path_the_server_s_key_and_a_unix_socket(tmp_path: Path) -> None:
-    url = f"unix:{tmp_path}/Model.sock:/api?v=1"
-    async with (
-        ScriptedUpstream(answering(completion("x")), unix=tmp_path / "Model.sock") as scripted,
-        Upstream(url, api_key="sk-1") as upstream,
-    ):
-        for _ in range(2):
-            assert await UpstreamCompleter(upstream, Credentials(), {}).complete(question()) == "x"
-    assert [request.target for request in scripted.requests] == [b"/api/chat/completions?v=1"] * 2
-    first = scripted.requests[0]
-    assert (first.header(b"host"), first.header(b"authorization")) == (b"localhost", b"Bearer sk-1")
-    assert len(scripted.connections) == 1
 
 
 async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only() -> None:
@@ -507,10 +462,8 @@ CALL = {"id": "c", "type": "function", "function": {"name": "facts", "arguments"
     [
         {"content": [{"type": "text", "text": '{"a": 1}'}, {"type": "other"}]},
         {"content": None, "reasoning_content": 'So {this} is it:\n{"a": 1}'},
-        {"content": "", "reasoning": '{"a": 1}'},
         {"content": None, "tool_calls": [CALL]},
         {"tool_calls": [CALL, CALL | {"index": 1, "id": "d"}]},
-        {"content": None, "function_call": CALL["function"]},
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])

@@ -112,7 +112,7 @@ async def test_each_piece_arrives_before_the_next_is_sent() -> None:
         assert await client.reader.readexactly(5) == b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("status", [200, 201, 400, 401, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [200, 400, 503])
 async def test_any_status_passes_with_its_body_and_headers(status: int) -> None:
     body = b'{"error": {"message": "n\xc3\xb6", "odd": 1.0}}\n'
     own = [(b"retry-after", b"3"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"x-latin", b"\xe9")]

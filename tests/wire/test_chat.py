@@ -8,9 +8,8 @@ import pytest
 
 from proxy.domain.core import Message
 from proxy.text.markup import fence
-from proxy.wire.dialect import CHAT, Answer, Dialect
+from proxy.wire.dialect import CHAT, Answer
 
-DIALECT: Dialect = CHAT  # mypy: the class keeps the protocol
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 NOTE = {"role": "system", "content": BLOCK}
 
@@ -65,12 +64,8 @@ def test_every_role_and_kind_of_content_is_read() -> None:
 
 NOTHING_SAID: list[Any] = [
     [IMAGE],
-    [IMAGE, IMAGE],
     [text(""), IMAGE],
-    [text(" "), FILE],
     [text(BLOCK), IMAGE],
-    "",
-    [],
 ]
 
 
@@ -125,21 +120,13 @@ def test_our_own_block_that_comes_back_is_not_read() -> None:
     ("fields", "forced"),
     [
         ({}, False),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, False),
         ({"tool_choice": None}, False),
         ({"tool_choice": "auto"}, False),
-        ({"tool_choice": "none"}, False),
         ({"tool_choice": "required"}, True),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
-        ({"tool_choice": {"type": "custom", "custom": {"name": "f"}}}, True),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, False),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required"}}}, True),
         ({"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []}}, True),
-        ({"tool_choice": {"type": "mcp", "server_label": "s"}}, True),
         ({"tool_choice": {"type": "auto"}}, False),
-        ({"tool_choice": {}}, False),
-        ({"tool_choice": ["required"]}, False),
-        ({"function_call": "auto"}, False),
         ({"function_call": {"name": "f"}}, True),
     ],
 )
@@ -264,19 +251,6 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
 def test_only_the_first_choice_counts() -> None:
     other = chunk({"content": "other"}, "stop", index=1)
     assert heard(HEL, other, LO, cut=True) == Answer("Hello ü", whole=False)
-
-
-@pytest.mark.parametrize("field", [{"tool_calls": [{"id": "c"}]}, {"function_call": {"name": "f"}}])
-def test_an_answer_that_calls_tools_is_unfinished(field: dict[str, Any]) -> None:
-    assert heard(document({"content": None, **field}), kind="application/json").calls
-    assert heard(chunk(field), chunk({}, "stop")).calls
-    assert not heard(document({"content": "Hi", "tool_calls": []}), kind="application/json").calls
-
-
-def test_an_emoji_cut_between_two_events_is_whole_again() -> None:
-    halves = [b'data: {"choices":[{"delta":{"content":"\\u%s"}}]}\n\n' % half for half in (b"d83d", b"de00")]
-    assert heard(*halves, STOP) == Answer("😀", whole=True)
-    assert heard(halves[0], cut=True) == Answer("\ufffd", whole=False)
 
 
 def test_an_echo_of_our_block_is_not_part_of_the_answer() -> None:

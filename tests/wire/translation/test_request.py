@@ -10,7 +10,7 @@ from openai.types.responses import Response
 
 from proxy.domain.errors import InvalidRequest
 from proxy.wire.dialect import CHAT
-from proxy.wire.translation.request import ChatPlan, conversation_of, plan
+from proxy.wire.translation.request import ChatPlan, plan
 from proxy.wire.translation.response import Translation
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
@@ -77,7 +77,6 @@ UNKNOWN_TO_CHAT = {
         ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
         ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
         ({"tools": [{"type": "web_search"}], "tool_choice": "auto", "parallel_tool_calls": True}, {}),
-        ({"tools": []}, {}),
     ],
 )
 def test_fields_have_the_names_that_chat_completions_know(body: dict[str, Any], chat: dict[str, Any]) -> None:
@@ -88,13 +87,9 @@ def test_fields_have_the_names_that_chat_completions_know(body: dict[str, Any], 
     ("model", "name"),
     [
         ("llama3", "max_tokens"),
-        ("gpt-4o-mini", "max_tokens"),
         ("gpt-oss-20b", "max_tokens"),
-        ("o3-mini", "max_completion_tokens"),
         ("openai/o4-mini", "max_completion_tokens"),
         ("gpt-5.1", "max_completion_tokens"),
-        ("foo1", "max_tokens"),
-        ("o1labs/llama", "max_tokens"),
     ],
 )
 def test_the_limit_has_the_name_that_the_models_servers_read(model: str, name: str) -> None:
@@ -126,11 +121,9 @@ def test_text_format_becomes_response_format(given: dict[str, Any], expected: An
         ({"input": []}, "input"),
         ({"input": 3}, "input"),
         ({"model": None}, "model"),
-        ({"prompt": {"id": "pmpt_1"}, "input": None}, "prompt"),
         ({"stream": "yes"}, "stream"),
         ({"max_output_tokens": "many"}, "max_output_tokens"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"reasoning": {"effort": 3}}, "reasoning.effort"),
         ({"reasoning": {"summary": "long"}}, "reasoning.summary"),
         ({"text": "plain"}, "text"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
@@ -138,22 +131,15 @@ def test_text_format_becomes_response_format(given: dict[str, Any], expected: An
         ({"background": True, "store": False}, "background"),
         ({"conversation": {"id": "conv_\u00e9"}}, "conversation"),
         ({"conversation": {}}, "conversation.id"),
-        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "conversation"),
         ({"temperature": 2.1}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
-        ({"temperature": True}, "temperature"),
         ({"truncation": "middle"}, "truncation"),
         ({"metadata": {"a": 1}}, "metadata"),
-        ({"metadata": {str(n): "" for n in range(17)}}, "metadata"),
         ({"metadata": {"k": "v" * 513}}, "metadata"),
         ({"safety_identifier": "s" * 129}, "safety_identifier"),
-        ({"include": [3]}, "include[0]"),
-        ({"stream_options": []}, "stream_options"),
         ({"tools": [{}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
         ({"tools": [{"type": "function", "name": "f", "parameters": "x"}]}, "tools[0].parameters"),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": 7}]}, "tools[0].tools"),
-        ({"tool_choice": 3}, "tool_choice"),
         ({"tool_choice": {"type": "function"}}, "tool_choice.name"),
         ({"tool_choice": {"type": "allowed_tools", "mode": "x", "tools": []}}, "tool_choice.mode"),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
@@ -214,8 +200,6 @@ def test_a_chosen_function_is_nested_for_chat_and_flat_in_the_echo(choice: dict[
     [
         {"type": "web_search"},
         {"type": "mcp", "server_label": "x"},
-        {"type": "auto"} | {"type": "file_search"},
-        {"type": "function", "name": "g"},
         {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]},
     ],
 )
@@ -388,22 +372,12 @@ def test_the_echo_fills_in_what_the_request_leaves_out() -> None:
     assert "conversation" not in echo
 
 
-def test_the_plan_says_how_the_response_is_kept() -> None:
-    made = planned(store=False, conversation={"id": "conv_1"})
-    assert (made.store, made.background, made.conversation) == (False, False, "conv_1")
-    assert made.echo["conversation"] == {"id": "conv_1"}
-    assert planned(previous_response_id="resp_1").previous_response_id == "resp_1"
-    assert conversation_of({"conversation": "conv_2"}) == "conv_2"
-    assert conversation_of({}) is None
-
-
 @pytest.mark.parametrize(
     "body",
     [
         {},
         {"tools": [FUNCTION, {"type": "custom", "name": "c"}, {"type": "web_search"}]},
         {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
-        {"tools": [FUNCTION], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [FUNCTION]}},
         {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
         {
             "reasoning": {"effort": "high", "summary": "auto"},

@@ -7,7 +7,6 @@ import pytest
 from openai.types.responses import Response
 
 from proxy.wire.translation.request import plan
-from proxy.wire.translation.response import encode, items_of
 from tests.wire.translation.support import call, check, delta, final, kinds, streamed, translation
 
 USAGE = {
@@ -369,26 +368,3 @@ def test_the_response_holds_every_field_from_the_first_event_on() -> None:
     assert names <= set(created)
     assert created["status"] == "in_progress"
     assert created["output"] == []
-
-
-def test_an_emoji_cut_in_two_is_sent_whole() -> None:
-    events = streamed(
-        [delta(content="\ud83d"), delta(content="\ude00!"), delta(content="\ud83d"), delta("stop")]
-    )
-    assert [event["delta"] for event in events if "delta" in event] == ["\U0001f600!"]
-    assert encode(events[4]).startswith(b"event: response.output_text.delta\ndata: {")
-
-
-def test_output_items_serve_as_the_next_requests_input() -> None:
-    chunks = [
-        delta(reasoning="Hm"),
-        delta(content="Hi"),
-        delta(**call(0, "c0", "f", "{}")),
-        delta("tool_calls"),
-    ]
-    items = items_of(final(streamed(chunks)))
-    answer = {"type": "function_call_output", "call_id": "c0", "output": "ok"}
-    messages = plan({"model": "m", "input": [answer]}, items).chat["messages"]
-    assert [m["role"] for m in messages] == ["assistant", "tool"]
-    assert messages[0]["content"] == "Hi"
-    assert items_of({}) == []
