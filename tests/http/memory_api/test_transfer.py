@@ -203,11 +203,11 @@ async def test_lines_of_another_user_are_refused_unless_the_query_maps_them(benc
     assert mine["id"] != "mem_b1", "an id must not come to name the memories of two users"
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded"])
-async def test_a_content_type_that_web_pages_can_send_is_refused(bench: Bench, content_type: str) -> None:
+async def test_a_content_type_that_web_pages_can_send_is_refused(bench: Bench) -> None:
     lines = ndjson({"content": "User owns a canoe.", "user_id": "alice"})
-    answer = await bench.http.post("/memory/import", content=lines, headers={"content-type": content_type})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "content-type")
+    for kind in ("", "text/plain", "application/x-www-form-urlencoded"):
+        answer = await bench.http.post("/memory/import", content=lines, headers={"content-type": kind})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "content-type"), kind
     assert await bench.export(user_id="alice") == b""
 
 
