@@ -147,7 +147,10 @@ class Services:
         for endpoint in endpoints.values():
             await stack.enter_async_context(endpoint)
         own = RoleModel(timeout_s=settings.memory.llm_timeout_seconds)
-        completer = UpstreamCompleter(upstream, credentials, roles, endpoints, learning=learning, own=own)
+        completer = UpstreamCompleter(
+            upstream, credentials, roles, endpoints, learning=learning, own=own,
+            on_usage=partial(_count_usage, metrics),
+        )  # fmt: skip
         cache = cache_of(settings, metrics.cache_outages.inc)
         if cache is not None:
             stack.push_async_callback(cache.close)
@@ -485,6 +488,11 @@ def _count_step(metrics: telemetry.Metrics, report: StepReport) -> None:
     metrics.evolution_seconds.labels(report.step, report.outcome).observe(report.seconds)
     for action, count in report.counts.items():
         metrics.evolved.labels(report.step, action).inc(count)
+
+
+def _count_usage(metrics: telemetry.Metrics, role: str, read: int, written: int) -> None:
+    metrics.model_call_tokens.labels(role, "read").inc(read)
+    metrics.model_call_tokens.labels(role, "written").inc(written)
 
 
 def _count_job(metrics: telemetry.Metrics, report: JobReport) -> None:

@@ -43,8 +43,12 @@ class Operations:
     clock: Clock = time.time
     commit: str | None = COMMIT
     free_bytes: Callable[[], int] | None = None  # of the data's disk; None if the data are elsewhere
+    _started_at: float = field(init=False)
     # A disk that does not answer blocks only this thread.
     _disk: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "free-bytes"))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_started_at", self.clock())
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         match scope["path"]:
@@ -73,6 +77,7 @@ class Operations:
             "status": "degraded" if vitals.reason else "ok",
             "version": __version__,
             "commit": self.commit,
+            "uptime_seconds": round(max(0.0, self.clock() - self._started_at)),
             "memory": {"level": vitals.level.value, **_reason_of(vitals), **languages},
             "jobs": None if jobs is None else _by_state(jobs),
         }
@@ -89,6 +94,8 @@ class Operations:
         if jobs is not None:
             for state, count in _by_state(jobs).items():
                 self.metrics.jobs.labels(state).set(count)
+            for lane, count in enumerate(jobs.queued_by_lane, 1):
+                self.metrics.queued.labels(str(lane)).set(count)
             age_s = 0.0 if jobs.oldest_at is None else max(0.0, self.clock() - jobs.oldest_at)
             self.metrics.oldest_job.set(age_s)
 

@@ -84,6 +84,18 @@ async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is(
     }
 
 
+async def test_the_tokens_that_an_answer_reports_are_counted_for_its_role() -> None:
+    counted = list[tuple[str, int, int]]()
+    usage = {"prompt_tokens": 12, "completion_tokens": 3}
+    script = answering(completion("{}") | {"usage": usage})
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
+        completer = UpstreamCompleter(
+            upstream, Credentials(), {}, on_usage=lambda *counts: counted.append(counts)
+        )
+        await completer.complete(question())
+    assert counted == [("memory_extraction", 12, 3)]
+
+
 async def test_only_the_user_s_own_credential_is_used() -> None:
     credentials = Credentials()
     credentials.remember(ANN, KEY)
