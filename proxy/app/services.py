@@ -14,6 +14,7 @@ from proxy.admit.gate import Gate
 from proxy.admit.safety import PII, SafetyPolicy, redact, safe_id
 from proxy.app.factories import cache_of, network_of, stores_of
 from proxy.config import ExternalModel, Settings
+from proxy.domain import timezones
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.evolution import EvolutionPolicy, Step
@@ -45,6 +46,7 @@ from proxy.recall.rank import Ranking, Reranking
 from proxy.recall.rewrite import QueryRewriter, SearchPlanner
 from proxy.recall.search import Searcher
 from proxy.recall.triage import Restraint
+from proxy.text.dates import past_period
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, load_httpx
 from proxy.upstream.connection import ConnectionLimits, Timeouts
@@ -330,6 +332,7 @@ def _recall_tools(base: _Foundation, tokens: Tokens) -> RecallTools:
     return RecallTools(
         searcher=searcher,
         sessions=stores.sessions,
+        timeline=stores.timeline,
         notes=stores.notes,
         budget=Budget(tokens, settings.memory.budget_tokens, settings.memory.profile_tokens),
         clock=base.clock,
@@ -376,7 +379,8 @@ async def with_query_models(
 async def _warm_up(tools: RecallTools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:
     """Go once through everything that is loaded on first use (libraries, models, tables, patterns): some 0.2
     s that no request's deadline has."""
-    for look in (safe_id, recorder.redact):
+    asked = timezones.local(WARM_UP_TURN.at, timezones.DEFAULT)
+    for look in (safe_id, recorder.redact, partial(past_period, asked=asked)):
         await asyncio.to_thread(look, WARM_UP_TURN.said)
     unhurried = replace(tools, shelf=replace(tools.shelf, deadline_s=WARM_UP_S))
     await fail_open.attempt("warm_up", lambda: prepare(WARM_UP_TURN, unhurried), WARM_UP_S)

@@ -176,6 +176,11 @@ class Memory:
     archived_by: str | None = None  # see Archive
     core: bool = False  # pinned, or used so often that it belongs to the profile
 
+    @property
+    def held_until(self) -> float:
+        """When a superseded memory stopped to hold."""
+        return self.updated_at if self.valid_to is None else self.valid_to
+
     def is_current(self, now: float) -> bool:
         """True while the memory may be returned by a search."""
         expired = self.expires_at is not None and self.expires_at <= now

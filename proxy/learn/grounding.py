@@ -21,8 +21,8 @@ from proxy.domain.core import Candidate, Evidence, Memory
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder
 from proxy.domain.session import Exchange
-from proxy.learn.dates import anchored, expiry
 from proxy.learn.llm_io import assistant_text, user_text
+from proxy.text.dates import anchored, expiry
 from proxy.text.sentences import WIDE, is_question, sentences
 from proxy.text.terms import normalise, terms
 

@@ -23,6 +23,7 @@ from proxy.text.markup import NOTICE, fence, neutralise
 from proxy.text.terms import fold, terms
 
 SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to identify what an answer cites
+WAS = " Lines marked [was] held only in the time that they name."
 OVERRULED = " A preference of the project stands above a general one."
 PREFERRED = 1.1  # worth of a preference, compared with another memory of its score and length
 PROFILE_LINES = 6
@@ -59,9 +60,11 @@ def inject(
     notes: SessionNotes = NO_NOTES,
     messages: Sequence[Message] = (),
     timezone: str = DEFAULT_TIMEZONE,
+    past: Sequence[Memory] = (),
 ) -> Block:
     """Return the block: the session's `notes` that the `messages` do not show, as many whole memories as the
-    budget holds, fence included, and as much of the `profile` as its own budget holds.
+    budget holds, fence included, and as much of the `profile` as its own budget holds. The rest of the
+    budget is for `past` values that the message asks about, marked as such.
 
     A memory that does not fit is left out and the next is tried.
     """
@@ -69,7 +72,7 @@ def inject(
     def cost(line: str) -> int:
         return budget.tokens.count(line + "\n", model)
 
-    if not ranked and not profile and notes == NO_NOTES:
+    if not ranked and not profile and not past and notes == NO_NOTES:
         return NO_BLOCK
     frame, notice = budget.tokens.count(fence(["-"]), model), NOTICE
     first: list[str] = []
@@ -85,13 +88,21 @@ def inject(
     lines = [render(m, id_chars, timezone) for m in memories]
     costs = [cost(line) for line in lines]
     chosen = _choose(ranked, costs, budget.memory_tokens - frame)
-    chosen += _fitting(range(len(ranked), len(memories)), costs, budget.profile_tokens)
-    if not (first or chosen):
-        return NO_BLOCK
     # The sum, not a count of the whole block: counts of lines are cached across requests.
     spent = frame + sum(costs[i] for i in chosen)
-    text = fence([*first, *(lines[i] for i in chosen)], notice=notice)
-    return Block(text, tuple(memories[i].id for i in chosen), spent)
+    was = [_was_line(m, timezone) for m in past]
+    shown = _fitting(range(len(past)), list(map(cost, was)), budget.memory_tokens - spent - cost(WAS))
+    of_profile = _fitting(range(len(ranked), len(memories)), costs, budget.profile_tokens)
+    if not (first or chosen or shown or of_profile):
+        return NO_BLOCK
+    if shown:
+        spent, notice = spent + cost(WAS) + sum(cost(was[i]) for i in shown), notice + WAS
+    spent += sum(costs[i] for i in of_profile)
+    body = [*(lines[i] for i in chosen), *(was[i] for i in shown), *(lines[i] for i in of_profile)]
+    ids = (
+        [memories[i].id for i in chosen] + [past[i].id for i in shown] + [memories[i].id for i in of_profile]
+    )
+    return Block(fence([*first, *body], notice=notice), tuple(ids), spent)
 
 
 def _fitting(indices: Sequence[int], costs: Sequence[int], budget: int) -> list[int]:
@@ -129,6 +140,13 @@ def render(memory: Memory, id_chars: int = SHORT_ID, timezone: str = DEFAULT_TIM
     day = timezones.local(memory.valid_from, timezone).date().isoformat()
     # The end of the id: ids that sort by time share their beginning.
     return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
+
+
+def _was_line(memory: Memory, timezone: str) -> str:
+    """Return the line of a superseded value: the days from and until which it held, and its content."""
+    began = _day(memory.valid_from, timezone)
+    ended = _day(memory.held_until, timezone)
+    return f"[was {began} until {ended}] {neutralise(memory.content)}"
 
 
 def _may_differ(memories: Sequence[Memory]) -> bool:
