@@ -18,13 +18,13 @@ from proxy.domain import timezones
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.evolution import EvolutionPolicy, Step
-from proxy.domain.limits import CallQuota
+from proxy.domain.limits import CallQuota, TurnPriority
 from proxy.domain.operating_system import trim_heap
 from proxy.domain.ports import Clock, Completer, Stores
-from proxy.http.failopen import FailOpen
 from proxy.http.limits import Ledger
-from proxy.http.turns import Zones
-from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter, TurnPriority
+from proxy.http.memory_work import FailOpen
+from proxy.http.turns import Zones, mark
+from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.evolution import Evolution, StepReport
 from proxy.learn.recorder import AccessCounts, ExchangeRecorder
@@ -38,17 +38,14 @@ from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
 from proxy.recall import rewrite
 from proxy.recall.documents import Shelf
-from proxy.recall.history import mark
 from proxy.recall.pack import Budget
 from proxy.recall.prepare import RecallTools, prepare
-from proxy.recall.query import readable
-from proxy.recall.rank import Ranking, Reranking
 from proxy.recall.rewrite import QueryRewriter, SearchPlanner
-from proxy.recall.search import Searcher
-from proxy.recall.triage import Restraint
+from proxy.recall.search import Ranking, Reranking, Searcher
+from proxy.recall.triage import Restraint, readable
 from proxy.text.dates import past_period
-from proxy.upstream.client import Upstream
-from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, load_httpx
+from proxy.upstream.client import Credentials, Upstream
+from proxy.upstream.completer import RoleModel, UpstreamCompleter, load_httpx
 from proxy.upstream.connection import ConnectionLimits, Timeouts
 from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network

@@ -14,7 +14,7 @@ from starlette.types import Send as Send
 from proxy.domain.errors import InvalidRequest, TooLarge, UnsupportedMedia
 from proxy.wire import body as json_body
 from proxy.wire.body import LARGE_BYTES
-from proxy.wire.codings import CODINGS, MAX_CODINGS, Undecodable, named_codings
+from proxy.wire.http import CODINGS, MAX_CODINGS, Undecodable, named_codings
 
 ASGIScope = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]

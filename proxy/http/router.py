@@ -38,7 +38,7 @@ from proxy.http.asgi import (
 )
 from proxy.http.auth.identity import Area, Auth
 from proxy.http.errors import answer, send_error
-from proxy.upstream.headers import REQUEST_ID, request_id_in
+from proxy.wire.http import REQUEST_ID, request_id_in
 
 _ROUTE = "memory_proxy.route"  # the key of the route's name in the scope
 

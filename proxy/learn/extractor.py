@@ -30,8 +30,7 @@ from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_fa
 from proxy.learn.triggers import intent_of
 from proxy.prompts import prompt
 from proxy.text.dates import anchored
-from proxy.text.sentences import is_question, sentences
-from proxy.text.terms import normalise, terms
+from proxy.text.words import is_question, normalise, sentences, terms
 
 ROLE = "memory_extraction"
 

@@ -19,8 +19,8 @@ from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
 from proxy.domain.ports import TokenCounter
 from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, Anchor, RecentTurn, SessionNotes, State
-from proxy.text.markup import NOTICE, fence, neutralise
-from proxy.text.terms import fold, terms
+from proxy.text.words import fold, terms
+from proxy.wire.authorship import NOTICE, fence, neutralise
 
 SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to identify what an answer cites
 WAS = " Lines marked [was] held only in the time that they name."

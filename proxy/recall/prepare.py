@@ -30,10 +30,9 @@ from proxy.domain.ports import Clock, SessionStore, Snapshot, Timeline
 from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
 from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
 from proxy.recall.pack import Block, Budget, inject, unseen
-from proxy.recall.query import query_of
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
 from proxy.recall.search import EncodedQuery, Searcher, SearchRequest, SearchResult, offered
-from proxy.recall.triage import Restraint, Verdict, begins, triage
+from proxy.recall.triage import Restraint, Verdict, begins, query_of, triage
 from proxy.telemetry import ThrottledLog, log
 from proxy.text.dates import past_period
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from proxy import __version__, telemetry
-from proxy.domain.core import Scope
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -28,7 +27,7 @@ from proxy.domain.errors import (
 )
 from proxy.domain.limits import CircuitBreaker, TTLCache
 from proxy.domain.ports import CompletionRequest
-from proxy.upstream.client import Upstream, credential
+from proxy.upstream.client import Credentials, Upstream, credential
 from proxy.upstream.forms import (
     MAX_LEARNT,
     Forms,
@@ -39,9 +38,9 @@ from proxy.upstream.forms import (
     own_options,
     refusal_of,
 )
-from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.wire.answers import Values, objects, tokens_of
 from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece
+from proxy.wire.http import Headers
 
 if TYPE_CHECKING:
     import httpx
@@ -53,33 +52,6 @@ _REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
 _TOO_MANY = 429
 _MAX_STARTS = 100  # of a JSON object in a text: each is tried
 _BUSY = (_TOO_MANY, 503, 529)
-
-
-_CARRIED = CREDENTIALS | {b"openai-organization", b"openai-project"}
-
-
-class Credentials:
-    """The last credential of each user, for our own calls on the user's behalf. In memory only.
-
-    The headers are those that the upstream sees: a key or token of the proxy is never among them, the
-    upstream key that it maps to may be.
-    """
-
-    def __init__(self, limit: int = 10_000) -> None:
-        self._by_user = TTLCache[tuple[str, str], Headers](limit)
-
-    def remember(self, scope: Scope, headers: Headers) -> None:
-        """Store what the upstream has just accepted for the user, or not refused. A request without a
-        credential (the server's key is sent with it, or none is needed) replaces an older one, too."""
-        self._by_user.put((scope.tenant, scope.user), [each for each in headers if each[0] in _CARRIED])
-
-    def get(self, scope: Scope) -> Headers:
-        """Return the headers that carry the user's credential, none if it is not known."""
-        return list(self._by_user.get((scope.tenant, scope.user)) or ())
-
-    def forget(self, scope: Scope) -> None:
-        """Remove the user's credential."""
-        self._by_user.pop((scope.tenant, scope.user))
 
 
 # ---------------------------------------------------------------- back-off

@@ -19,7 +19,7 @@ from proxy.recall.pack import (
     render,
     unseen,
 )
-from proxy.text.markup import OPEN
+from proxy.wire.authorship import OPEN
 from tests.recall.conftest import Words, memory
 
 SIX = "one two three four five six"

@@ -12,7 +12,7 @@ from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Needs
 from proxy.domain.session import Anchor, SessionNotes
 from proxy.recall.prepare import LINES, RecallTools, prepare
-from proxy.recall.rank import Ranking
+from proxy.recall.search import Ranking
 from proxy.recall.triage import Restraint
 from proxy.telemetry import REMIND_S, ThrottledLog
 from tests.recall.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, tools_with, turn

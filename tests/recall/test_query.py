@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.recall.query import MAX_TERMS, MAX_WORDS, leans, query_of, readable
+from proxy.recall.triage import MAX_TERMS, MAX_WORDS, leans, query_of, readable
 
 LOG = "\n".join(f"12:0{n % 10} pump {n} reports pressure {n * 3} and temperature {n * 7}" for n in range(300))
 

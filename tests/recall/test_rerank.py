@@ -10,7 +10,7 @@ from proxy.domain.core import Hit, MemoryOptions, Ranked
 from proxy.domain.errors import RerankFailed
 from proxy.recall.explain import search
 from proxy.recall.prepare import prepare
-from proxy.recall.rank import OPEN_S, RERANK_STEP, RERANKS_AT_ONCE, TRIP_AFTER, Reranking, blended
+from proxy.recall.search import OPEN_S, RERANK_STEP, RERANKS_AT_ONCE, TRIP_AFTER, Reranking, blended
 from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
 from tests.support.judge import ScriptedJudge
 

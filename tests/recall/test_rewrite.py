@@ -10,7 +10,6 @@ from proxy.domain.core import Create, Hit, MemoryFilter, MemoryOptions, Scope, S
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import CompletionRequest
 from proxy.recall.prepare import prepare
-from proxy.recall.query import MAX_TERMS, query_of
 from proxy.recall.rewrite import (
     ANSWER_TTL_S,
     MAX_KEYWORDS,
@@ -29,6 +28,7 @@ from proxy.recall.rewrite import (
     sound_question,
     value_of,
 )
+from proxy.recall.triage import MAX_TERMS, query_of
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge

@@ -15,8 +15,8 @@ from proxy import __version__
 from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
 from proxy.domain.ports import Completer, CompletionRequest
-from proxy.upstream.client import Upstream
-from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, retry_after
+from proxy.upstream.client import Credentials, Upstream
+from proxy.upstream.completer import RoleModel, UpstreamCompleter, retry_after
 from proxy.upstream.forms import LEARNT_FOR_S, Forms, Learning
 from tests.support.upstream import Exchange, Script, ScriptedUpstream, completion, completion_events, ok
 

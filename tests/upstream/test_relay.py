@@ -19,8 +19,8 @@ from proxy.domain.errors import TooLarge, UpstreamError
 from proxy.http.errors import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
-from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import ClientLeft, Downstream, Ending, Tap, passthrough, relay
+from proxy.wire.http import request_headers
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split

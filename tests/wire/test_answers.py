@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from proxy.wire.answers import Values, tokens_of
 from proxy.wire.answers import objects as objects_of
-from proxy.wire.codings import TooLong, Undecodable, Unpacker
+from proxy.wire.http import TooLong, Undecodable, Unpacker
 
 PLAIN = b"data: some text that repeats, repeats, repeats\n\n" * 50
 

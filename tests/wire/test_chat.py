@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from proxy.domain.core import Message
-from proxy.text.markup import fence
+from proxy.wire.authorship import fence
 from proxy.wire.dialect import CHAT, Answer
 
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.markup import ThoughtSplitter
+from proxy.wire.authorship import ThoughtSplitter
 from proxy.wire.chat_answer import AnswerEnding, CallPiece, ChatReader, PieceKind, TextPiece
 from proxy.wire.dialect import CHAT, Answer
 from tests.wire.translation.support import call, delta, final, kinds, streamed

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.content import clean
+from proxy.wire.body import clean
 
 UNITS = st.sampled_from(["a", "é", "水", "\ud83d", "\ude00", "😀", "\x00"])
 

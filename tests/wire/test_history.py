@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.core import Message
-from proxy.text.markup import fence
-from proxy.wire.content import PLACEMENTS
+from proxy.wire.authorship import fence
+from proxy.wire.dialect import PLACEMENTS
 from proxy.wire.history import (
     CHAT_HISTORY,
     RESPONSES_HISTORY,

@@ -11,7 +11,7 @@ from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.responses import Chain, ChainStore, Conversation, ConversationStore, StoredResponse
 from proxy.domain.session import StoredExchange
 from proxy.http.asgi import OFF_LOOP
-from proxy.http.failopen import FailOpen
+from proxy.http.memory_work import FailOpen
 from proxy.http.responses.background import UNDER_WAY, shown
 from proxy.http.responses.owners import Owner, absent, new_id, shelf
 from proxy.wire.body import dump, loads

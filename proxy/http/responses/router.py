@@ -23,11 +23,11 @@ from proxy.http.responses.native_ownership import (
 from proxy.http.responses.owners import absent, is_ours
 from proxy.http.turns import parsed
 from proxy.upstream.client import Upstream
-from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import Downstream, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits
 from proxy.wire.extensions import take_extensions
+from proxy.wire.http import request_headers
 
 _OPERATIONS = frozenset(("/v1/responses/compact", "/v1/responses/input_tokens"))
 _OUR_FIELDS = b"memory_c"  # the beginning of memory_config and memory_context

@@ -15,8 +15,8 @@ from proxy.domain.core import Turn
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.domain.ports import Clock
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send, send_bytes
-from proxy.http.exchange import read_answer
 from proxy.http.forwarding import Draft, is_proven
+from proxy.http.memory_work import read_answer
 from proxy.http.responses import background
 from proxy.http.responses.answer_output import (
     AnswerParser,
@@ -36,13 +36,13 @@ from proxy.http.turns import ParsedRequest, bounded
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Form, Learning, ModelRoute, RequestTraits
-from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import Ending, log_refused, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.answers import LIMIT_BYTES
 from proxy.wire.body import Body, dump_large
 from proxy.wire.dialect import CHAT, RESPONSES, Answer
 from proxy.wire.history import CHAT_HISTORY, HistoryFormat
+from proxy.wire.http import request_headers
 from proxy.wire.translation.items import referenced_ids, response_of
 from proxy.wire.translation.request import (
     LIMITS,

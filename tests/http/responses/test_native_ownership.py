@@ -8,7 +8,7 @@ import pytest
 
 from proxy.domain.errors import NotFound
 from proxy.http.auth.identity import OPEN, Caller
-from proxy.http.failopen import FailOpen
+from proxy.http.memory_work import FailOpen
 from proxy.http.responses.native_ownership import (
     CONVERSATION,
     RESPONSE,

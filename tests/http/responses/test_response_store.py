@@ -9,7 +9,7 @@ import pytest
 
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.http.failopen import FailOpen
+from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner
 from proxy.http.responses.response_store import NewResponse, ResponseStore
 from proxy.storage.sqlite.stores import SqliteStores

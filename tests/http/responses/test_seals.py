@@ -5,7 +5,7 @@ import time
 import pytest
 
 from proxy.http.auth.identity import Caller
-from proxy.http.failopen import FailOpen
+from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner, Sealed, SealKey, owner_of
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import Metrics

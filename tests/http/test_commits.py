@@ -8,11 +8,10 @@ import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.session import Outcome, StoredExchange
-from proxy.http import exchange as module
+from proxy.http import memory_work as module
 from proxy.http.auth.identity import OPEN
-from proxy.http.exchange import ExchangeCommit, PendingCommits, RecentResponses
-from proxy.http.failopen import FailOpen
 from proxy.http.forwarding import Relayed
+from proxy.http.memory_work import ExchangeCommit, FailOpen, PendingCommits, RecentResponses
 from proxy.http.turns import ParsedRequest
 from proxy.telemetry import Metrics
 from proxy.wire.dialect import RESPONSES

@@ -17,7 +17,7 @@ from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from proxy.domain.core import Message
-from proxy.recall.history import (
+from proxy.http.turns import (
     STATE_NOTICE,
     CompressionRules,
     answers_so_far,
@@ -29,7 +29,7 @@ from proxy.recall.history import (
     rough_tokens,
     state_block,
 )
-from proxy.text.markup import strip_blocks
+from proxy.wire.authorship import strip_blocks
 from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, remaining, turns_of, without
 
 SESSION = "s-1"

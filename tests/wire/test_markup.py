@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.markup import CLOSE, GAP, NOTICE, OPEN, fence, neutralise, strip_blocks, without_thoughts
+from proxy.wire.authorship import CLOSE, GAP, NOTICE, OPEN, fence, neutralise, strip_blocks, without_thoughts
 
 LINE = "[semantic 2026-01-14 #ab12cd34] User's budget for the trip is 10,000"
 BLOCK = fence([LINE])
