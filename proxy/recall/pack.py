@@ -84,13 +84,13 @@ def inject(
     memories = [*(r.memory for r in ranked), *profile]
     if _may_differ(memories):
         frame, notice = frame + cost(OVERRULED), notice + OVERRULED
-    id_chars = _distinct_chars([m.id for m in memories])
+    id_chars = _distinct_chars([m.id for m in (*memories, *past)])
     lines = [render(m, id_chars, timezone) for m in memories]
     costs = [cost(line) for line in lines]
     chosen = _choose(ranked, costs, budget.memory_tokens - frame)
     # The sum, not a count of the whole block: counts of lines are cached across requests.
     spent = frame + sum(costs[i] for i in chosen)
-    was = [_was_line(m, timezone) for m in past]
+    was = [_was_line(m, id_chars, timezone) for m in past]
     shown = _fitting(range(len(past)), list(map(cost, was)), budget.memory_tokens - spent - cost(WAS))
     of_profile = _fitting(range(len(ranked), len(memories)), costs, budget.profile_tokens)
     if not (first or chosen or shown or of_profile):
@@ -142,11 +142,10 @@ def render(memory: Memory, id_chars: int = SHORT_ID, timezone: str = DEFAULT_TIM
     return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
 
 
-def _was_line(memory: Memory, timezone: str) -> str:
+def _was_line(memory: Memory, id_chars: int, timezone: str) -> str:
     """Return the line of a superseded value: the days from and until which it held, and its content."""
-    began = _day(memory.valid_from, timezone)
-    ended = _day(memory.held_until, timezone)
-    return f"[was {began} until {ended}] {neutralise(memory.content)}"
+    began, ended = (_day(at, timezone) for at in (memory.valid_from, memory.held_until))
+    return f"[was {began} until {ended} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
 
 
 def _may_differ(memories: Sequence[Memory]) -> bool:

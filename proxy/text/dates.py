@@ -99,7 +99,12 @@ def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -
     languages = _languages_of(content)
     is_habit = type_ == "preference"
     spans = _spans(content, languages, said, is_habit=is_habit) or _spans(
-        content, _others(content, languages), said, is_habit=is_habit, days_only=True
+        content,
+        _others(content, languages),
+        said,
+        is_habit=is_habit,
+        days_only=True,
+        least=_TELLING_CHARS,
     )
     if not spans:
         vague = stated and any(one.vague.search(content) for one in languages)
@@ -126,15 +131,17 @@ def _spans(
     *,
     is_habit: bool,
     days_only: bool = False,
+    least: int = 1,
 ) -> list[_Span]:
-    """Return the relative dates without overlap, the longest first. `days_only`: words such as "tomorrow"."""
+    """Return the relative dates without overlap, the longest first. `days_only`: words such as "tomorrow";
+    `least`: characters."""
     found: list[_Span] = []
     for one in languages:
         for rule in one.rules:
             if days_only and not rule.meaning.startswith("day"):
                 continue
             for match in rule.pattern.finditer(content):
-                if days_only and len(match[0]) < _TELLING_CHARS:
+                if len(match[0]) < least:
                     continue
                 if rule.meaning == "on" and (is_habit or one.habit.search(content)):
                     continue
@@ -281,24 +288,27 @@ Period = tuple[date, date]
 
 
 def past_period(question: str, asked: datetime) -> Period | None:
-    """Return the times that the question names and that began before the day on which it is `asked` (a local
+    """Return the times that the question names and that were over on the day on which it is `asked` (a local
     time), from the first to the last of them; None without any."""
-    found = [period for period in _periods(question, asked) if period[0] < asked.date()]
+    found = [period for period in _periods(question, asked) if period[1] <= asked.date()]
     return (min(p[0] for p in found), max(p[1] for p in found)) if found else None
 
 
 def _periods(question: str, asked: datetime) -> list[Period]:
-    # A question holds few of the frequent words, which are a fact's: the language is unsure.
-    likely = languages = _languages_of(question)
-    if all(one.script == "latin" for one in languages):
-        languages = tuple(one for one in _languages().values() if one.script == "latin")
-    spans = _spans(question, languages, asked, is_habit=False)
+    likely, rest = _languages_of(question), tuple[_Language, ...]()
+    if all(one.script == "latin" for one in likely):
+        # A question holds few of the frequent words, which are a fact's: it may be in another language, too.
+        latin = [one for one in _languages().values() if one.script == "latin"]
+        likely = likely if len(likely) < len(latin) else ()
+        rest = tuple(one for one in latin if one not in likely)
+    spans = _spans(question, likely, asked, is_habit=False)
+    spans = spans or _spans(question, rest, asked, is_habit=False, least=_TELLING_CHARS)
     found = [(span.start, span.end, span.meant) for span in spans]
     for match in _DAYS.finditer(question):
         if (day := _day_of(match)) is not None:
             found.append((*match.span(), day.isoformat()))
     found += [(*m.span(), f"{m[1]}-{m[2]:0>2}") for m in _NAMED_MONTH.finditer(question)]
-    for language in languages:
+    for language in (*likely, *rest):
         found += _months(question, language, asked, found, is_likely=language in likely)
     years = range(asked.year - _YEARS_BACK, asked.year + 1)
     found += [
@@ -317,7 +327,7 @@ def _months(
     is_likely: bool,
 ) -> list[tuple[int, int, str]]:
     """Return the months that are named without a day; one without its year is the last one that has begun."""
-    is_to_come = language.will.search(question) and not language.was.search(question)
+    is_to_come = bool(language.will.search(question)) and not language.was.search(question)
     months = []
     for match in language.months.finditer(question):
         month = next(number for number in range(1, 13) if match[f"m{number}"] is not None)

@@ -117,7 +117,7 @@ def test_past_values_take_only_what_is_left_and_say_when_they_held():
     assert block.memory_ids[0] == "now"
     assert 1 < len(block.memory_ids) < 9
     assert alone.tokens < block.tokens <= 60
-    assert "[was 1970-01-02 until 1970-01-03] Weighs 0 kg" in block.text
+    assert "[was 1970-01-02 until 1970-01-03 #w0] Weighs 0 kg" in block.text
     assert WAS in block.text
     assert inject(now, past=old, budget=Budget(Words(), alone.tokens), model="m") == alone
 

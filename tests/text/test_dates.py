@@ -136,6 +136,8 @@ ASKED = datetime(2027, 5, 12, 10)
         ("지난주에 무엇이 바뀌었어?", "2027-05-03 2027-05-10"),
         ("Что я говорил о Лиссабоне в марте?", "2027-03-01 2027-04-01"),
         ("ماذا قلت عن لشبونة في مارس؟", "2027-03-01 2027-04-01"),
+        ("How much goes home this month?", None),
+        ("Wer gibt hier frei?", None),  # "hier" is French for yesterday
         ("What should I do today?", None),
         ("Am I flying tomorrow or next week?", None),
         ("May I have some mayo on Mars?", None),
