@@ -21,7 +21,6 @@ from agents import (
 )
 from openai import AsyncOpenAI
 from openai.types.shared import Reasoning
-from pydantic import BaseModel
 
 from tests.clients.acting import ASKED, SAID
 from tests.clients.stage import Stage
@@ -29,13 +28,6 @@ from tests.clients.stage import Stage
 MODELS = [OpenAIResponsesModel, OpenAIChatCompletionsModel]
 BOTH_CITIES = "What is the weather in Oslo and in Lima?"
 set_tracing_disabled(True)  # it would call home
-
-
-class Weather(BaseModel):
-    """What the structured answer holds."""
-
-    city: str
-    degrees: int
 
 
 @function_tool
@@ -105,12 +97,6 @@ async def test_the_runner_continues_its_last_response(sdk: AsyncOpenAI, chat_onl
     messages = chat_only.actor.last_chat()["messages"]
     said = [m["role"] for m in messages]
     assert said == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
-
-
-@pytest.mark.parametrize("model", MODELS)
-async def test_structured_output_is_parsed(sdk: AsyncOpenAI, model: Any) -> None:
-    who = agent(model("gpt-4.1", sdk), output_type=Weather)
-    assert (await Runner.run(who, "The day in Oslo?")).final_output == Weather(city="Oslo", degrees=7)
 
 
 @function_tool

@@ -104,7 +104,7 @@ async def test_a_forgotten_user_s_documents_are_never_shown_again(house: Houses)
 
 
 async def test_a_long_document_is_embedded_by_the_upkeep(house: Houses) -> None:
-    long = RUNBOOK + "".join(f"## Part {n}\n\nOn topic number {n}.\n\n" for n in range(80))
+    long = RUNBOOK + "".join(f"## Part {n}\n\nOn topic number {n}.\n\n" for n in range(64))
     async with house() as h:
         document = await post(h, "alice", content=long)
         assert document["status"] == "indexing"

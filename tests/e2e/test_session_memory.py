@@ -163,7 +163,7 @@ async def episodes(h: House) -> list[dict[str, Any]]:
 async def test_a_session_that_ended_is_summed_up_once(house: Houses) -> None:
     model = ScriptedModel(answer="Here are hotels on Maui.")
     model.roles["memory_summary"] = json.dumps(SUMMARY)
-    async with house(model, memory={"extraction_batch_size": 2}) as h:
+    async with house(model, memory={"extraction_batch_size": 2, "personal_idle_seconds": 0.6}) as h:
         await talk(h)
         await end(h)
         (memory,) = await until(lambda: episodes(h))

@@ -103,13 +103,6 @@ def test_a_long_history_becomes_system_text_state_and_the_last_turns() -> None:
     assert shorter["messages"][-1]["content"] == "and now?"
 
 
-def test_a_history_within_the_threshold_stays() -> None:
-    made = talk(12)
-    total = sum(rough_tokens(m.text) + 4 for m in CHAT_HISTORY.dialect.messages(made.body))
-    assert compress(made, replace(EAGER, threshold_tokens=total)) == made.body
-    assert compress(made, replace(EAGER, threshold_tokens=total - 1)) != made.body
-
-
 @pytest.mark.parametrize("turns", [10, 14, 15, 30])
 def test_the_last_turns_stay_and_the_cut_moves_in_steps(turns: int) -> None:
     made = talk(turns)

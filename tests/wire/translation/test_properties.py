@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.wire.translation.support import call, delta, final, streamed, translation
 
 Json = dict[str, Any]
@@ -104,6 +105,7 @@ DELTA_NAMES = (
 )
 
 
+@settings(max_examples=examples(40))
 @given(st.lists(st.dictionaries(st.sampled_from(DELTA_NAMES), ANY_JSON), max_size=4), ANY_JSON)
 def test_nonsense_from_the_upstream_breaks_no_promise(deltas: list[Json], elsewhere: Any) -> None:
     chunks = [{**delta(**fields), "usage": elsewhere, "service_tier": elsewhere} for fields in deltas]

@@ -60,18 +60,13 @@ def test_a_delta_is_sent_when_it_arrives() -> None:
     Response.model_validate_json(json.dumps(making.response), strict=True)
 
 
-def test_the_response_is_completed_with_its_model_tier_and_time() -> None:
+def test_a_completed_response_has_its_model_tier_time_and_usage() -> None:
     chunk = {**delta("stop", content="Hi"), "service_tier": "flex"}
     response = final(streamed([chunk, USAGE_CHUNK]))
-    assert response["status"] == "completed"
-    assert response["completed_at"] == 1_700_000_009
+    assert (response["status"], response["completed_at"]) == ("completed", 1_700_000_009)
     assert (response["model"], response["service_tier"]) == ("m-2", "flex")
-    assert response["error"] is None
-    assert response["incomplete_details"] is None
-
-
-def test_usage_is_mapped_with_its_details() -> None:
-    assert final(streamed([delta("stop", content="Hi"), USAGE_CHUNK]))["usage"] == {
+    assert (response["error"], response["incomplete_details"]) == (None, None)
+    assert response["usage"] == {
         "input_tokens": 9,
         "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
         "output_tokens": 5,
