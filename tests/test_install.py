@@ -29,13 +29,9 @@ def checkout(tmp_path: Path) -> Path:
 def install(checkout: Path, *extras: str) -> tuple[int, str]:
     """Return the exit status, and what was said."""
     run = subprocess.run(
-        [str(checkout / "scripts" / "install"), *extras],
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+        [str(checkout / "scripts" / "install"), *extras], env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
     return run.returncode, run.stderr
 
 

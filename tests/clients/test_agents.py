@@ -120,16 +120,10 @@ async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
     sdk: AsyncOpenAI, stream: bool
 ) -> None:
     settings = ModelSettings(
-        store=False,
-        reasoning=Reasoning(effort="low", summary="auto"),
-        response_include=["reasoning.encrypted_content"],
-        parallel_tool_calls=True,
-        truncation="auto",
-        verbosity="low",
-        metadata={"run": "1"},
-        include_usage=True,
-        top_logprobs=1,
-    )
+        store=False, reasoning=Reasoning(effort="low", summary="auto"),
+        response_include=["reasoning.encrypted_content"], parallel_tool_calls=True, truncation="auto",
+        verbosity="low", metadata={"run": "1"}, include_usage=True, top_logprobs=1,
+    )  # fmt: skip
     tools = [get_weather, WebSearchTool()]
     who = agent(OpenAIResponsesModel("gpt-5", sdk), tools=tools, model_settings=settings)
     result = await run(who, f"Think. {BOTH_CITIES}", stream=stream)

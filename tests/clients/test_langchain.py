@@ -107,14 +107,10 @@ async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
     chat_only: Stage, user: str, stream: bool
 ) -> None:
     settings = {
-        "reasoning": {"effort": "low", "summary": "auto"},
-        "include": ["reasoning.encrypted_content"],
-        "store": False,
-        "verbosity": "low",
-        "truncation": "auto",
-        "service_tier": "auto",
+        "reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"],
+        "store": False, "verbosity": "low", "truncation": "auto", "service_tier": "auto",
         "output_version": "responses/v1",
-    }
+    }  # fmt: skip
     llm = model(chat_only, user, True, **settings).bind_tools([get_weather, {"type": "web_search"}])
     said: list[Any] = [HumanMessage(f"Think. {BOTH_CITIES}")]
     answer = await ask(llm, said, stream=stream)

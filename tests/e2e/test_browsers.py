@@ -44,13 +44,10 @@ async def send(
 
 # ---------------------------------------------------------------- the server's key
 ROUTES = [
-    (b"POST /v1/chat/completions", BODY),
-    (b"POST /v1/responses", b'{"model": "m", "input": "Hello"}'),
-    (b"GET /v1/files", b""),
-    (b"DELETE /v1/files/f1", b""),
-    (b"GET /v1/responses/resp_upstream", b""),
+    (b"POST /v1/chat/completions", BODY), (b"POST /v1/responses", b'{"model": "m", "input": "Hello"}'),
+    (b"GET /v1/files", b""), (b"DELETE /v1/files/f1", b""), (b"GET /v1/responses/resp_upstream", b""),
     (b"POST /v1/embeddings", b'{"model": "m", "input": "Hello"}'),
-]
+]  # fmt: skip
 SUSPECT = [
     (b"localhost", (EVIL,), b"origin_not_allowed"),
     (b"localhost", (b"origin: null",), b"origin_not_allowed"),

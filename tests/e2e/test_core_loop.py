@@ -235,25 +235,15 @@ class ResponsesModel(ScriptedModel):
         assert exchange.request.target == b"/v1/responses"
         part = {"type": "output_text", "text": self.answer, "annotations": []}
         item = {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": [part],
-        }
+            "id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part],
+        }  # fmt: skip
         await exchange.json(
             {
-                "id": f"resp_{len(self.chats)}",
-                "object": "response",
-                "created_at": 1,
-                "status": "completed",
-                "model": "m",
-                "output": [item],
-                "parallel_tool_calls": True,
-                "tool_choice": "auto",
+                "id": f"resp_{len(self.chats)}", "object": "response", "created_at": 1, "status": "completed",
+                "model": "m", "output": [item], "parallel_tool_calls": True, "tool_choice": "auto",
                 "tools": [],
             }
-        )
+        )  # fmt: skip
 
 
 async def test_a_response_that_continues_another_belongs_to_its_session(house: Houses) -> None:

@@ -221,15 +221,10 @@ async def test_a_translated_request_gets_memory_where_the_template_takes_it(
 
 
 FIELDS = {
-    "prompt_cache_key": "k",
-    "prompt_cache_options": {"mode": "explicit"},
-    "safety_identifier": "u1",
-    "parallel_tool_calls": True,
-    "reasoning": {"effort": "low"},
-    "text": {"verbosity": "low"},
-    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
-    "stream": True,
-}
+    "prompt_cache_key": "k", "prompt_cache_options": {"mode": "explicit"}, "safety_identifier": "u1",
+    "parallel_tool_calls": True, "reasoning": {"effort": "low"}, "text": {"verbosity": "low"},
+    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "stream": True,
+}  # fmt: skip
 
 
 def groq(field: str) -> dict[str, Any]:

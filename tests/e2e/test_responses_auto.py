@@ -31,16 +31,9 @@ class Changing(ChatOnly):
 
 
 NATIVE: dict[str, Any] = {
-    "id": "resp_abc",
-    "object": "response",
-    "created_at": 1,
-    "status": "completed",
-    "model": "m",
-    "output": [],
-    "parallel_tool_calls": True,
-    "tool_choice": "auto",
-    "tools": [],
-}
+    "id": "resp_abc", "object": "response", "created_at": 1, "status": "completed", "model": "m",
+    "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+}  # fmt: skip
 
 
 def targets(model: ChatOnly) -> list[bytes]:

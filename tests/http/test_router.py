@@ -118,15 +118,12 @@ MEANT = [
     ("POST /v1/chat/completions/chat/completions", "/v1/chat/completions"),
     ("POST /v1/chat/completions/v1/chat/completions", "/v1/chat/completions"),
     ("POST /v1/responses/chat/completions", "/v1/chat/completions"),
-    ("GET /v1/chat/completions/models", "/v1/models"),
-    ("POST /responses", "/v1/responses"),
-    ("GET /models", "/v1/models"),
-    ("GET /memory", "/v1/memory"),
+    ("GET /v1/chat/completions/models", "/v1/models"), ("POST /responses", "/v1/responses"),
+    ("GET /models", "/v1/models"), ("GET /memory", "/v1/memory"),
     ("POST /V1/chat/completions", "/v1/chat/completions"),
-    ("POST /v1/Chat/completions", "/v1/chat/completions"),
-    ("POST /v1/RESPONSES", "/v1/responses"),
+    ("POST /v1/Chat/completions", "/v1/chat/completions"), ("POST /v1/RESPONSES", "/v1/responses"),
     ("POST /openai/deployments/gpt/chat/completions", "/v1/chat/completions"),
-]
+]  # fmt: skip
 
 
 async def test_a_wrong_path_is_answered_with_the_right_one(house: Houses) -> None:

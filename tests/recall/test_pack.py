@@ -81,16 +81,13 @@ KINDS = [
         ([*FACTS, TASTE], [1.0, *[0.6] * 4, 0.57], 4 * LINE, "s0 s1 s2 p"),  # a preference, hardly worse
         ([*FACTS[:4], TASTE], [1.0, *[0.6] * 3, 0.3], 4 * LINE, "s0 s1 s2 s3"),  # a preference, much worse
         (
-            [FACTS[0], STEPS, *FACTS[1:]],
-            [1.0, 0.8, *[0.7] * 4],
-            5 * LINE,
-            "s0 s1 s2 s3 s4",
+            [FACTS[0], STEPS, *FACTS[1:]], [1.0, 0.8, *[0.7] * 4], 5 * LINE, "s0 s1 s2 s3 s4",
         ),  # long, hardly better
         (KINDS, [], 2 * LINE, "m0 m3"),  # the type decides between equals
         ([STEPS, *FACTS], [], 28, "steps"),  # the best match takes most of the budget
         ([memory("long", "word " * 500), FACTS[0]], [], 20, "s0"),  # one that does not fit
     ],
-)
+)  # fmt: skip
 def test_the_best_match_goes_in_first_then_the_most_worth_per_token(memories, scores, room, chosen):
     assert pack(memories, OVERHEAD + room + 3, scores=scores).memory_ids == tuple(chosen.split())
 

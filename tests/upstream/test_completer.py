@@ -74,14 +74,9 @@ async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is(
     assert request.header(b"authorization") is None
     assert request.json == {
         "model": "model-1",
-        "messages": [
-            {"role": "system", "content": "Answer in JSON."},
-            {"role": "user", "content": "Hi"},
-        ],
-        "response_format": {"type": "json_object"},
-        "max_tokens": 1024,
-        "temperature": 0.0,
-    }
+        "messages": [{"role": "system", "content": "Answer in JSON."}, {"role": "user", "content": "Hi"}],
+        "response_format": {"type": "json_object"}, "max_tokens": 1024, "temperature": 0.0,
+    }  # fmt: skip
 
 
 async def test_the_tokens_that_an_answer_reports_are_counted_for_its_role() -> None:
@@ -149,14 +144,11 @@ async def test_each_refusal_has_its_meaning(status: int, error: type[Exception],
 @pytest.mark.parametrize(
     "answer",
     [
-        b"",
-        b"<html>",
-        b"{}",
-        b'{"choices": [{"message": {"content": ""}}]}',
+        b"", b"<html>", b"{}", b'{"choices": [{"message": {"content": ""}}]}',
         b'{"choices": [{"message": {"content": " ", "reasoning_content": "I think that"}}]}',
         b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n',
     ],
-)
+)  # fmt: skip
 async def test_an_answer_that_is_not_a_completion_is_a_failure(answer: bytes) -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.reply(answer)

@@ -232,18 +232,12 @@ CORP = "localhost, .corp, 10.0.0.0/8,  192.168.1.7:8000,example.com,[fd00::1]:9,
 @pytest.mark.parametrize(
     ("url", "is_direct"),
     [
-        ("http://localhost:11434/v1", True),
-        ("http://model.corp/v1", True),
-        ("http://notcorp/v1", False),
-        ("http://10.1.2.3/v1", True),
-        ("http://192.168.1.7:8000/v1", True),
-        ("http://192.168.1.7:8001/v1", False),
-        ("http://badexample.com/v1", False),
-        ("http://[fd00::1]:9/v1", True),
-        ("http://[fd12::5]/v1", True),
-        ("unix:/run/m.sock", True),
+        ("http://localhost:11434/v1", True), ("http://model.corp/v1", True), ("http://notcorp/v1", False),
+        ("http://10.1.2.3/v1", True), ("http://192.168.1.7:8000/v1", True),
+        ("http://192.168.1.7:8001/v1", False), ("http://badexample.com/v1", False),
+        ("http://[fd00::1]:9/v1", True), ("http://[fd12::5]/v1", True), ("unix:/run/m.sock", True),
     ],
-)
+)  # fmt: skip
 def test_no_proxy_excepts_what_it_names(url: str, is_direct: bool) -> None:
     network = Network.of({"http_proxy": "http://p:1", "NO_PROXY": CORP})
     assert (network.proxy_for(parse_base_url(url)) is None) == is_direct

@@ -190,14 +190,10 @@ def test_text_in_another_charset_or_with_control_characters_is_read() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "empty"),
-        (b" \n", "empty"),
-        (b"<!doctype html><p>Hi", "page"),
-        (b'{"a":', "could not be read"),
-        (b'{"a":' * 200_000, "could not be read"),
-        (b"[1]", "no JSON object"),
+        (b"", "empty"), (b" \n", "empty"), (b"<!doctype html><p>Hi", "page"), (b'{"a":', "could not be read"),
+        (b'{"a":' * 200_000, "could not be read"), (b"[1]", "no JSON object"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_says_why(body: bytes, why: str) -> None:
     values, found = values_of([body], "application/json", "")
     assert found == []

@@ -54,18 +54,13 @@ def test_a_byte_order_mark_is_skipped() -> None:
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "line 1, column 1"),
-        (b"{", "line 1, column 2"),
-        (b'{"a":1} x', "Extra data"),
-        (b'{"a":"\xff"}', "not valid UTF-8 at byte 6"),
-        (b'{"a":"\xed\xa0\xbd"}', "not valid UTF-8"),
-        ('{"a":1}'.encode("utf-16"), "not valid UTF-8"),
-        (b"[]", "must be a JSON object"),
-        (b"null", "must be a JSON object"),
-        (b"[" * 10_000_000, "nested too deeply"),
+        (b"", "line 1, column 1"), (b"{", "line 1, column 2"), (b'{"a":1} x', "Extra data"),
+        (b'{"a":"\xff"}', "not valid UTF-8 at byte 6"), (b'{"a":"\xed\xa0\xbd"}', "not valid UTF-8"),
+        ('{"a":1}'.encode("utf-16"), "not valid UTF-8"), (b"[]", "must be a JSON object"),
+        (b"null", "must be a JSON object"), (b"[" * 10_000_000, "nested too deeply"),
         (b'{"a":' + b"9" * 5_000 + b"}", "too many digits"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_body_is_refused_and_says_why(raw: bytes, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says) as caught:
         parse(raw)

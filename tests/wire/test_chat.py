@@ -36,30 +36,20 @@ def user(content: Any) -> dict[str, Any]:
 def test_every_role_and_kind_of_content_is_read() -> None:
     body = {
         "messages": [
-            {"role": "system", "content": "Be kind."},
-            {"role": "developer", "content": [text("Be brief.")]},
-            user([text("Look:"), IMAGE, AUDIO, FILE, text("what is it?")]),
-            CALL,
-            OUTPUT,
+            {"role": "system", "content": "Be kind."}, {"role": "developer", "content": [text("Be brief.")]},
+            user([text("Look:"), IMAGE, AUDIO, FILE, text("what is it?")]), CALL, OUTPUT,
             {"role": "tool", "content": [text("a"), text("b")]},
             {"role": "function", "name": "f", "content": "old style"},
-            {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]},
-            user([IMAGE]),
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]}, user([IMAGE]),
             {"role": "user", "name": "ada", "content": ["plain", {"type": "input_text", "text": "parts"}]},
         ]
-    }
+    }  # fmt: skip
     assert CHAT.messages(body) == (
-        Message("system", "Be kind."),
-        Message("developer", "Be brief."),
-        Message("user", "Look:\nwhat is it?"),
-        Message("assistant", ""),
-        Message("tool", "21 degrees"),
-        Message("tool", "a\nb"),
-        Message("tool", "old style"),
-        Message("assistant", "I cannot."),
-        Message("user", ""),
-        Message("user", "plain\nparts"),
-    )
+        Message("system", "Be kind."), Message("developer", "Be brief."),
+        Message("user", "Look:\nwhat is it?"), Message("assistant", ""), Message("tool", "21 degrees"),
+        Message("tool", "a\nb"), Message("tool", "old style"), Message("assistant", "I cannot."),
+        Message("user", ""), Message("user", "plain\nparts"),
+    )  # fmt: skip
 
 
 NOTHING_SAID: list[Any] = [
@@ -105,17 +95,14 @@ def test_our_own_block_that_comes_back_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "forced"),
     [
-        ({}, False),
-        ({"tool_choice": None}, False),
-        ({"tool_choice": "auto"}, False),
+        ({}, False), ({"tool_choice": None}, False), ({"tool_choice": "auto"}, False),
         ({"tool_choice": "required"}, True),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, False),
         ({"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []}}, True),
-        ({"tool_choice": {"type": "auto"}}, False),
-        ({"function_call": {"name": "f"}}, True),
+        ({"tool_choice": {"type": "auto"}}, False), ({"function_call": {"name": "f"}}, True),
     ],
-)
+)  # fmt: skip
 def test_only_a_demanded_call_forces_a_tool(fields: dict[str, Any], forced: bool) -> None:
     assert CHAT.tool_forced(fields) is forced
 

@@ -269,13 +269,9 @@ def test_summaries_come_where_they_are_asked_for() -> None:
     values = [delta(reasoning_content="H"), delta(reasoning_content="m"), delta("stop", content="Yes")]
     events = streamed(values, reasoning={"summary": "auto"})
     assert kinds(events)[2:8] == [
-        "output_item.added",
-        "reasoning_summary_part.added",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.done",
-        "reasoning_summary_part.done",
-    ]
+        "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta",
+        "reasoning_summary_text.delta", "reasoning_summary_text.done", "reasoning_summary_part.done",
+    ]  # fmt: skip
     assert {event["summary_index"] for event in events[3:8]} == {0}
     item = final(events)["output"][0]
     assert (item["summary"], item["content"]) == ([{"type": "summary_text", "text": "Hm"}], [])

@@ -53,17 +53,10 @@ def test_every_kind_of_item_is_read_or_passed_over() -> None:
         ]
     }
     assert RESPONSES.messages(body) == (
-        Message("developer", "Be brief."),
-        Message("user", "Look:\nwell?"),
-        Message("assistant", ""),
-        Message("tool", "21 degrees"),
-        Message("assistant", ""),
-        Message("tool", "a\nb"),
-        Message("tool", ""),
-        Message("assistant", "Fine."),
-        Message("assistant", "No."),
-        Message("user", ""),
-    )
+        Message("developer", "Be brief."), Message("user", "Look:\nwell?"), Message("assistant", ""),
+        Message("tool", "21 degrees"), Message("assistant", ""), Message("tool", "a\nb"), Message("tool", ""),
+        Message("assistant", "Fine."), Message("assistant", "No."), Message("user", ""),
+    )  # fmt: skip
 
 
 IMAGE = item("user", [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}])
@@ -202,11 +195,8 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
 def test_parts_are_distinguished_and_refusals_are_answers() -> None:
     done = event("response.output_text.done", output_index=0, content_index=0, text="Sorry.")
     stream = [
-        delta("So"),
-        delta("I ", content=1, kind="refusal"),
-        done,
-        delta("can't", content=1, kind="refusal"),
-    ]
+        delta("So"), delta("I ", content=1, kind="refusal"), done, delta("can't", content=1, kind="refusal"),
+    ]  # fmt: skip
     assert heard(*stream).text == "Sorry.\nI can't"
 
 

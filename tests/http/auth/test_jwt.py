@@ -90,13 +90,10 @@ async def identified(mode: JwtAuth, credential: str) -> Identified:
 @pytest.mark.parametrize(
     ("key", "algorithm", "kid"),
     [
-        (RSA, "RS256", "r1"),
-        (RSA, "PS512", "r1"),
-        (P256, "ES256", "e1"),
-        (ED, "EdDSA", "o1"),
+        (RSA, "RS256", "r1"), (RSA, "PS512", "r1"), (P256, "ES256", "e1"), (ED, "EdDSA", "o1"),
         (RSA, "RS256", None),
     ],
-)
+)  # fmt: skip
 async def test_a_good_token_names_its_user_and_does_not_reach_the_upstream(
     key: Any, algorithm: str, kid: str | None
 ) -> None:

@@ -124,13 +124,9 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
 async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
     shelf = Shelf(stores.passages, stores.memories, embedder)
     recall = RecallTools(
-        searcher=Searcher(stores.memories, embedder, time.time),
-        sessions=stores.sessions,
-        notes=stores.notes,
-        shelf=shelf,
-        budget=Budget(Tokens()),
-        clock=time.time,
-    )
+        searcher=Searcher(stores.memories, embedder, time.time), sessions=stores.sessions, notes=stores.notes,
+        shelf=shelf, budget=Budget(Tokens()), clock=time.time,
+    )  # fmt: skip
     callers: list[Caller] = [Caller("default")]
     woken: list[bool] = []
     credentials = Credentials()

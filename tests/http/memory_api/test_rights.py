@@ -90,11 +90,6 @@ async def test_users_of_the_same_name_in_two_tenants_are_two_users(bench: Bench)
 async def test_me_tells_what_the_credential_fixes(bench: Bench) -> None:
     bench.call_as(Caller("acme", user="alice", rights=MEMORY, label="key:k"))
     assert (await bench.http.get("/memory/me")).json() == {
-        "object": "memory.identity",
-        "mode": "open",
-        "tenant": "acme",
-        "user_id": "alice",
-        "rights": ["memory"],
-        "needs_credential": False,
-        "version": "1.2.3",
-    }
+        "object": "memory.identity", "mode": "open", "tenant": "acme", "user_id": "alice",
+        "rights": ["memory"], "needs_credential": False, "version": "1.2.3",
+    }  # fmt: skip

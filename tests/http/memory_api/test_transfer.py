@@ -57,15 +57,12 @@ async def test_a_memory_of_every_source_and_state_comes_back_as_it_was(bench: Be
         })  # fmt: skip
 
     stored = [
-        one("plain"),
-        one("older", valid_to=5.5),
-        one("archived", archived=True, importance=0.9, weight=1.5),
+        one("plain"), one("older", valid_to=5.5), one("archived", archived=True, importance=0.9, weight=1.5),
         one("cited", evidence=(Evidence("s", "ex_1", "it is in the drawer"), Evidence("s", "ex_2"))),
         one("tagged", tags=("home", "日本"), access_count=3, last_accessed=7.75),
-        one("expiring", expires_at=4_000_000_000.5),
-        one("expired", expires_at=8.5),
+        one("expiring", expires_at=4_000_000_000.5), one("expired", expires_at=8.5),
         one("project", scope=Scope("default", "alice", "apollo"), type="episodic"),
-    ]
+    ]  # fmt: skip
     memories, scope = bench.stores.memories, Scope("default", "alice")
     changes = [*(Create(m, None) for m in stored), Supersede("mem_older", one("newer"), None)]
     await memories.apply(scope, changes, expect=await memories.stamp(scope))

@@ -23,15 +23,11 @@ def live(of: Owner, size: int = 0) -> BackgroundResponse:
 
 def test_one_is_seen_by_its_user_and_by_its_key() -> None:
     seen: list[tuple[Owner, Owner, bool]] = [
-        (owner("alice"), owner("alice"), True),
-        (owner("alice"), owner("alice", OTHER), True),
-        (owner("alice"), owner(), True),
-        (owner(), owner("alice"), True),
-        (owner("alice"), owner("bob"), False),
-        (owner("alice"), owner(key=OTHER), False),
-        (owner(), owner(key=OTHER), False),
-        (owner(), owner("alice", OTHER), False),
-    ]
+        (owner("alice"), owner("alice"), True), (owner("alice"), owner("alice", OTHER), True),
+        (owner("alice"), owner(), True), (owner(), owner("alice"), True),
+        (owner("alice"), owner("bob"), False), (owner("alice"), owner(key=OTHER), False),
+        (owner(), owner(key=OTHER), False), (owner(), owner("alice", OTHER), False),
+    ]  # fmt: skip
     for made_by, asked_by, visible in seen:
         lives = BackgroundRegistry()
         lives.begin(live(made_by))

@@ -248,15 +248,11 @@ def test_a_reference_to_nothing_is_refused() -> None:
 def test_items_are_complete_to_the_official_sdk() -> None:
     items = as_items(
         [
-            user("Hi"),
-            user([{"type": "input_image", "image_url": PIXEL}]),
-            {"role": "assistant", "content": "Yo"},
-            thought("Hmm"),
-            called("c1"),
-            answered("c1"),
+            user("Hi"), user([{"type": "input_image", "image_url": PIXEL}]),
+            {"role": "assistant", "content": "Yo"}, thought("Hmm"), called("c1"), answered("c1"),
             answered("c1", [{"type": "input_text", "text": "x"}]),
         ]
-    )
+    )  # fmt: skip
     for item in items:
         ITEM.validate_python(item)
         assert item["id"]

@@ -77,12 +77,9 @@ def test_any_stream_keeps_every_promise(
     chunks: list[Json], ended_well: bool, cut: bool, reasoning: Json
 ) -> None:
     events = streamed(
-        chunks,
-        ended_well=ended_well,
-        cut=cut,
-        reasoning=reasoning,
+        chunks, ended_well=ended_well, cut=cut, reasoning=reasoning,
         tools=[{"type": "custom", "name": "patch"}],
-    )
+    )  # fmt: skip
     assert all(item["status"] in ("completed", "incomplete") for item in final(events)["output"])
 
 
@@ -93,16 +90,11 @@ ANY_JSON = st.recursive(
 )
 DELTA_NAMES = (
     *(
-        "content",
-        "refusal",
-        "reasoning",
-        "reasoning_content",
-        "reasoning_details",
-        "tool_calls",
+        "content", "refusal", "reasoning", "reasoning_content", "reasoning_details", "tool_calls",
         "annotations",
     ),
     *("function_call", "audio", "extra_content"),
-)
+)  # fmt: skip
 
 
 @settings(max_examples=examples(40))

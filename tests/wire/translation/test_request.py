@@ -38,28 +38,14 @@ def refusal(**body: Any) -> InvalidRequest:
 
 
 SHARED = {
-    "temperature": 0.2,
-    "top_p": 0.9,
-    "user": "u",
-    "safety_identifier": "s",
-    "prompt_cache_key": "k",
-    "service_tier": "flex",
-    "presence_penalty": 0.1,
-    "frequency_penalty": 0.3,
-}
+    "temperature": 0.2, "top_p": 0.9, "user": "u", "safety_identifier": "s", "prompt_cache_key": "k",
+    "service_tier": "flex", "presence_penalty": 0.1, "frequency_penalty": 0.3,
+}  # fmt: skip
 UNKNOWN_TO_CHAT = {
-    "background": False,
-    "client_metadata": {"a": "b"},
-    "context_management": [],
-    "include": ["reasoning.encrypted_content"],
-    "max_tool_calls": 3,
-    "metadata": {"a": "b"},
-    "previous_response_id": "resp_1",
-    "prompt": None,
-    "store": False,
-    "stream": False,
-    "truncation": "auto",
-}
+    "background": False, "client_metadata": {"a": "b"}, "context_management": [],
+    "include": ["reasoning.encrypted_content"], "max_tool_calls": 3, "metadata": {"a": "b"},
+    "previous_response_id": "resp_1", "prompt": None, "store": False, "stream": False, "truncation": "auto",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -118,25 +104,17 @@ def test_text_format_becomes_response_format(given: dict[str, Any], expected: An
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({"input": []}, "input"),
-        ({"input": 3}, "input"),
-        ({"model": None}, "model"),
-        ({"stream": "yes"}, "stream"),
-        ({"max_output_tokens": "many"}, "max_output_tokens"),
+        ({"input": []}, "input"), ({"input": 3}, "input"), ({"model": None}, "model"),
+        ({"stream": "yes"}, "stream"), ({"max_output_tokens": "many"}, "max_output_tokens"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"reasoning": {"summary": "long"}}, "reasoning.summary"),
-        ({"text": "plain"}, "text"),
+        ({"reasoning": {"summary": "long"}}, "reasoning.summary"), ({"text": "plain"}, "text"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
         ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
         ({"background": True, "store": False}, "background"),
-        ({"conversation": {"id": "conv_\u00e9"}}, "conversation"),
-        ({"conversation": {}}, "conversation.id"),
-        ({"temperature": 2.1}, "temperature"),
-        ({"temperature": float("nan")}, "temperature"),
-        ({"truncation": "middle"}, "truncation"),
-        ({"metadata": {"a": 1}}, "metadata"),
-        ({"metadata": {"k": "v" * 513}}, "metadata"),
-        ({"safety_identifier": "s" * 129}, "safety_identifier"),
+        ({"conversation": {"id": "conv_\u00e9"}}, "conversation"), ({"conversation": {}}, "conversation.id"),
+        ({"temperature": 2.1}, "temperature"), ({"temperature": float("nan")}, "temperature"),
+        ({"truncation": "middle"}, "truncation"), ({"metadata": {"a": 1}}, "metadata"),
+        ({"metadata": {"k": "v" * 513}}, "metadata"), ({"safety_identifier": "s" * 129}, "safety_identifier"),
         ({"tools": [{}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
         ({"tools": [{"type": "function", "name": "f", "parameters": "x"}]}, "tools[0].parameters"),
@@ -145,7 +123,7 @@ def test_text_format_becomes_response_format(given: dict[str, Any], expected: An
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
     ],
-)
+)  # fmt: skip
 def test_what_is_malformed_is_refused_by_name(body: dict[str, Any], param: str) -> None:
     assert refusal(**body).param == param
 
@@ -179,11 +157,8 @@ def test_hosted_tools_are_left_out_and_named_once() -> None:
     assert made.chat["tool_choice"] == "auto"
     assert made.chat["parallel_tool_calls"] is False
     assert [tool["type"] for tool in made.echo["tools"]] == [
-        "web_search",
-        "function",
-        "namespace",
-        "web_search",
-    ]
+        "web_search", "function", "namespace", "web_search",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -238,12 +213,9 @@ def test_a_custom_tool_is_a_function_of_one_string() -> None:
 # ---------------------------------------------------------------- namespaces, and the client's own tools
 def space(name: str, *tools: str, **fields: Any) -> dict[str, Any]:
     return {
-        "type": "namespace",
-        "name": name,
-        "description": "d",
-        "tools": [FUNCTION | {"name": t} for t in tools],
-        **fields,
-    }
+        "type": "namespace", "name": name, "description": "d",
+        "tools": [FUNCTION | {"name": t} for t in tools], **fields,
+    }  # fmt: skip
 
 
 def names_of(**body: Any) -> list[str]:
@@ -266,15 +238,9 @@ def test_the_tools_of_a_namespace_get_flat_names() -> None:
 
 def test_flat_names_are_valid_unique_and_do_not_depend_on_the_order() -> None:
     tools = [
-        space("a", "b__c"),
-        space("a__b", "c"),
-        space("1 naïve", "x.y"),
-        space("long" * 20, "tool" * 20),
-        FUNCTION | {"name": "a__z"},
-        space("a", "z"),
-        {"type": "shell"},
-        FUNCTION | {"name": "shell"},
-    ]
+        space("a", "b__c"), space("a__b", "c"), space("1 naïve", "x.y"), space("long" * 20, "tool" * 20),
+        FUNCTION | {"name": "a__z"}, space("a", "z"), {"type": "shell"}, FUNCTION | {"name": "shell"},
+    ]  # fmt: skip
     names = names_of(tools=tools)
     assert len(set(names)) == len(names) == 8
     assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in names)
