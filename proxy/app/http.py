@@ -32,14 +32,11 @@ from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.memory_work import RecallLimiter, RecentResponses
 from proxy.http.operations import Operations
-from proxy.http.responses.background import BackgroundRegistry
-from proxy.http.responses.capability_probe import AutoForwarding, EndpointProbe, ResponsesMode
-from proxy.http.responses.compact import CompactApi
-from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi, stored_app
+from proxy.http.responses.endpoints import CompactApi, ConversationsApi, ResponsesApi, stored_app
 from proxy.http.responses.native_ownership import NativeOwnership
 from proxy.http.responses.owners import SealKey
-from proxy.http.responses.response_store import ResponseStore
-from proxy.http.responses.router import ResponsesRouter
+from proxy.http.responses.response_store import BackgroundRegistry, ResponseStore
+from proxy.http.responses.router import AutoForwarding, EndpointProbe, ResponsesMode, ResponsesRouter
 from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts
 from proxy.http.router import Application, Apps
 from proxy.http.turns import CompressionRules, Defaults, RequestParser

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from openai import NotFoundError
 
-from proxy.http.responses import capability_probe as auto
+from proxy.http.responses import router as auto
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
-from proxy.http.responses import background
 from proxy.http.responses import endpoints as responses_api
+from proxy.http.responses import response_store as background
 from proxy.http.responses.translated import TranslatedForwarding
 from tests.e2e.chat_only import ChatOnly, chunk
 from tests.e2e.conftest import House, Houses, until

@@ -16,8 +16,7 @@ from proxy.domain.errors import (
     StoreUnavailable,
     UpstreamTimeout,
 )
-from proxy.http.asgi import Message
-from proxy.http.errors import error_of, send_error
+from proxy.http.asgi import Message, error_of, send_error
 from proxy.http.intercept import Intercept
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.router import give_request_id

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.errors import TooLarge, UpstreamError
-from proxy.http.errors import send_error
+from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
 from proxy.upstream.relay import ClientLeft, Downstream, Ending, Tap, passthrough, relay

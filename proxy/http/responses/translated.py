@@ -17,7 +17,7 @@ from proxy.domain.ports import Clock
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send, send_bytes
 from proxy.http.forwarding import Draft, is_proven
 from proxy.http.memory_work import read_answer
-from proxy.http.responses import background
+from proxy.http.responses import response_store
 from proxy.http.responses.answer_output import (
     AnswerParser,
     BackgroundOutlet,
@@ -29,9 +29,16 @@ from proxy.http.responses.answer_output import (
     read_events,
     refusal_of,
 )
-from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, with_beat
 from proxy.http.responses.owners import Owner, SealKey, new_id, owner_of
-from proxy.http.responses.response_store import ChainHistory, NewResponse, ResponseStore
+from proxy.http.responses.response_store import (
+    UNDER_WAY,
+    BackgroundRegistry,
+    BackgroundResponse,
+    ChainHistory,
+    NewResponse,
+    ResponseStore,
+    with_beat,
+)
 from proxy.http.turns import ParsedRequest, bounded
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
@@ -474,7 +481,7 @@ class TranslatedForwarding:
     async def _beat(self, current: ResponseInProgress, live: BackgroundResponse) -> None:
         """Save a heartbeat while the response is made; end it if it was cancelled in another process."""
         while True:
-            await asyncio.sleep(background.BEAT_S)
+            await asyncio.sleep(response_store.BEAT_S)
             with suppress(StoreError):
                 stored = await self._store.find(current.owner, current.id)
                 if stored is None or json_body.loads(stored.response)["status"] not in UNDER_WAY:

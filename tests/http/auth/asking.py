@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.domain.errors import ClientError
-from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
+from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, send_error
 from proxy.http.auth.identity import Area, Auth
-from proxy.http.errors import send_error
 
 
 def scope_of(*headers: tuple[str, str], method: str = "GET", path: str = "/v1/x", **more: Any) -> ASGIScope:

@@ -13,8 +13,8 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 
 from proxy.admit.gate import Gate
 from proxy.domain.errors import ProxyError
+from proxy.http.asgi import answer
 from proxy.http.auth.identity import Caller
-from proxy.http.errors import answer
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (

@@ -4,8 +4,8 @@ import asyncio
 
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import Caller
-from proxy.http.responses.background import BackgroundRegistry, BackgroundResponse
 from proxy.http.responses.owners import Owner, owner_of
+from proxy.http.responses.response_store import BackgroundRegistry, BackgroundResponse
 
 KEY: list[Header] = [(b"authorization", b"Bearer sk-1")]
 OTHER: list[Header] = [(b"authorization", b"Bearer sk-2")]

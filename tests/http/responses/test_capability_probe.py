@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.http.responses.capability_probe import REPROBE_S, EndpointProbe, ResponsesMode, is_absence
+from proxy.http.responses.router import REPROBE_S, EndpointProbe, ResponsesMode, is_absence
 
 
 @pytest.mark.parametrize(
