@@ -31,7 +31,7 @@ from proxy.http.memory_api.openapi import OpenApi
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.memory_work import RecallLimiter, RecentResponses
-from proxy.http.operations import Operations
+from proxy.http.operations import Operations, Ui
 from proxy.http.responses.endpoints import CompactApi, ConversationsApi, ResponsesApi, stored_app
 from proxy.http.responses.native_ownership import NativeOwnership
 from proxy.http.responses.owners import SealKey
@@ -40,7 +40,6 @@ from proxy.http.responses.router import AutoForwarding, EndpointProbe, Responses
 from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts
 from proxy.http.router import Application, Apps
 from proxy.http.turns import CompressionRules, Defaults, RequestParser
-from proxy.http.ui.app import Ui
 from proxy.learn.edits import MemoryEditor
 from proxy.recall.prepare import forget_memories, memories_to_forget, prepare
 from proxy.upstream.relay import Passthrough
