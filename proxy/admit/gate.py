@@ -26,6 +26,7 @@ from proxy.admit.safety import DEFAULT, SafetyPolicy, reject, without_personal_d
 from proxy.domain.core import (
     Candidate,
     Change,
+    Consolidate,
     Create,
     Edit,
     Hit,
@@ -40,7 +41,7 @@ from proxy.domain.judging import Judge, Relation
 from proxy.domain.ports import Embedder, MemoryStore
 from proxy.domain.session import Job
 from proxy.telemetry import ThrottledLog
-from proxy.text.words import terms
+from proxy.text.terms import terms
 
 # ---------------------------------------------------------------- vectors and readings
 FEWEST = 20  # texts, before their languages say something
@@ -106,7 +107,7 @@ async def with_readings(judge: Judge | None, changes: Sequence[Change]) -> list[
 def _stored(change: Change) -> str | None:
     """Return the content that the change stores, None if it stores none."""
     match change:
-        case Create() | Supersede():
+        case Create() | Supersede() | Consolidate():
             return change.memory.content
         case Edit() if change.vector is not None:
             return change.memory.content
@@ -114,7 +115,7 @@ def _stored(change: Change) -> str | None:
 
 
 def _with(change: Change, reading: bytes | None) -> Change:
-    assert isinstance(change, Create | Supersede | Edit)
+    assert isinstance(change, Create | Supersede | Edit | Consolidate)
     return replace(change, reading=reading)
 
 

@@ -134,8 +134,11 @@ class Stamp:
 
 
 # ---------------------------------------------------------------- memories
-Source = Literal["api", "explicit", "verbatim", "extracted", "assistant", "summary"]
-"""How a memory was made; "assistant": from what the assistant said, "summary": of a whole session."""
+Source = Literal[
+    "api", "explicit", "verbatim", "extracted", "assistant", "summary", "consolidated", "reflection"
+]
+"""How a memory was made; "assistant": from what the assistant said, "summary": of a whole session,
+"consolidated": from memories that it supersedes, "reflection": inferred from memories or answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +178,8 @@ class Memory:
     used_at: float | None = None
     archived_by: str | None = None  # see Archive
     core: bool = False  # pinned, or used so often that it belongs to the profile
-
-    @property
-    def held_until(self) -> float:
-        """When a superseded memory stopped to hold."""
-        return self.updated_at if self.valid_to is None else self.valid_to
+    sources: tuple[str, ...] = ()  # ids of the memories that it was made from
+    contradicted_by: str | None = None  # id of a newer one; both cannot hold, and neither is certain
 
     def is_current(self, now: float) -> bool:
         """True while the memory may be returned by a search."""
@@ -292,7 +292,64 @@ class Pin:
     at: float
 
 
-Change = Create | Supersede | Confirm | Edit | Hold | Release | Archive | Restore | Pin
+@dataclass(frozen=True, slots=True)
+class Consolidate:
+    """Store `memory` in the place of current memories, which stay in the history; nothing if one of them is
+    no longer current, or if another memory says the same. Its other `sources` stay as they are."""
+
+    old_ids: tuple[str, ...]
+    memory: Memory
+    vector: bytes | None
+    reading: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Delete a consolidated memory and make its sources current again, for good. Raises NotFound."""
+
+    id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Supersede a current memory by another current one; nothing if either is not current."""
+
+    id: str
+    by_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Note that two current memories cannot both hold; nothing if it is noted already."""
+
+    older_id: str
+    newer_id: str
+    score: float  # how likely it is that both cannot hold
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Remove a noted contradiction: its user has decided on it."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Note that a background step has considered these memories, and all up to the version `upto`."""
+
+    step: str
+    ids: tuple[str, ...]
+    at: float
+    upto: int | None = None
+    batch: str = ""  # equal for what was considered by one LLM call
+
+
+Derived = Consolidate | Undo | Close | Flag | Settle | Review
+Change = Create | Supersede | Confirm | Edit | Hold | Release | Archive | Restore | Pin | Derived
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,11 @@ class EvolutionPolicy:
     enabled: bool = True
     use: bool = True
     decay: bool = True
-    consolidate: bool = False
-    reflect: bool = False
-    contradictions: bool = False
+    consolidate: bool = True
+    consolidate_from: int = 3
+    reflect: bool = True
+    contradictions: bool = True
+    calls_per_user_hour: int = 6
     links: bool = False
     use_gain: float = 0.5
     unused_loss: float = 0.3

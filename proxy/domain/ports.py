@@ -26,6 +26,7 @@ from proxy.domain.core import (
     TimelineEvent,
     Turn,
 )
+from proxy.domain.derivation import DerivationStore
 from proxy.domain.documents import DocumentStore, PassageIndex
 from proxy.domain.evolution import EvolutionStore
 from proxy.domain.limits import CallQuota, Rate, RateVerdict
@@ -546,6 +547,8 @@ class Stores(Protocol):
     def vectors(self) -> VectorStore: ...
     @property
     def evolution(self) -> EvolutionStore: ...
+    @property
+    def derivation(self) -> DerivationStore: ...
 
     @property
     def place(self) -> str:

@@ -165,6 +165,7 @@ Key = Sequence[Any]
 # With their primary keys, in an order in which no row refers to a later table.
 TABLES = {
     "meta": ("key",), "embeddings": ("generation",), "scopes": ("id",), "memories": ("seq",),
+    "contradictions": ("seq",), "reviews": ("memory", "step"), "review_cursors": ("owner", "step"),
     "evicted": ("owner", "version", "memory"), "vectors": ("memory",), "evidence": ("id",), "events": ("id",),
     "evolution": ("owner",), "memory_uses": ("owner", "day", "memory"), "sessions": ("id",), "jobs": ("id",),
     "exchanges": ("seq",), "anchors": ("seq",), "states": ("session",), "marks": ("session", "mark"),

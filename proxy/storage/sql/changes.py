@@ -1,7 +1,7 @@
 """Apply a Change to the tables. Runs inside the writer's transaction."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, assert_never
@@ -10,27 +10,33 @@ from proxy.domain.core import (
     Archive,
     Candidate,
     Change,
+    Close,
     Confirm,
+    Consolidate,
     Create,
     Edit,
     Event,
     Evidence,
+    Flag,
     Hold,
     Memory,
     Pin,
     QuarantinedCandidate,
     Release,
     Restore,
+    Review,
     Scope,
+    Settle,
     Supersede,
+    Undo,
     own_id,
 )
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
 from proxy.storage.exact_index import pack
-from proxy.storage.sql import rows
+from proxy.storage.sql import derivation, rows
 from proxy.storage.sql.database import Connection, Store, legible, reads, value
 from proxy.storage.sql.embeddings import NO_MODEL, Generations
-from proxy.text.words import terms
+from proxy.text import terms
 
 _ANOTHERS = """
     SELECT 1 FROM memories m JOIN scopes s ON s.id = m.owner
@@ -40,7 +46,8 @@ _ANOTHERS = """
 def with_own_ids(tx: Connection, owner: int, memory: Memory) -> Memory:
     """Return the memory with ids, its own and that of what superseded it, that no other user has."""
     own, successor = partial(_own, tx, owner, memory.scope), memory.superseded_by
-    return replace(memory, id=own(memory.id), superseded_by=successor and own(successor))
+    sources = tuple(map(own, memory.sources))
+    return replace(memory, id=own(memory.id), superseded_by=successor and own(successor), sources=sources)
 
 
 def _own(tx: Connection, owner: int, scope: Scope, id_: str) -> str:
@@ -145,7 +152,7 @@ class Writer:
         """Apply one change; return whether anything is different now."""
         match change:
             case Create():
-                return self._create(change.memory, change.vector, change.reading, change.history)
+                return self.create(change.memory, change.vector, change.reading, change.history)
             case Supersede():
                 return self._supersede(change)
             case Confirm():
@@ -162,10 +169,12 @@ class Writer:
                 return self._restore(change)
             case Pin():
                 return self._pin(change)
+            case Consolidate() | Undo() | Close() | Flag() | Settle() | Review():
+                return derivation.apply(self, change)
             case _:
                 assert_never(change)
 
-    def _create(
+    def create(
         self, memory: Memory, vector: bytes | None, reading: bytes | None, history: tuple[Event, ...] = ()
     ) -> bool:
         statement = rows.digest(memory.content)
@@ -179,14 +188,14 @@ class Writer:
             self._fit_into_history(seq, memory)
         created = Event(memory.created_at, "created", memory.source, memory.content)
         for event in history or (created,):
-            self._record(seq, event.at, event.action, event.by, event.content)
+            self.record(seq, event.at, event.action, event.by, event.content)
         return True
 
     def _supersede(self, change: Supersede) -> bool:
         """Close the old one first: the new one may say the same in other words."""
-        old, new = self._find(change.old_id), change.memory
+        old, new = self.find(change.old_id), change.memory
         if old is None or change.old_id == new.id:
-            return self._create(new, change.vector, change.reading)
+            return self.create(new, change.vector, change.reading)
         if self._is_past(new.id):
             self.dropped.append(new.id)
             return False
@@ -201,15 +210,15 @@ class Writer:
             " WHERE +owner = ? AND superseded_by = ? AND valid_to > ?",
             (new.id, new.valid_from, self.version, self.owner, change.old_id, new.valid_from),
         )
-        created = self._create(new, change.vector, change.reading)
+        created = self.create(new, change.vector, change.reading)
         if closed and not created:
             self._point_to_twin(old[0], new)
         if closed:
-            self._record(old[0], new.created_at, "superseded", self._successor(old[0]), old[1])
+            self.record(old[0], new.created_at, "superseded", self._successor(old[0]), old[1])
         return created or bool(closed)
 
     def _confirm(self, change: Confirm) -> bool:
-        found = self._find(change.id)
+        found = self.find(change.id)
         if found is None:
             return False
         seq, content, source = found
@@ -221,7 +230,7 @@ class Writer:
             (change.at, change.confidence, change.expires_at, self.version, seq),
         )
         rows.insert_evidence(self.tx, seq, change.evidence)
-        self._record(seq, change.at, "confirmed", source, content)
+        self.record(seq, change.at, "confirmed", source, content)
         return True
 
     def _edit(self, change: Edit) -> bool:
@@ -241,14 +250,15 @@ class Writer:
         rows.update_memory(self.tx, seq, memory, self.version)
         new_content = rows.storable(memory.content)
         if vector is not None or new_content != content:
+            derivation.review_again(self.tx, seq)
             self.tx.execute(
                 "UPDATE vectors SET embedding = ?, terms = ?, generation = ?, reading = ? WHERE memory = ?",
-                (vector, pack(terms(new_content)), self._generation(vector), change.reading, seq),
+                (vector, pack(terms.terms(new_content)), self._generation(vector), change.reading, seq),
             )
         moved = "archived" if memory.archived else "restored"
         action = "updated" if memory.archived == bool(archived) else moved
         by = memory.source if memory.source != source else "api"
-        self._record(seq, memory.updated_at, action, by, content)
+        self.record(seq, memory.updated_at, action, by, content)
         return True
 
     # ------------------------------------------------------------ changes over time
@@ -261,7 +271,7 @@ class Writer:
             {"ids": rows.as_json(change.ids), "by": change.by, "owner": self.owner, "version": self.version},
         ).fetchall()
         for seq, content in archived:
-            self._record(seq, change.at, "archived", change.by, content)
+            self.record(seq, change.at, "archived", change.by, content)
         return bool(archived)
 
     def _restore(self, change: Restore) -> bool:
@@ -281,7 +291,7 @@ class Writer:
             " weight = max(weight, 1.0), fades_at = NULL, changed = ?, written = ? WHERE seq = ?",
             (change.at, self.version, self.version, seq),
         )
-        self._record(seq, change.at, "restored", "user", content)
+        self.record(seq, change.at, "restored", "user", content)
         return True
 
     def _pin(self, change: Pin) -> bool:
@@ -292,7 +302,7 @@ class Writer:
             "UPDATE memories SET pinned = ?, core = ?, fades_at = NULL, changed = ? WHERE seq = ?",
             (int(change.pinned), int(change.pinned), self.version, seq),
         )
-        self._record(seq, change.at, "pinned" if change.pinned else "unpinned", "user", content)
+        self.record(seq, change.at, "pinned" if change.pinned else "unpinned", "user", content)
         return True
 
     def _existing(self, memory_id: str, flag: str) -> tuple[int, str, int]:
@@ -306,7 +316,7 @@ class Writer:
     def displace(self, change: Supersede) -> bool:
         """Let the new memory of an applied Supersede take the place of the old one, with its history and
         what it had superseded in its turn; return False where it superseded nothing."""
-        old, new = self._find(change.old_id), self._find(change.memory.id)
+        old, new = self.find(change.old_id), self.find(change.memory.id)
         if old is None or new is None or old == new or self._successor(old[0]) != change.memory.id:
             return False
         for table in ("events", "evidence"):
@@ -342,7 +352,7 @@ class Writer:
         ).fetchall()
         inherit = "UPDATE memories SET superseded_by = ?, changed = ? WHERE seq = ?"
         for seq, successor in orphans:
-            if (heir := heir_of(successor, successors)) is not None:
+            if (heir := derivation.heir_of(successor, successors)) is not None:
                 self.tx.execute(inherit, (heir, self.version, seq))
 
     # ------------------------------------------------------------ rows
@@ -357,7 +367,7 @@ class Writer:
         if seq is not None:
             self.tx.execute(
                 "INSERT INTO vectors (memory, embedding, terms, generation, reading) VALUES (?, ?, ?, ?, ?)",
-                (seq, vector, pack(terms(memory.content)), self._generation(vector), reading),
+                (seq, vector, pack(terms.terms(memory.content)), self._generation(vector), reading),
             )
         return seq
 
@@ -371,7 +381,7 @@ class Writer:
         )
         return archived.rowcount > 0
 
-    def _find(self, memory_id: str) -> tuple[int, str, str] | None:
+    def find(self, memory_id: str) -> tuple[int, str, str] | None:
         """Return seq, content and source of one of the user's memories."""
         query = "SELECT seq, content, source FROM memories WHERE id = ? AND owner = ?"
         row: tuple[int, str, str] | None = self.tx.execute(query, (memory_id, self.owner)).fetchone()
@@ -425,7 +435,7 @@ class Writer:
     def _successor(self, seq: int) -> str:
         return str(value(self.tx, "SELECT superseded_by FROM memories WHERE seq = ?", (seq,)))
 
-    def _record(self, seq: int, at: float, action: str, by: str, content: str) -> None:
+    def record(self, seq: int, at: float, action: str, by: str, content: str) -> None:
         event = "INSERT INTO events (memory, owner, at, action, by, content) VALUES (?, ?, ?, ?, ?, ?)"
         self.tx.execute(event, (seq, self.owner, at, action, by, rows.storable(content)))
 
@@ -437,14 +447,3 @@ def check(memory: Memory, vector: bytes | None, scope: Scope, dimension: int | N
         raise ValueError("a memory of another user")
     if vector is not None and dimension is not None and len(vector) != 4 * dimension:
         raise WrongModel(f"a vector of {len(vector) // 4} dimensions, the store holds {dimension}")
-
-
-def heir_of(memory_id: str, successors: Mapping[str, str | None]) -> str | None:
-    """Return who supersedes what the erased memory had superseded: the first of its line that is not erased.
-    None: there is none. `successors`: of what is erased."""
-    heir = successors[memory_id]
-    for _ in successors:  # not `while`: imported memories may supersede each other in a circle
-        if heir is None or heir not in successors:
-            return heir
-        heir = successors[heir]
-    return None

@@ -14,8 +14,9 @@ from typing import Any
 
 from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
 from proxy.domain.errors import NotFound
-from proxy.storage.sql import rows
+from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import Connection, Store, legible, reads, value
+from proxy.storage.sql.derivation import release_sources
 from proxy.storage.sql.forget_plan import Bounds, ForgetPlan, ForgetTarget, Seqs, bounds_now
 from proxy.storage.sql.rows import FORGOTTEN
 
@@ -122,6 +123,7 @@ _FULL = 1.0
 _WEIGHTS = {
     "linked_responses": 1 / 25,  # large
     "responses": 1 / 25,
+    "derived": 0.0,  # together: what they superseded inherits what supersedes the last of them
     "older": 0.0,  # together: the way to them is lost with the first of those that superseded them
 }
 _WEIGHT = 1 / 100
@@ -155,6 +157,7 @@ _DELETE = {
     "exchanges": f"DELETE FROM exchanges WHERE seq IN {_THESE}",
     "held": f"DELETE FROM quarantine WHERE seq IN {_THESE}",
     # With what cascades: vectors, events, evidence.
+    "derived": f"DELETE FROM memories WHERE seq IN {_THESE}",
     "older": f"DELETE FROM memories WHERE seq IN {_THESE}",
     "memories": f"DELETE FROM memories WHERE seq IN {_THESE}",
     "sessions": f"""
@@ -164,7 +167,12 @@ _DELETE = {
     "documents": f"DELETE FROM documents WHERE seq IN {_THESE}",
 }
 # Of the others the name is that of the count.
-_COUNTED_AS = {"older": "memories", "linked_responses": "responses", "held": "quarantined"}
+_COUNTED_AS = {
+    "derived": "memories",
+    "older": "memories",
+    "linked_responses": "responses",
+    "held": "quarantined",
+}
 _NOT_COUNTED = {"linked_items", "items", "answers", "quotes", "passages"}
 
 
@@ -194,6 +202,8 @@ def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
         these = {"seqs": rows.as_json(seqs)}
         if table == "quotes":
             _mark_changed(tx, owner, these)
+        if table == "derived" and seqs:
+            release_sources(tx, owner, these["seqs"], users.raise_version(tx, owner))
         cursor = tx.execute(_DELETE[table], these)
         count = sum(whole for (whole,) in cursor.fetchall()) if cursor.description else cursor.rowcount
         if table not in _NOT_COUNTED:
@@ -208,17 +218,23 @@ def erase_all(tx: Connection, owner: int, plan: ForgetPlan) -> ForgetCounts:
 
 def _mark_changed(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
     """Mark the memories that lose a quote as changed, since they are cached with it."""
-    raised = "UPDATE scopes SET version = version + 1 WHERE id = ? RETURNING version"
     of_quotes = f"SELECT memory FROM evidence WHERE id IN {_THESE}"
     marked = f"UPDATE memories SET changed = :version WHERE seq IN ({of_quotes})"
-    tx.execute(marked, quotes | {"version": value(tx, raised, (owner,))})
+    tx.execute(marked, quotes | {"version": users.raise_version(tx, owner)})
 
 
 # ---------------------------------------------------------------- large forgets
-# A memory is hidden with what superseded it, as it will be erased with it: recursion from `m` upwards.
+# A memory is hidden with what superseded it, and with what it was made from, as it will be erased with it:
+# recursion from `m` down to its sources, and from each of them upwards.
 _HIDDEN = """NOT EXISTS (
-    WITH RECURSIVE line (seq, id, owner, project, type, superseded_by) AS (
-        SELECT m.seq, m.id, m.owner, m.project, m.type, m.superseded_by
+    WITH RECURSIVE made (seq, id, owner, project, type, superseded_by, sources) AS (
+        SELECT m.seq, m.id, m.owner, m.project, m.type, m.superseded_by, m.sources
+        UNION
+        SELECT n.seq, n.id, n.owner, n.project, n.type, n.superseded_by, n.sources
+        FROM made CROSS JOIN json_each(made.sources) source
+        JOIN memories n ON n.id = source.value AND n.owner = made.owner
+    ), line (seq, id, owner, project, type, superseded_by) AS (
+        SELECT seq, id, owner, project, type, superseded_by FROM made
         UNION
         SELECT n.seq, n.id, n.owner, n.project, n.type, n.superseded_by
         FROM line JOIN memories n ON n.id = line.superseded_by AND n.owner = line.owner

@@ -14,6 +14,7 @@ from itertools import groupby
 from proxy import telemetry
 from proxy.domain.core import (
     Change,
+    Consolidate,
     Create,
     Edit,
     ForgetCounts,
@@ -24,7 +25,7 @@ from proxy.domain.core import (
     Supersede,
 )
 from proxy.domain.errors import Conflict
-from proxy.storage.sql import erasure, rows, users
+from proxy.storage.sql import derivation, erasure, rows, users
 from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
 from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
@@ -236,7 +237,7 @@ def unblock_insert(tx: Connection, owner: int, changes: Sequence[Change]) -> Non
     the changes are about to store.
 
     Raises Conflict for an Edit that would turn a memory from before a forget into one that it covers."""
-    new = [change.memory for change in changes if isinstance(change, Create | Supersede | Edit)]
+    new = [change.memory for change in changes if isinstance(change, Create | Supersede | Edit | Consolidate)]
     if not new or not tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner,)).fetchone():
         return
     for forget in erasure.pending_forgets(tx):
@@ -314,7 +315,9 @@ def _expire(
     users.lock_id(tx, owner)
     if not (expired := column(tx, _WITH_OLDER, part)):
         return 0, receipt
-    erased = erase(tx, owner, (("memories", expired),))
+    ids = column(tx, f"SELECT id FROM memories WHERE seq IN {rows.seqs_in('?')}", (rows.as_json(expired),))
+    made_of_it = tuple(seq for seq, _ in derivation.derived_from(tx, owner, ids) if seq not in set(expired))
+    erased = erase(tx, owner, (("derived", made_of_it), ("memories", expired)))
     if receipt:
         erasure.add_to_receipt(tx, receipt, erased)
         return erased.memories, receipt

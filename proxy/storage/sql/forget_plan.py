@@ -12,6 +12,7 @@ from typing import Any
 from proxy.domain.core import ForgetCounts, MemoryFilter, with_children
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, column, value
+from proxy.storage.sql.derivation import derived_from
 from proxy.storage.sql.forget_related import LinkedResponses, Session, Verdicts, mentioning_exchanges
 
 # ---------------------------------------------------------------- target
@@ -137,12 +138,13 @@ _LATER_THAN_REMOVED = f"""
     WHERE m.seq IN {_THESE} AND x.seq <= :exchanges
     AND NOT EXISTS (SELECT 1 FROM exchanges source JOIN sessions o ON o.id = source.session
                     WHERE source.id = e.exchange_id AND o.owner = :owner)"""
-# A summary names one exchange of its session and repeats all of them. :sessions: where it was said.
+# A summary names one exchange of its session and repeats all of them, and a reflection may. :sessions: where
+# it was said.
 _SUMMARIES = """
     SELECT DISTINCT m.seq, m.id FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
     JOIN (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
           FROM json_each(:sessions)) n ON e.session_id = n.name AND m.project IS n.project
-    WHERE m.owner = :owner AND m.source = 'summary' AND m.seq <= :memories"""
+    WHERE m.owner = :owner AND m.source IN ('summary', 'reflection') AND m.seq <= :memories"""
 _SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
 _NAMES = f"SELECT id FROM exchanges WHERE seq IN {rows.seqs_in('?')}"
 _STATED = f"""
@@ -217,6 +219,7 @@ class ForgetPlan:
     jobs: Seqs = ()
     held: Seqs = ()
     exchanges: Seqs = ()
+    derived: Seqs = ()  # memories made from those below; what else they superseded becomes current again
     older: Seqs = ()  # memories that the forget reaches only through what superseded them
     memories: Seqs = ()
     sessions: Seqs = ()
@@ -228,7 +231,7 @@ class ForgetPlan:
     def counts(self) -> ForgetCounts:
         """What their removal will be counted as."""
         return ForgetCounts(
-            memories=len(self.older) + len(self.memories),
+            memories=len(self.derived) + len(self.older) + len(self.memories),
             exchanges=len(self.exchanges),
             sessions=len(self.sessions),
             jobs=len(self.jobs),
@@ -315,7 +318,11 @@ class _Search:
         if self._target.memory_id is not None:
             stated_in |= self._mentions()
         summaries = self._summaries(stated_in)
-        self._ours["ids"] = rows.as_json(dict.fromkeys((*ids, *(id_ for _, id_ in summaries))))
+        ids = [*dict.fromkeys((*ids, *(id_ for _, id_ in summaries)))]
+        covered = self._seqs["memories"] | self._seqs["older"]
+        derived = [one for one in derived_from(self._tx, target.owner, ids) if one[0] not in covered]
+        self._seqs["derived"] = {seq for seq, _ in derived}
+        self._ours["ids"] = rows.as_json((*ids, *(id_ for _, id_ in derived)))
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
         self._later("exchanges", "answers")

@@ -8,7 +8,8 @@ from typing import Any
 
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, column
-from proxy.text.words import CJK, STOP_WORDS, fold, sentences
+from proxy.text.sentences import sentences
+from proxy.text.terms import CJK, STOP_WORDS, fold
 
 # ---------------------------------------------------------------- exchanges
 _THESE = rows.seqs_in(":these")

@@ -261,7 +261,11 @@ class SqlMemories(Store):
         with suppress(DamagedRow):
             wanted = seqs if whole else [seq for seq, _ in profile]
             memories = self._rows.memories(tx, owner, epoch, wanted) if wanted else {}
-            held = [(memories[seq], kind) for seq, kind in profile if seq in memories]
+            held = [
+                (memories[seq], kind)
+                for seq, kind in profile
+                if seq in memories and memories[seq].type != "reflective"
+            ]
             return Taken(index if whole else None, memories, held, scope.project, holds)
         return None
 

@@ -14,15 +14,21 @@ from typing import assert_never
 from proxy.domain.core import (
     Archive,
     Change,
+    Close,
     Confirm,
+    Consolidate,
     Create,
     Edit,
+    Flag,
     Hold,
     Pin,
     Quota,
     Release,
     Restore,
+    Review,
+    Settle,
     Supersede,
+    Undo,
 )
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import Writer
@@ -109,7 +115,9 @@ def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Resu
             changed |= different
         else:
             writer.tx.execute("ROLLBACK TO change")
-            refused += [change.memory.id] if isinstance(change, Create | Supersede | Edit) else []
+            refused += (
+                [change.memory.id] if isinstance(change, Create | Supersede | Edit | Consolidate) else []
+            )
         writer.tx.execute("RELEASE change")
     return Result(changed, tuple(refused), displaced)
 
@@ -157,11 +165,13 @@ def grown_too_far(quota: Quota, before: Usage, after: Usage) -> bool:
 def growth(change: Change) -> Usage:
     """Return the most that the change can add."""
     match change:
-        case Create() | Supersede():
+        case Create() | Supersede() | Consolidate():
             return Usage(1, _size(change.memory.content))
         case Edit():
             return Usage(0, _size(change.memory.content))
         case Confirm() | Hold() | Release() | Archive() | Restore() | Pin():
+            return Usage()
+        case Undo() | Close() | Flag() | Settle() | Review():
             return Usage()
         case _:
             assert_never(change)
@@ -174,11 +184,11 @@ def time_of(changes: Sequence[Change]) -> float:
 
 def _time(change: Change) -> float:
     match change:
-        case Create() | Supersede() | Edit():
+        case Create() | Supersede() | Edit() | Consolidate():
             return change.memory.updated_at
-        case Confirm() | Hold() | Archive() | Restore() | Pin():
+        case Confirm() | Hold() | Archive() | Restore() | Pin() | Undo() | Close() | Flag() | Review():
             return change.at
-        case Release():
+        case Release() | Settle():
             return 0.0
         case _:
             assert_never(change)

@@ -11,7 +11,7 @@ from typing import Any
 from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, with_children
 from proxy.domain.session import Exchange
 from proxy.storage.sql.database import Connection, legible, value
-from proxy.text.words import fold, normalise
+from proxy.text import terms
 
 # `recalled` of an exchange: ids of the memories and documents that its answer was given with.
 DOCUMENT = "doc_"  # documents' ids begin so: no memory's do
@@ -22,13 +22,15 @@ _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
            m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
            m.confidence, m.tags, m.access_count, m.last_accessed, m.pinned, m.uses, m.used_at, m.archived_by,
-           m.core, m.changed
+           m.core, m.sources,
+           (SELECT n.id FROM contradictions c JOIN memories n ON n.seq = c.newer
+            WHERE c.older = m.seq ORDER BY c.seq DESC LIMIT 1), m.changed
     FROM memories m JOIN scopes s ON s.id = m.owner"""
 _INSERT_MEMORY = """
     INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
            valid_from, valid_to, superseded_by, expires_at, archived, importance, weight, confidence, tags,
-           access_count, last_accessed, pinned, uses, used_at, archived_by, core, changed, written)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+           access_count, last_accessed, pinned, uses, used_at, archived_by, core, sources, changed, written)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING RETURNING seq"""
 # While something is being forgotten, an answer that was given with memories in view may repeat it.
 _EXCHANGE = """
@@ -60,13 +62,13 @@ def is_tainted(recalled: Iterable[str]) -> bool:
     return any(each.startswith(DOCUMENT) or each == FORGOTTEN for each in recalled)
 
 
-# Of what is ASCII, `lower` makes what `fold` does.
+# Of what is ASCII, `lower` makes what terms.fold does.
 _MAY_HOLD = "(length(m.content) <> length(CAST(m.content AS BLOB)) OR instr(lower(m.content), :text) > 0)"
 
 
 def digest(content: str) -> bytes:
     """Return what two wordings of the same statement have in common: 16 bytes of its normal form."""
-    return hashlib.blake2b(storable(normalise(content)).encode(), digest_size=16).digest()
+    return hashlib.blake2b(storable(terms.normalise(content)).encode(), digest_size=16).digest()
 
 
 def named(scope: Scope, **others: Any) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def insert_memory(tx: Connection, owner: int, memory: Memory, statement: bytes, 
         (owner, m.scope.project, m.id, m.type, content, statement, m.source, m.created_at, m.updated_at,
          m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
          m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, m.pinned, m.uses, m.used_at,
-         m.archived_by, m.core or m.pinned, changed, changed),
+         m.archived_by, m.core or m.pinned, json.dumps(m.sources), changed, changed),
     )  # fmt: skip
     if seq is not None:
         insert_evidence(tx, seq, memory.evidence)
@@ -143,7 +145,7 @@ def _memories(tx: Connection, condition: str, parameters: dict[str, Any]) -> lis
     evidence = _evidence_of(tx, [row[0] for row in rows])
     scopes = {key: Scope(*key) for key in {row[2:5] for row in rows}}  # few: most rows have the same
     with legible():
-        return [(row[0], row[26], _memory(row, scopes[row[2:5]], evidence.get(row[0], ()))) for row in rows]
+        return [(row[0], row[28], _memory(row, scopes[row[2:5]], evidence.get(row[0], ()))) for row in rows]
 
 
 def _evidence_of(tx: Connection, seqs: list[int]) -> dict[int, tuple[Evidence, ...]]:
@@ -170,7 +172,7 @@ def _memory(row: tuple[Any, ...], scope: Scope, evidence: tuple[Evidence, ...]) 
     archived, tags, pinned, core = bool(row[14]), _tags(row[18]), bool(row[21]), bool(row[25])
     memory = _Unsealed(
         row[1], scope, *row[5:14], archived, *row[15:18], tags, evidence, *row[19:21],
-        pinned, *row[22:25], core,
+        pinned, *row[22:25], core, _tags(row[26]), row[27],
     )  # fmt: skip
     memory.__class__ = Memory
     sealed: Memory = memory
@@ -211,7 +213,7 @@ def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, A
         parameters["types"] = as_json(sorted(with_children((where.type,)) | {where.type}))
     if where.text is not None and where.as_of is None:
         clauses.append(_MAY_HOLD)
-        parameters["text"] = fold(storable(where.text))
+        parameters["text"] = terms.fold(storable(where.text))
     for name, clause in RANGE.items():
         if (moment := getattr(where, name)) is not None:
             clauses.append(clause)
@@ -238,9 +240,9 @@ def holding(text: str, found: Iterable[tuple[int, str]]) -> list[int]:
     """Return which of the rows (seq, content) hold the text, whatever its case and accents.
 
     Here and not in SQL: no database folds all scripts as our searches do."""
-    wanted = fold(storable(text))
+    wanted = terms.fold(storable(text))
     # Of what is ASCII, `lower` makes what `fold` does, in half the time.
-    folded = ((seq, c.lower() if c.isascii() else fold(c)) for seq, c in found)
+    folded = ((seq, c.lower() if c.isascii() else terms.fold(c)) for seq, c in found)
     return [seq for seq, content in folded if wanted in content]
 
 

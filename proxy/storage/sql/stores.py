@@ -10,6 +10,7 @@ from proxy.domain.core import Quota
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.storage.sql.changes import SqlQuarantine
 from proxy.storage.sql.database import Database, Instance, value
+from proxy.storage.sql.derivation import SqlDerivation
 from proxy.storage.sql.documents import SqlDocuments, SqlPassages
 from proxy.storage.sql.embeddings import SqlVectors
 from proxy.storage.sql.erasure import SqlReceipts
@@ -78,6 +79,7 @@ class SqlStores(ABC):
         self.memories.forgetting.on_forget.append(self.passages.drop_cache)
         self.vectors = SqlVectors(database)
         self.evolution = SqlEvolution(database)
+        self.derivation = SqlDerivation(database)
         self.database = database
 
     async def open(self) -> None:

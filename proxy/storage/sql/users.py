@@ -94,6 +94,12 @@ def set_version(tx: Connection, owner: int, version: int) -> None:
     tx.execute("UPDATE scopes SET version = ? WHERE id = ?", (version, owner))
 
 
+def raise_version(tx: Connection, owner: int) -> int:
+    """Say that what a search could return has changed; return the new version."""
+    raised = "UPDATE scopes SET version = version + 1 WHERE id = ? RETURNING version"
+    return int(value(tx, raised, (owner,)))
+
+
 def raise_generation(tx: Connection, owner: int) -> None:
     """Raise the generation after a forget: writers that began before must not commit."""
     tx.execute("UPDATE scopes SET generation = generation + 1, version = version + 1 WHERE id = ?", (owner,))

@@ -1,0 +1,227 @@
+"""Consolidated and reflective memories, contradictions, and what a forget does to them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxy.domain.core import Close, Consolidate, Create, Edit, Flag, Quota, Review, Settle, Undo
+from proxy.domain.errors import NotFound
+from tests.storage.making import ANNA, BEN, NOW, contents, create, memory, of, store, supersede
+
+ENGINES = ("sqlite", "postgres")
+
+
+def merged(ids, content, *, id="c", quotes=(), **fields):
+    made = memory(content, id=id, source="consolidated", sources=(*ids, *quotes), **fields)
+    return Consolidate(tuple(ids), made, None)
+
+
+def inferred(ids, content, *, id="r"):
+    made = memory(content, id=id, type="reflective", source="reflection", sources=tuple(ids))
+    return Create(made, None)
+
+
+async def budget(memories):
+    """Three facts, the first of which was superseded before, and their summary."""
+    await store(memories, create("budget 10k", id="a"), supersede("a", "budget 11k", id="b"))
+    await store(memories, create("added 2k", id="x"), create("final 12k", id="y"))
+    await store(memories, merged("bxy", "budget 12k, from 10k", quotes="a"))
+
+
+async def current(memories, scope=ANNA):
+    return {m.id for m in (await memories.list(of(scope), limit=99)).items}
+
+
+class TestConsolidate:
+    async def test_a_summary_takes_the_place_of_its_sources_which_stay_in_the_history(self, memories):
+        await budget(memories)
+        assert await current(memories) == {"c"}
+        assert await contents(memories, "budget added final") == {"budget 12k, from 10k"}
+        source = await memories.get(of(ANNA), "y")
+        assert (source.superseded_by, source.content) == ("c", "final 12k")
+        assert (await memories.get(of(ANNA), "c")).sources == ("b", "x", "y", "a")
+
+    async def test_it_is_applied_once_and_only_while_all_sources_are_current(self, memories):
+        await budget(memories)
+        assert (await store(memories, merged("bxy", "again"))).dropped == ("c",)
+        await store(memories, create("tea", id="t"), create("twin", id="w"))
+        assert (await store(memories, merged("tx", "tea and 2k", id="d"))).dropped == ("d",)
+        assert (await store(memories, merged("t", "twin", id="e"))).dropped == ("e",)
+        assert await current(memories) == {"c", "t", "w"}
+
+    async def test_undo_deletes_the_summary_restores_what_it_superseded_and_says_so(self, memories, stores):
+        await budget(memories)
+        await store(memories, Undo("c", NOW + 5))
+        assert await current(memories) == {"b", "x", "y"}
+        assert await contents(memories, "budget added final 12k") == {"budget 11k", "added 2k", "final 12k"}
+        assert await memories.get(of(ANNA), "c") is None
+        assert (await memories.get(of(ANNA), "a")).superseded_by == "b"
+        assert (await memories.history(of(ANNA), ["y"]))["y"][-1].action == "restored"
+        assert await stores.derivation.undone(ANNA, ["a", "b", "y"]) == {"b", "y"}
+        for absent in ("c", "b"):
+            with pytest.raises(NotFound):
+                await store(memories, Undo(absent, NOW))
+
+    async def test_what_superseded_an_undone_summary_supersedes_its_sources(self, memories):
+        await budget(memories)
+        await store(memories, supersede("c", "budget 15k", id="d"), Undo("c", NOW))
+        assert await current(memories) == {"d"}
+        assert (await memories.get(of(ANNA), "y")).superseded_by == "d"
+
+    async def test_a_full_memory_under_refuse_stays_as_it_is(self, engine):
+        full = await engine.open(quota=Quota(memories=2, evict=False))
+        await store(full.memories, create("one", id="a"), create("two", id="b"))
+        assert (await store(full.memories, merged("ab", "one, two"))).refused == ("c",)
+        assert await current(full.memories) == {"a", "b"}
+        await full.close()
+
+
+class TestForget:
+    async def test_a_source_takes_with_it_all_that_was_made_of_it_and_nothing_else(self, memories):
+        await budget(memories)
+        await store(memories, inferred("c", "plans trips carefully"), create("tea", id="t"))
+        await store(memories, inferred("t", "likes hot drinks", id="s"))
+        assert (await memories.forget(of(ANNA), "x", by="test")).memories == 3  # x, c, r
+        assert await current(memories) == {"b", "y", "t", "s"}
+        assert await contents(memories, "budget final") == {"budget 11k", "final 12k"}
+
+    async def test_a_quoted_older_value_takes_the_summary_with_it(self, memories):
+        await budget(memories)
+        await memories.forget(of(ANNA), "a", by="test")
+        assert await current(memories) == {"b", "x", "y"}
+
+    async def test_a_summary_takes_its_sources_with_it(self, memories):
+        await budget(memories)
+        await memories.forget(of(ANNA), "c", by="test")
+        assert (await memories.list(of(ANNA, include_inactive=True), limit=9)).total == 0
+
+    async def test_a_summary_of_summaries_goes_with_a_source_and_leaves_the_others(self, memories):
+        await budget(memories)
+        await store(memories, create("hotel booked", id="h"))
+        await store(memories, merged("ch", "trip: 12k, hotel booked", id="d"))
+        await memories.forget(of(ANNA), "y", by="test")
+        assert await current(memories) == {"b", "x", "h"}
+
+    async def test_an_inference_leaves_its_sources(self, memories):
+        await store(memories, create("tea", id="t"), inferred("t", "likes hot drinks"))
+        await memories.forget(of(ANNA, type="reflective"), by="test")
+        assert await current(memories) == {"t"}
+
+    async def test_the_same_ids_of_another_user_stay(self, memories):
+        await store(memories, create("tea", id="t"), inferred("t", "likes hot drinks"))
+        await store(memories, Create(memory("tea", BEN, id="t"), None), scope=BEN)
+        other = memory("likes hot drinks", BEN, id="r", type="reflective", sources=("t",))
+        await store(memories, Create(other, None), scope=BEN)
+        await memories.forget(of(ANNA), "t", by="test")
+        assert (await current(memories), await current(memories, BEN)) == (set(), {"t", "r"})
+
+
+class TestContradictions:
+    async def test_a_flag_names_the_newer_until_it_is_settled(self, memories, stores):
+        await store(memories, create("lives in Rome", id="a"), create("lives in Oslo", id="b"))
+        flag = Flag("a", "b", 0.6, NOW)
+        await store(memories, flag)
+        await store(memories, flag)
+        (found,) = await stores.derivation.contradictions(ANNA, limit=9)
+        assert (found.older.id, found.newer.id, found.score) == ("a", "b", 0.6)
+        assert (await memories.get(of(ANNA), "a")).contradicted_by == "b"
+        assert await stores.derivation.contradiction(BEN, found.id) is None
+        await store(memories, Settle(found.id))
+        assert await stores.derivation.contradictions(ANNA, limit=9) == []
+        assert (await memories.get(of(ANNA), "a")).contradicted_by is None
+
+    async def test_closing_supersedes_by_what_exists_and_ends_the_contradiction(self, memories, stores):
+        await store(memories, create("lives in Rome", id="a"), create("lives in Oslo", id="b"))
+        await store(memories, Flag("a", "b", 0.6, NOW))
+        await store(memories, Close("a", "b", NOW), Close("b", "a", NOW), Close("b", "b", NOW))
+        assert await current(memories) == {"b"}
+        assert (await memories.get(of(ANNA), "a")).superseded_by == "b"
+        assert await stores.derivation.contradictions(ANNA, limit=9) == []
+
+    async def test_an_edit_or_a_forget_of_either_ends_it(self, memories, stores):
+        await store(memories, *(create(f"fact {n}", id=n) for n in "abcd"))
+        await store(memories, Flag("a", "b", 0.6, NOW), Flag("c", "d", 0.6, NOW))
+        await memories.forget(of(ANNA), "a", by="test")
+        await store(memories, Edit(replace(await memories.get(of(ANNA), "d"), content="other"), None))
+        assert await stores.derivation.contradictions(ANNA, limit=9) == []
+
+
+class TestReviews:
+    async def test_a_memory_is_due_until_it_is_reviewed_and_again_once_it_is_rewritten(
+        self, memories, stores
+    ):
+        due = stores.derivation.due
+        await store(memories, *(create(f"fact {n}", id=n) for n in "abc"))
+        first = await due(ANNA, "step", limit=2, now=NOW)
+        assert [m.id for m in first.memories] == ["a", "b"]
+        before = await memories.stamp(ANNA)
+        await store(memories, Review("step", ("a", "b"), NOW, first.upto, batch="1"))
+        assert await memories.stamp(ANNA) == before
+        rest = await due(ANNA, "step", limit=9, now=NOW)
+        assert [m.id for m in rest.memories] == ["c"]
+        await store(memories, Review("step", ("c",), NOW, rest.upto))
+        assert not (await due(ANNA, "step", limit=9, now=NOW)).memories
+        await store(memories, Edit(replace(await memories.get(of(ANNA), "a"), content="other"), None))
+        assert [m.id for m in (await due(ANNA, "step", limit=9, now=NOW)).memories] == ["a"]
+        assert len((await due(ANNA, "another", limit=9, now=NOW)).memories) == 3
+        assert await stores.derivation.batches(ANNA, "step", NOW - 1) == 1
+        assert await stores.derivation.batches(ANNA, "step", NOW) == 0
+
+
+# ---------------------------------------------------------------- any order
+_IDS = tuple("abcdefgh")
+_SOME = st.lists(st.sampled_from(_IDS), min_size=2, max_size=3, unique=True)
+_ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from(_IDS), st.sampled_from(_IDS)),
+        st.tuples(st.just("merge"), st.sampled_from(_IDS), _SOME),
+        st.tuples(st.just("infer"), st.sampled_from(_IDS), _SOME),
+        st.tuples(st.just("flag"), st.sampled_from(_IDS), st.sampled_from(_IDS)),
+        st.tuples(st.just("undo"), st.sampled_from(_IDS), st.none()),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(acts=_ACTS, lost_id=st.sampled_from(_IDS))
+async def test_after_a_forget_nothing_made_of_it_is_left_and_no_other_fact_is_lost(
+    memories, stores, acts, lost_id
+):
+    """Whatever was added, merged, inferred, flagged and undone before. A merged text repeats its sources'."""
+    await memories.forget(of(ANNA), by="test")
+    said = {}
+    for act, id_, with_ in acts:
+        if act == "add" and id_ not in said:
+            said[id_] = {id_}
+            await store(memories, supersede(with_, f"word-{id_}", id=id_))
+        elif act in ("merge", "infer") and set(with_) <= said.keys() and id_ not in said:
+            words = set().union(*(said[one] for one in with_))
+            text = " ".join(f"word-{one}" for one in sorted(words)) + f" {act}"
+            done = await store(memories, (merged if act == "merge" else inferred)(with_, text, id=id_))
+            if id_ not in done.dropped:
+                said[id_] = words
+        elif act == "flag":
+            await store(memories, Flag(id_, with_, 0.5, NOW))
+        elif act == "undo":
+            try:
+                await store(memories, Undo(id_, NOW))
+            except NotFound:
+                continue
+            del said[id_]
+    everything = of(ANNA, include_inactive=True)
+    before = {m.id: m for m in (await memories.list(everything, limit=99)).items}
+    await memories.forget(of(ANNA), lost_id, by="test")
+    after = {m.id: m for m in (await memories.list(everything, limit=99)).items}
+    assert not [m for m in after.values() if f"word-{lost_id}" in m.content or lost_id in m.sources]
+    for lost in before.keys() - after.keys() - {lost_id}:  # made of it, or superseded by it
+        line, one = set(), before[lost]
+        while one.superseded_by in before and one.superseded_by not in line:
+            line.add(one.superseded_by)
+            one = before[one.superseded_by]
+        assert lost_id in line or before[lost].sources
+    assert all(m.superseded_by is None or m.superseded_by in after for m in after.values())
+    flagged = await stores.derivation.contradictions(ANNA, limit=99)
+    assert not {lost_id} & {c.older.id for c in flagged} | {lost_id} & {c.newer.id for c in flagged}
