@@ -338,9 +338,11 @@ class EvolutionSettings(Section):
     enabled: bool = True
     use: bool = True
     decay: bool = True
-    consolidate: bool = False
-    reflect: bool = False
-    contradictions: bool = False
+    consolidate: bool = True
+    consolidate_from: int = Field(3, ge=2, le=8)
+    reflect: bool = True
+    contradictions: bool = True
+    calls_per_user_hour: int = Field(6, ge=1, le=1_000)
     links: bool = False
     use_gain: float = Field(0.5, ge=0, le=10)
     unused_loss: float = Field(0.3, ge=0, le=10)
@@ -386,8 +388,9 @@ class EmbeddingSettings(Section):
 
 class ExternalModel(Section):
     model_role: Literal[
-        "memory_extraction", "memory_rewrite", "memory_plan", "memory_summary", "memory_state"
-    ]
+        "memory_extraction", "memory_rewrite", "memory_plan", "memory_summary", "memory_state",
+        "memory_consolidation", "memory_reflection",
+    ]  # fmt: skip
     llm_endpoint: BaseUrlText
     llm_model_name: str
     llm_api_key: HeaderKey | None = None

@@ -1,0 +1,315 @@
+"""Consolidation: several current memories of one thing become one, which names them as its sources.
+
+A group is a memory that is new since the last pass, with those of its project and type that are near to it by
+their vectors, related by the relation head and not about another name. From `fewest` members on the model of
+role `memory_consolidation` writes one fact that replaces those that belong together. What it writes is
+compared with the sources (see `faulty`); in doubt nothing changes. Without such a model nothing is written:
+of two memories that say the same the one that says less is closed.
+
+The sources are superseded, not deleted, and one call undoes it. The result and the note that the group was
+considered are stored in one transaction, so after a crash a group is consolidated once.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
+
+import numpy as np
+
+from proxy.admit.decision import CLOSE, memory_id, verdict
+from proxy.admit.gate import Gate, sort, vector_of, with_readings
+from proxy.domain.core import (
+    Applied,
+    Candidate,
+    Close,
+    Consolidate,
+    Evidence,
+    Memory,
+    Review,
+    Scope,
+    Search,
+    Stamp,
+)
+from proxy.domain.derivation import DerivationStore
+from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
+from proxy.domain.judging import Judge, Relation
+from proxy.domain.limits import HOUR_S
+from proxy.domain.ports import Completer, CompletionRequest
+from proxy.learn.derived import chosen, commit, fits, names, numbered, numbers, unsupported
+from proxy.learn.extractor import FOLLOWS
+from proxy.learn.llm_io import objects
+from proxy.prompts import prompt
+from proxy.telemetry import log
+from proxy.text.sentences import is_question
+from proxy.text.terms import terms
+
+ROLE = "memory_consolidation"
+STEP = "consolidation"
+TYPES = frozenset(("semantic",))  # rules and steps are followed to the letter, and events happened once each
+CERTAIN = 0.8  # of `changed`: .02 of the pairs that hold side by side, .68 of the changes (held out)
+_RELATED = 0.5  # 1 - apart, from which two facts may be about one thing
+_ALIKE = 0.8  # cosine from which they may be, whatever the head says
+# Share of a source's terms that the result holds, unless a later source changes it; of the last one.
+_COVERED, _COVERED_OF_LAST = 0.6, 0.5
+_NEAREST, _MOST = 12, 8
+_MAX_CHARS = 500
+AGAIN_S = 600.0
+_PORTION = 20
+_MOST_EVIDENCE = 20
+
+
+# ---------------------------------------------------------------- checking what a model wrote
+def faulty(
+    content: str, sources: Sequence[Memory], replaced: Collection[str], of_others: Collection[str] = ()
+) -> str:
+    """Return why the content cannot take the place of the sources (oldest first), in a word; "" if it can.
+    `replaced`: ids of the sources that a later one changes; `of_others`: see `unsupported`."""
+    if not content or len(content) > min(_MAX_CHARS, sum(len(m.content) for m in sources)):
+        return "length"
+    if is_question(content):
+        return "question"
+    if why := unsupported(content, sources, of_others):
+        return why
+    held, there = set(terms(content)), numbers(content)
+    for memory in sources:
+        if memory.id in replaced and memory is not sources[-1]:
+            continue
+        if any(not _is_derivable(number, there) for number in numbers(memory.content) - there):
+            return "number_dropped"
+        if not names(memory.content) <= held:
+            return "name_dropped"
+        words = {term for term in terms(memory.content) if not term[0].isdigit()}
+        if len(words & held) < (_COVERED if memory is not sources[-1] else _COVERED_OF_LAST) * len(words):
+            return "fact_dropped"
+    return "" if numbers(sources[-1].content) <= there else "not_current"
+
+
+def _is_derivable(number: str, there: set[str]) -> bool:
+    """True if a number that was left out is the difference of two that are there."""
+    try:
+        wanted, values = float(number), [float(each) for each in there]
+    except ValueError:  # a date, a time, a range
+        return False
+    return any(abs(one - other) == wanted for one in values for other in values)
+
+
+def read(answer: str, group: Sequence[Memory]) -> tuple[str, list[Memory]]:
+    """Return what the model wrote, and the memories that it replaces, oldest first; "" for nothing."""
+    for found in objects(answer):
+        content = found.get("content")
+        if isinstance(content, str):
+            sources = chosen(found.get("sources"), group)
+            return (" ".join(content.split()), sources) if len(sources) > 1 else ("", [])
+    return "", []
+
+
+# ---------------------------------------------------------------- groups
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Memories that may be about one thing, oldest first, and how each later one relates to each earlier."""
+
+    members: tuple[Memory, ...]
+    relations: Mapping[tuple[str, str], tuple[Relation, float]]  # (earlier, later): with their cosine
+
+    def replaced(self, among: Sequence[Memory]) -> set[str]:
+        """Return the ids of those that a later one certainly changes."""
+        ids = {m.id for m in among}
+        return {
+            old
+            for (old, new), (relation, cosine) in self.relations.items()
+            if {old, new} <= ids and verdict(relation, cosine) == "changed" and relation.changed >= CERTAIN
+        }
+
+    def repeated(self) -> tuple[Memory, Memory] | None:
+        """Return a memory that another one says completely, and that one."""
+        by_id = {m.id: m for m in self.members}
+        for (old, new), (relation, cosine) in self.relations.items():
+            if verdict(relation, cosine) != "same" or cosine < CLOSE:
+                continue
+            for less, more in ((by_id[old], by_id[new]), (by_id[new], by_id[old])):
+                if set(terms(less.content)) <= set(terms(more.content)):
+                    return less, more
+        return None
+
+
+def is_eligible(memory: Memory) -> bool:
+    """True for a memory that may be merged: a plain fact without an end, not pinned by its owner."""
+    plain = memory.source not in ("summary", "reflection") and memory.expires_at is None
+    return memory.type in TYPES and plain and not memory.pinned
+
+
+def _said(memory: Memory) -> tuple[float, str]:
+    return max(memory.valid_from, memory.updated_at), memory.id
+
+
+def _near(gate: Gate) -> float:
+    """Return the cosine from which one memory may restate or change another."""
+    return gate.embedder.model.related_threshold if gate.embedder else 1.0
+
+
+def _cosine(one: bytes, other: bytes) -> float:
+    return float(np.frombuffer(one, np.float32) @ np.frombuffer(other, np.float32))
+
+
+def _counts(now: float, done: Applied | None, **ids: Sequence[str]) -> StepCounts:
+    """Return the ids; if it was not stored, since something changed in the meantime, when to try again."""
+    return StepCounts(due_at=now + AGAIN_S) if done is None else StepCounts(ids, more=True)
+
+
+# ---------------------------------------------------------------- the step
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """The step of the background pass. Without a completer it only closes repetitions."""
+
+    gate: Gate
+    derivation: DerivationStore
+    completer: Completer | None = None
+
+    @property
+    def name(self) -> str:
+        """See Step."""
+        return STEP
+
+    def is_on(self, policy: EvolutionPolicy) -> bool:
+        """See Step."""
+        return policy.consolidate
+
+    async def run(self, visit: Visit) -> StepCounts:
+        """Consider the memories that are new; stop after one LLM call, so that turns go first."""
+        scope, now, judge = visit.scope, visit.now, self.gate.judge
+        began = await self.gate.memories.stamp(scope)
+        due = await self.derivation.due(scope, STEP, limit=_PORTION, now=now)
+        if not due.memories or judge is None:
+            return StepCounts()
+        calls = await self.derivation.batches(scope, STEP, now - HOUR_S)
+        if self.completer is not None and calls >= visit.policy.calls_per_user_hour:
+            return StepCounts(due_at=now + HOUR_S / visit.policy.calls_per_user_hour)
+        undone = await self.derivation.undone(scope, [m.id for m in due.memories])
+        done, groups = list[str](), list[str]()
+        for seed in due.memories:
+            vector = due.vectors[seed.id]
+            if vector is not None and is_eligible(seed) and seed.id not in undone:
+                group = await self._group(judge, seed, vector, now)
+                if visit.dry_run:
+                    groups += (
+                        [m.id for m in group.members]
+                        if len(group.members) >= visit.policy.consolidate_from
+                        else []
+                    )
+                elif (counts := await self._merged(judge, visit, began, group)) is not None:
+                    if counts.more:
+                        await self._note(scope, now, [*done, seed.id], began)
+                    return counts
+            done.append(seed.id)
+        if visit.dry_run:
+            return StepCounts({"may_be_consolidated": [*dict.fromkeys(groups)]})
+        await self._note(scope, now, done, began, due.upto)
+        return StepCounts(more=len(due.memories) == _PORTION)
+
+    async def _group(self, judge: Judge, seed: Memory, vector: bytes, now: float) -> Group:
+        """Return the seed with what may be about the same thing."""
+        search = Search(vector, (), limit=_NEAREST, now=now, vectors=_NEAREST)
+        found = await self.gate.memories.search(seed.scope, search)
+        undone = await self.derivation.undone(seed.scope, [hit.memory.id for hit in found])
+        vectors = {
+            hit.memory.id: hit.vector
+            for hit in found
+            if hit.vector is not None and hit.memory.id not in undone and is_eligible(hit.memory)
+            and hit.memory.scope == seed.scope and hit.memory.type == seed.type
+        } | {seed.id: vector}  # fmt: skip
+        near = [hit.memory for hit in found if hit.memory.id in vectors and hit.memory.id != seed.id]
+        ordered = sorted([seed, *near], key=_said)
+        pairs = [(a, b) for n, b in enumerate(ordered) for a in ordered[:n]]
+        judged = await judge.relations([(a.content, b.content) for a, b in pairs]) if pairs else []
+        relations = {
+            (a.id, b.id): (relation, _cosine(vectors[a.id], vectors[b.id]))
+            for (a, b), relation in zip(pairs, judged, strict=True)
+        }
+        members = [seed]
+        for other in sorted(near, key=lambda m: -_cosine(vectors[m.id], vector)):
+            relation, cosine = relations.get((seed.id, other.id)) or relations[(other.id, seed.id)]
+            is_near = cosine >= _ALIKE or (cosine >= _near(self.gate) and 1 - relation.apart >= _RELATED)
+            if is_near and len(members) < _MOST and fits(names(m.content) for m in (*members, other)):
+                members.append(other)
+        ids = {m.id for m in members}
+        known = {pair: relation for pair, relation in relations.items() if ids.issuperset(pair)}
+        return Group(tuple(sorted(members, key=_said)), known)
+
+    async def _note(
+        self, scope: Scope, now: float, ids: Sequence[str], began: Stamp, upto: int | None = None
+    ) -> None:
+        await commit(self.gate, scope, began, (), [Review(STEP, tuple(ids), now, upto)])
+
+    async def _merged(self, judge: Judge, visit: Visit, began: Stamp, group: Group) -> StepCounts | None:
+        """Merge the group; None if there is nothing to merge. Raises CompletionFailed."""
+        scope, now = visit.scope, visit.now
+        if (pair := group.repeated()) is not None:
+            less, more = pair
+            done = await commit(self.gate, scope, began, pair, [Close(less.id, more.id, now)])
+            return _counts(now, done, superseded=[less.id])
+        if self.completer is None or len(group.members) < visit.policy.consolidate_from:
+            return None
+        batch = memory_id(STEP, "\0".join(sorted(m.id for m in group.members)))
+        content, sources = await self._written(judge, scope, group)
+        ids = tuple(m.id for m in group.members)
+        new = await self._candidate(content, sources, now) if content else None
+        changes = [Review(STEP, ids, now, batch=batch)]
+        if new is None:
+            await commit(self.gate, scope, began, (), changes)
+            return StepCounts(more=True)
+        vector = await vector_of(self.gate.embedder, new.content)
+        made = Consolidate(tuple(m.id for m in sources), new, vector)
+        ready = await with_readings(judge, [made])
+        reviewed = Review(STEP, (*ids, new.id), now, batch=batch)
+        done = await commit(self.gate, scope, began, sources, [*ready, reviewed])
+        if done is not None and new.id in (*done.dropped, *done.refused):
+            return StepCounts(more=True)
+        return _counts(now, done, consolidated=[new.id], superseded=[m.id for m in sources])
+
+    async def _written(self, judge: Judge, scope: Scope, group: Group) -> tuple[str, list[Memory]]:
+        """Return what the model wrote and passes, and its sources; "" otherwise. Raises CompletionFailed."""
+        assert self.completer is not None
+        text = await asyncio.to_thread(numbered, group.members, self.gate.policy)
+        request = CompletionRequest(
+            role=ROLE,
+            system=prompt("consolidation.v1"),
+            user=Template(prompt("consolidation_input.v1")).substitute(memories=text),
+            model="",
+            scope=scope,
+            session_id="",
+        )
+        content, sources = read(await self.completer.complete(request), group.members)
+        if not content:
+            return "", []
+        said = " ".join(m.content for m in sources)
+        pairs = [(said, content), *((m.content, m.content) for m in sources)]
+        made, *own = await judge.statements(pairs)
+        of_others = {m.id for m, one in zip(sources, own, strict=True) if one.other >= 0.5}
+        why = faulty(content, sources, group.replaced(sources), of_others)
+        if not why and made.follows < FOLLOWS:
+            why = "not_said"
+        if why:
+            log.info("memory.poor_consolidation", reason=why)
+            return "", []
+        return content, sources
+
+    async def _candidate(self, content: str, sources: Sequence[Memory], now: float) -> Memory | None:
+        """Return the memory to store; None if the write gate refuses or redacts it."""
+        newest = sources[-1]
+        candidate = Candidate(
+            type=newest.type, content=content, confidence=min(m.confidence for m in sources),
+            tags=tuple(dict.fromkeys(tag for m in sources for tag in m.tags))[:20], source="consolidated",
+        )  # fmt: skip
+        passed = (await asyncio.to_thread(sort, [candidate], [], self.gate, now)).stored
+        if not passed or passed[0].content != content:
+            return None
+        evidence = dict.fromkeys(Evidence(e.session_id, e.exchange_id) for m in sources for e in m.evidence)
+        return Memory(
+            id=memory_id("\0".join(sorted(m.id for m in sources)), content), scope=newest.scope,
+            type=newest.type, content=content, source="consolidated", created_at=now,
+            updated_at=max(m.updated_at for m in sources), valid_from=newest.valid_from,
+            importance=max(m.importance for m in sources), weight=max(m.weight for m in sources),
+            confidence=candidate.confidence, tags=candidate.tags,
+            evidence=tuple(evidence)[-_MOST_EVIDENCE:], sources=tuple(m.id for m in sources),
+        )  # fmt: skip

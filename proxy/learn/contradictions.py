@@ -1,0 +1,154 @@
+"""Contradictions that are found later: current facts of one user that cannot both hold.
+
+The gate compares a fact with what is near to it when it is stored. What comes past it (an import, a
+correction, a time without the relation head, an inferred change of what the user said outright) is compared
+here: each memory that is new since the last pass with the ones near to it, not all pairs. If the head is
+certain, the later one supersedes the earlier. In doubt both stay, and are flagged for their owner.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.admit.decision import CLOSE, RELATED_IF_CLOSE, verdict
+from proxy.admit.gate import Gate
+from proxy.domain.core import Change, Close, Flag, Hit, Memory, MemoryFilter, Review, Scope, Search, Settle
+from proxy.domain.derivation import Contradiction, DerivationStore
+from proxy.domain.errors import NotFound
+from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
+from proxy.domain.judging import Judge, Relation
+from proxy.learn.consolidation import AGAIN_S, CERTAIN
+from proxy.learn.derived import commit
+
+STEP = "contradictions"
+TYPES = frozenset(("semantic", "preference"))
+_DOUBTED = 0.35  # 1 - apart of close facts, from which they are flagged
+_NEAREST, _PORTION = 8, 20
+_ATTEMPTS = 8
+Pair = tuple[Memory, Memory]
+"""The earlier and the later of two memories."""
+
+
+def said_at(memory: Memory) -> float:
+    """Return when the memory was said or confirmed last."""
+    return max(memory.valid_from, memory.updated_at)
+
+
+def is_compared(memory: Memory) -> bool:
+    """True for a fact or preference that was stated: not what was made of others, or of a whole session."""
+    return memory.type in TYPES and memory.source not in ("summary", "reflection")
+
+
+def may_conflict(one: Memory, other: Memory) -> bool:
+    """True for two memories of one project and not of one exchange: what is said together holds together."""
+    exchanges = {e.exchange_id for e in one.evidence}
+    apart = exchanges.isdisjoint(e.exchange_id for e in other.evidence)
+    return is_compared(other) and one.scope == other.scope and one.id != other.id and apart
+
+
+def change_of(pair: Pair, relation: Relation, cosine: float, now: float) -> Close | Flag | None:
+    """Return what the relation of a pair leads to; None if both may hold."""
+    older, newer = pair
+    found = verdict(relation, cosine)
+    if found == "same" or relation.changed < relation.same:
+        return None
+    related = 1 - relation.apart
+    certain = found == "changed" and relation.changed >= CERTAIN
+    if certain and not older.pinned and said_at(newer) > said_at(older):
+        return Close(older.id, newer.id, now)
+    if found == "changed" or (cosine >= CLOSE and _DOUBTED <= related < RELATED_IF_CLOSE):
+        return Flag(older.id, newer.id, relation.changed, now)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Contradictions:
+    """The step of the background pass, and what owners decide."""
+
+    gate: Gate
+    derivation: DerivationStore
+
+    @property
+    def name(self) -> str:
+        """See Step."""
+        return STEP
+
+    def is_on(self, policy: EvolutionPolicy) -> bool:
+        """See Step."""
+        return policy.contradictions
+
+    async def run(self, visit: Visit) -> StepCounts:
+        """Compare the memories that are new with those near to them."""
+        scope, now, judge = visit.scope, visit.now, self.gate.judge
+        began = await self.gate.memories.stamp(scope)
+        due = await self.derivation.due(scope, STEP, limit=_PORTION, now=now)
+        if not due.memories or judge is None:
+            return StepCounts()
+        pairs: dict[tuple[str, str], tuple[Pair, float]] = {}
+        for new in due.memories:
+            vector = due.vectors[new.id]
+            if vector is None or not is_compared(new):
+                continue
+            search = Search(vector, (), limit=_NEAREST, now=now)
+            for hit in await self.gate.memories.search(new.scope, search):
+                if hit.cosine is not None and hit.cosine >= self._near and may_conflict(new, hit.memory):
+                    pair = _ordered(new, hit)
+                    pairs[pair[0].id, pair[1].id] = pair, hit.cosine
+        changes = await self._judged(judge, list(pairs.values()), now)
+        closed = [change.id for change in changes if isinstance(change, Close)]
+        flagged = [change.older_id for change in changes if isinstance(change, Flag)]
+        if not visit.dry_run:
+            ids = tuple(m.id for m in due.memories)
+            upto = due.upto
+            reviewed = Review(STEP, ids, now, upto)
+            read = [memory for pair, _ in pairs.values() for memory in pair]
+            if await commit(self.gate, scope, began, read, [*changes, reviewed]) is None:
+                return StepCounts(due_at=now + AGAIN_S)
+        counts = {"superseded": closed, "contradicted": flagged}
+        return StepCounts(counts, more=len(due.memories) == _PORTION)
+
+    async def _judged(
+        self, judge: Judge, pairs: Sequence[tuple[Pair, float]], now: float
+    ) -> list[Close | Flag]:
+        relations = await judge.relations([(a.content, b.content) for (a, b), _ in pairs]) if pairs else []
+        changes: list[Close | Flag] = []
+        closed = set[str]()
+        for (pair, cosine), relation in zip(pairs, relations, strict=True):
+            change = change_of(pair, relation, cosine, now)
+            if change is None or not closed.isdisjoint(m.id for m in pair):
+                continue
+            changes.append(change)
+            closed |= {change.id} if isinstance(change, Close) else set()
+        return changes
+
+    @property
+    def _near(self) -> float:
+        return self.gate.embedder.model.related_threshold if self.gate.embedder else 1.0
+
+    # ------------------------------------------------------------ decisions of the owner
+    async def decide(self, scope: Scope, id: str, keep: str, now: float) -> Contradiction:
+        """Settle a contradiction: keep the "newer", the "older" or "both"; return it as it was. Raises
+        NotFound."""
+        for _ in range(_ATTEMPTS):
+            began = await self.gate.memories.stamp(scope)
+            found = await self.derivation.contradiction(scope, id)
+            if found is None:
+                break
+            older, newer = found.older.id, found.newer.id
+            changes: list[Change] = [Settle(id)]
+            if keep != "both":
+                changes.append(Close(older, newer, now) if keep == "newer" else Close(newer, older, now))
+            if await commit(self.gate, scope, began, (found.older, found.newer), changes) is not None:
+                return found
+        raise NotFound("No contradiction has this id.", param="id", code="contradiction_not_found")
+
+
+def _ordered(new: Memory, hit: Hit) -> Pair:
+    first, then = sorted((new, hit.memory), key=lambda m: (said_at(m), m.created_at, m.id))
+    return first, then
+
+
+async def restored_by_undo(gate: Gate, scope: Scope, sources: Sequence[str], now: float) -> list[str]:
+    """Return which of the memories are current."""
+    where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
+    found = [await gate.memories.get(where, id_) for id_ in sources]
+    return [m.id for m in found if m is not None and m.is_current(now)]

@@ -1,0 +1,355 @@
+"""Relative dates in a fact, resolved against the moment of the statement, in the user's time zone.
+
+"tomorrow" means nothing in a memory that is read in June. What a calendar resolves gets its date in
+parentheses: "tomorrow (2026-03-06)". What it does not ("recently") gets the day of the statement. A fact with
+a full date was resolved by its model and stays as it is.
+
+The words are data, `dates.toml`: a section for each language. A fact is searched for the words of the
+languages that it may be in, by its script and its frequent words.
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from proxy.domain import timezones
+
+_UNSPACED = frozenset(("han", "kana", "hangul"))
+_SCRIPTS = {
+    "kana": re.compile(r"[\u3040-\u30ff]"),
+    "han": re.compile(r"[\u4e00-\u9fff]"),
+    "hangul": re.compile(r"[\uac00-\ud7af]"),
+    "cyrillic": re.compile(r"[\u0400-\u04ff]"),
+    "arabic": re.compile(r"[\u0600-\u06ff]"),
+    "devanagari": re.compile(r"[\u0900-\u097f]"),
+}
+_ALIKE = 0.6  # share of the frequent words of the likeliest language that makes another likely, too
+_UNITS = ("d", "w", "m", "y", "h")
+_SHIFT = re.compile(r"(day|week|weekend|month|year|in|fortnight|bare)([+-]\d)")
+_QUOTED = re.compile(r"\"[^\"\n]{1,200}\"|[“„«「『][^”“»」』\n]{1,200}[”“»」』]")
+_ISO = re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?\b|\d{4}年\d{1,2}月")
+_ABSOLUTE = re.compile(
+    r"\b(?:19|20)\d{2}\b|\b\d{1,2}[./]\d{1,2}[./](?:\d{2}|\d{4})\b|\d{1,2}月\d{1,2}[日号]", re.IGNORECASE
+)
+_DATED = re.compile(r"(?:['’]s)?,? ?[(\uff08][^()\uff08\uff09]*\d")  # follows words that have their date
+_BEGINNING = re.compile(r"(?:^|[.!?:;\n\u2026])\W*\Z")
+_POSSESSIVE = re.compile(r"['’]s\b")
+_MONTH_NAMES = (
+    "january february march april may june july august september october november december",
+    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "januar februar märz april mai juni juli august september oktober november dezember",
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+)
+_MONTHS = {name: number for names in _MONTH_NAMES for number, name in enumerate(names.split(), 1)}
+_A_DAY = (
+    r"(?:(?P<iso>\d{4}-\d{2}-\d{2})|(?P<d>\d{1,2})\.? (?:de )?(?P<m>[^\W\d_]++),? (?:de )?(?P<y>20\d\d)"
+    r"|(?<![^\W\d_])(?P<m2>[^\W\d_]++) (?P<d2>\d{1,2}),? (?P<y2>20\d\d)"
+    r"|(?P<y3>20\d\d) ?年 ?(?P<m3>\d{1,2}) ?月 ?(?P<d3>\d{1,2}))"
+)
+_DAYS = re.compile(_A_DAY, re.IGNORECASE)
+_UNTIL = re.compile(
+    r"\b(?:until|till|through|expires? (?:on )?|bis(?: zum)?|hasta(?: el)?|jusqu'au)\s+" + _A_DAY,
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Words of one meaning: see dates.toml."""
+
+    meaning: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """A section of dates.toml."""
+
+    script: str
+    words: re.Pattern[str]
+    numbers: dict[str, int]
+    rules: tuple[_Rule, ...]
+    was: re.Pattern[str]
+    will: re.Pattern[str]
+    habit: re.Pattern[str]
+    vague: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A relative date in a text, and the date that it means, written out."""
+
+    start: int
+    end: int
+    meant: str
+
+
+def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -> str:
+    """Return the content with its relative dates resolved for the local time `said`; those of a procedure
+    recur and stay as they are. `stated`: vague ones get the day of the statement."""
+    if type_ == "procedural" or _ISO.search(content) or _names_day(content):
+        return content
+    languages = _languages_of(content)
+    is_habit = type_ == "preference"
+    spans = _spans(content, languages, said, is_habit=is_habit) or _spans(
+        content, _others(content, languages), said, is_habit=is_habit, days_only=True
+    )
+    if not spans:
+        vague = stated and any(one.vague.search(content) for one in languages)
+        return _stated(content, said.date()) if vague and not _ABSOLUTE.search(content) else content
+    for span in sorted(spans, key=lambda one: one.end, reverse=True):
+        if _is_said(span, content):
+            continue
+        possessive = _POSSESSIVE.match(content, span.end)
+        end = possessive.end() if possessive else span.end
+        content = f"{content[:end]} ({span.meant}){content[end:]}"
+    return content
+
+
+def _is_said(span: _Span, content: str) -> bool:
+    """True if the content itself says which date the words mean."""
+    return bool(_DATED.match(content, span.end)) or (len(span.meant) == 4 and span.meant in content)
+
+
+# ---------------------------------------------------------------- relative dates in a text
+def _spans(
+    content: str,
+    languages: tuple[_Language, ...],
+    said: datetime,
+    *,
+    is_habit: bool,
+    days_only: bool = False,
+) -> list[_Span]:
+    """Return the relative dates without overlap, the longest first. `days_only`: words such as "tomorrow"."""
+    found: list[_Span] = []
+    for one in languages:
+        for rule in one.rules:
+            if days_only and not rule.meaning.startswith("day"):
+                continue
+            for match in rule.pattern.finditer(content):
+                if days_only and len(match[0]) < _TELLING_CHARS:
+                    continue
+                if rule.meaning == "on" and (is_habit or one.habit.search(content)):
+                    continue
+                if rule.meaning.startswith("day") and _is_name(match):
+                    continue
+                with suppress(OverflowError, ValueError):  # before the year 1, after 9999
+                    if meant := _meant(rule.meaning, match, one, said):
+                        found.append(_Span(match.start(), match.end(), meant))
+    quoted = [match.span() for match in _QUOTED.finditer(content)]
+    chosen: list[_Span] = []
+    for span in sorted(found, key=lambda span: span.start - span.end):
+        taken = [(other.start, other.end) for other in chosen] + quoted
+        if all(span.end <= start or span.start >= end for start, end in taken):
+            chosen.append(span)
+    return chosen
+
+
+def _is_name(match: re.Match[str]) -> bool:
+    """True for a capital in mid-sentence: "a band called Yesterday"."""
+    return match[0][0].isupper() and not _BEGINNING.search(match.string[: match.start()])
+
+
+def _languages_of(content: str) -> tuple[_Language, ...]:
+    """Return the languages that the content may be in, by its script and its frequent words."""
+    scripts = {name for name, letters in _SCRIPTS.items() if letters.search(content)}
+    if "kana" in scripts:
+        scripts.discard("han")
+    known = _languages()
+    if scripts:
+        return tuple(one for name, one in known.items() if one.script in scripts or name == "en")
+    folded = content.casefold()
+    counts = {
+        name: len(set(one.words.findall(folded))) for name, one in known.items() if one.script == "latin"
+    }
+    least = _ALIKE * max(counts.values())
+    return tuple(known[name] for name, count in counts.items() if count >= least)
+
+
+_TELLING_CHARS = 5  # shorter words are words of other languages, too: "hier"
+
+
+def _others(content: str, languages: tuple[_Language, ...]) -> tuple[_Language, ...]:
+    """Return the other languages of a text in Latin letters; a short one may hold no frequent word at all."""
+    folded = content.casefold()
+    if any(one.script != "latin" or len(set(one.words.findall(folded))) > 1 for one in languages):
+        return ()
+    return tuple(one for one in _languages().values() if one.script == "latin" and one not in languages)
+
+
+# ---------------------------------------------------------------- resolving
+def _meant(meaning: str, match: re.Match[str], language: _Language, said: datetime) -> str | None:
+    """Return the date that the words mean, None without any. Raises OverflowError, ValueError."""
+    today = said.date()
+    if shift := _SHIFT.fullmatch(meaning):
+        return _shifted(shift[1], int(shift[2]), match, language, said)
+    groups = match.groupdict()
+    if meaning in ("in", "ago"):
+        sign = 1 if meaning == "in" else -1
+        return _counted(said, _unit(groups), sign * _number(groups["n"], language))
+    weekday = next(number for number in range(7) if groups[f"d{number}"] is not None)
+    if meaning == "after":
+        coming, unit = _coming(today, weekday), _unit(groups) if groups.get("n") else "w"
+        count = _number(groups["n"], language) if groups.get("n") else 1
+        return _counted(datetime.combine(coming, said.time()), unit, count)
+    if meaning == "on":
+        was = language.was.search(match.string) and not language.will.search(match.string)
+        meaning = "past" if was else "coming"
+    if meaning == "coming":
+        return _coming(today, weekday).isoformat()
+    if meaning == "past":
+        return (today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)).isoformat()
+    weeks = {"last": -1, "this": 0, "next": 1, "next2": 2}[meaning]
+    return (_monday(today, weeks) + timedelta(days=weekday)).isoformat()
+
+
+def _shifted(unit: str, by: int, match: re.Match[str], language: _Language, said: datetime) -> str | None:
+    """Return the date `by` units from the day of the statement."""
+    today, groups = said.date(), match.groupdict()
+    match unit:
+        case "day":
+            return (today + timedelta(days=by)).isoformat()
+        case "week":
+            return f"week of {_monday(today, by)}"
+        case "weekend":
+            # On a Sunday "this weekend" lasts, and "last weekend" is the one before.
+            return f"weekend of {_monday(today, by) + timedelta(days=5)}"
+        case "month":
+            return _month(today, by)
+        case "year":
+            return f"{date(today.year + by, 1, 1).year:04d}"
+        case "fortnight":
+            return (today + timedelta(weeks=2 * by)).isoformat()
+        case "in":
+            return _counted(said + timedelta(days=by), _unit(groups), _number(groups["n"], language))
+        case _:
+            return _counted(said, _unit(groups), by)
+
+
+def _counted(said: datetime, unit: str, count: int) -> str | None:
+    match unit:
+        case "d":
+            return (said.date() + timedelta(days=count)).isoformat()
+        case "w":
+            return (said.date() + timedelta(weeks=count)).isoformat()
+        case "m":
+            return _month(said.date(), count) if count else None
+        case "y":  # half a year is counted as 0
+            return f"{date(said.year + count, 1, 1).year:04d}" if count else None
+        case _:
+            return (said + timedelta(hours=count)).date().isoformat()
+
+
+def _unit(groups: dict[str, str | None]) -> str:
+    return next(unit for unit in _UNITS if groups.get(unit) is not None)
+
+
+def _number(text: str | None, language: _Language) -> int:
+    text = (text or "").casefold()
+    return int(text) if text.isdecimal() else language.numbers[text]
+
+
+def _coming(today: date, weekday: int) -> date:
+    return today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
+
+
+def _monday(today: date, weeks: int) -> date:
+    return today + timedelta(days=7 * weeks - today.weekday())
+
+
+def _month(today: date, offset: int) -> str:
+    months = today.year * 12 + today.month - 1 + offset
+    first = date(months // 12, months % 12 + 1, 1)
+    return f"{first:%Y-%m}" if first.year > 999 else f"{first.year:04d}-{first.month:02d}"
+
+
+# ---------------------------------------------------------------- the table
+@cache
+def _languages() -> dict[str, _Language]:
+    """Read the table; some 30 ms, when the first fact is dated."""
+    table = tomllib.loads(Path(__file__).with_name("dates.toml").read_text("utf-8"))
+    return {name: _language(rows) for name, rows in table.items()}
+
+
+def _language(rows: dict[str, Any]) -> _Language:
+    script, numbers = rows.pop("script"), _numbers(rows.pop("numbers", ""))
+    words = sorted(map(re.escape, numbers), key=len, reverse=True)
+    known = {
+        "n": rf"(?P<n>\d{{1,3}}|{'|'.join(words) or 'x'})",
+        "unit": _groups(_UNITS, rows.pop("units")),
+        "day": _groups([f"d{number}" for number in range(7)], rows.pop("weekdays")),
+    }
+    edged = "{}" if script in _UNSPACED else r"(?<!\w)(?:{})(?!\w)"
+
+    def whole(pattern: str) -> re.Pattern[str]:
+        for name, group in known.items():
+            pattern = pattern.replace(f"{{{name}}}", group)
+        return re.compile(edged.replace("{}", pattern), re.IGNORECASE)
+
+    unnamed = re.sub(r"\?P<\w+>", "?:", known["day"])
+
+    def any_of(name: str) -> re.Pattern[str]:
+        return whole("|".join(rows.pop(name, [r"(?!)"])).replace("{day}", unnamed))
+
+    frequent, was, will, habit, vague = map(any_of, ("words", "was", "will", "habit", "vague"))
+    # One pattern for each alternative: a pattern may have each named group once.
+    rules = tuple(_Rule(meaning, whole(one)) for meaning, patterns in rows.items() for one in patterns)
+    return _Language(script, frequent, numbers, rules, was, will, habit, vague)
+
+
+def _numbers(row: str) -> dict[str, int]:
+    """Return the number words: those without a value count from one."""
+    named = [word.split(":") for word in row.split()]
+    counted = (word for word, *value in named if not value)
+    return dict(zip(counted, range(1, 100), strict=False)) | {w: int(v[0]) for w, *v in named if v}
+
+
+def _groups(names: Sequence[str], row: str) -> str:
+    """Return the pattern of any of the row's columns, each a group of its name."""
+    columns = zip(names, row.split(" / "), strict=True)
+    return f"(?:{'|'.join(f'(?P<{name}>{pattern})' for name, pattern in columns)})"
+
+
+# ---------------------------------------------------------------- absolute dates
+def expiry(content: str, type_: str, timezone: str) -> float | None:
+    """Return when a rule ends that names its last day ("answer in French until 2026-05-05"), in the user's
+    zone; None for all else: that a lease runs until May is true in June as well."""
+    if type_ != "preference":
+        return None
+    match = _UNTIL.search(content)
+    last = _day_of(match) if match else None
+    if last is None:
+        return None
+    with suppress(OverflowError):
+        after = last + timedelta(days=1)
+        return timezones.day_start(after.year, after.month, after.day, timezone)
+    return None
+
+
+def _names_day(content: str) -> bool:
+    """True if the content names a day with its year."""
+    return any(_day_of(match) is not None for match in _DAYS.finditer(content))
+
+
+def _stated(content: str, day: date) -> str:
+    stop = next((c for c in ".。!！" if content.endswith(c)), "")
+    return f"{content.removesuffix(stop)} (stated {day.isoformat()}){stop}"
+
+
+def _day_of(match: re.Match[str]) -> date | None:
+    """Return the day that a match of _A_DAY names; None for 31 February."""
+    try:
+        if match["iso"]:
+            return date.fromisoformat(match["iso"])
+        if match["y3"]:
+            return date(int(match["y3"]), int(match["m3"]), int(match["d3"]))
+        month = _MONTHS.get((match["m"] or match["m2"]).lower())
+        return date(int(match["y"] or match["y2"]), month, int(match["d"] or match["d2"])) if month else None
+    except ValueError:
+        return None
