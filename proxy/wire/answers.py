@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.wire.body import clean, loads
-from proxy.wire.http import TooLong, Undecodable, Unpacker, named_codings
+from proxy.wire.body import loads
+from proxy.wire.codings import TooLong, Undecodable, Unpacker, named_codings
+from proxy.wire.content import clean
 
 Json = dict[str, Any]
 

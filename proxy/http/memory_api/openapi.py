@@ -19,6 +19,7 @@ from proxy.domain.errors import MethodNotAllowed
 from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import Operation, operations_of
+from proxy.http.memory_api.derived import DerivedEndpoints
 from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
@@ -43,6 +44,7 @@ OPERATIONS = tuple(
         QuarantineEndpoints,
         ReceiptEndpoints,
         DocumentEndpoints,
+        DerivedEndpoints,
     )
     for operation in operations_of(endpoints)
 )

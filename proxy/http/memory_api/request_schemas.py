@@ -258,6 +258,10 @@ class EndBody(Body):
     project_id: Id | None = None
 
 
+class DecideBody(Body):
+    keep: Literal["newer", "older", "both"]
+
+
 class DocumentBody(Body):
     name: Name
     content: Annotated[str, Field(min_length=1, max_length=1_000_000)]
@@ -335,5 +339,6 @@ class MemoryLine(Body):
     tags: Tags = []
     access_count: Annotated[int, Field(ge=0, le=2**53)] = 0
     last_accessed: Seconds | None = None
+    sources: Annotated[list[MemoryId], Field(max_length=100)] = []
     evidence: Annotated[list[EvidenceLine], Field(max_length=10_000)] = []
     history: Annotated[list[EventLine], Field(max_length=10_000)] = []

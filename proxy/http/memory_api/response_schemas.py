@@ -39,6 +39,7 @@ class MemoryShape(TypedDict):
     tags: list[str]
     access_count: int
     last_accessed: float | None
+    sources: list[str]
     evidence: list[EvidenceShape]
 
 
@@ -290,6 +291,25 @@ class Discarded(TypedDict):
     id: str
     object: Literal["memory.quarantined.deleted"]
     deleted: Literal[True]
+
+
+class Undone(TypedDict):
+    object: Literal["memory.undo"]
+    id: str
+    restored: list[str]
+
+
+class ContradictionShape(TypedDict):
+    object: Literal["memory.contradiction"]
+    id: str
+    older: MemoryShape
+    newer: MemoryShape
+    score: float
+    found_at: int
+
+
+class ContradictionPage(ListShape):
+    data: list[ContradictionShape]
 
 
 class LineRefused(TypedDict):

@@ -13,9 +13,10 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 
 from proxy.admit.gate import Gate
 from proxy.domain.errors import ProxyError
-from proxy.http.asgi import answer
 from proxy.http.auth.identity import Caller
+from proxy.http.errors import answer
 from proxy.http.memory_api.app import MemoryApi
+from proxy.http.memory_api.derived import DerivedEndpoints
 from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
@@ -28,6 +29,7 @@ from proxy.http.memory_api.memories import MemoryEndpoints
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.turns import Zones
+from proxy.learn.contradictions import Contradictions
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.edits import MemoryEditor
 from proxy.models.embedder import OnnxEmbedder
@@ -38,7 +40,7 @@ from proxy.recall.pack import Budget
 from proxy.recall.prepare import RecallTools
 from proxy.recall.search import Searcher
 from proxy.storage.sqlite.stores import SqliteStores
-from proxy.upstream.client import Credentials
+from proxy.upstream.completer import Credentials
 from proxy.wire.extensions import take_header_extensions
 from tests.e2e.conftest import models_dir
 from tests.support.judge import ScriptedJudge, one_value
@@ -124,9 +126,13 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
 async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
     shelf = Shelf(stores.passages, stores.memories, embedder)
     recall = RecallTools(
-        searcher=Searcher(stores.memories, embedder, time.time), sessions=stores.sessions, notes=stores.notes,
-        shelf=shelf, budget=Budget(Tokens()), clock=time.time,
-    )  # fmt: skip
+        searcher=Searcher(stores.memories, embedder, time.time),
+        sessions=stores.sessions,
+        notes=stores.notes,
+        shelf=shelf,
+        budget=Budget(Tokens()),
+        clock=time.time,
+    )
     callers: list[Caller] = [Caller("default")]
     woken: list[bool] = []
     credentials = Credentials()
@@ -144,6 +150,9 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
         RecallEndpoints(recall, zones, time.time),
         TransferEndpoints(stores.memories, edits, zones, time.time),
         TimelineEndpoints(stores.timeline, zones),
+        DerivedEndpoints(
+            stores.memories, stores.derivation, Contradictions(gate, stores.derivation), time.time
+        ),
         SessionEndpoints(stores.sessions, stores.jobs, lambda: woken.append(True), time.time),
         QuarantineEndpoints(stores.quarantine, edits),
         ReceiptEndpoints(stores.receipts),

@@ -1,0 +1,1 @@
+"""The web page at /ui, on which users see and change what is remembered about them."""
