@@ -189,7 +189,7 @@ async def test_a_replica_that_was_away_and_believes_it_has_the_job_writes_nothin
     house.script.readings = ["Gilo", "Sabo"]
     await house.chat(house.one, f"{said('Gilo')} {said('Sabo')}", "split")
     await house.script.is_extracting.wait()
-    # The one that has the job is frozen; the other takes over when it has been silent for fifteen seconds.
+    # The one that has the job is frozen; the other takes over when it has been silent for long enough.
     ((instance,),) = house.rows("SELECT instance FROM jobs WHERE state = 'running'")
     frozen, awake = await _holder(house, instance)
     frozen.freeze()
@@ -252,6 +252,35 @@ async def test_what_one_forgets_is_not_recalled_from_the_caches_of_the_other(hou
         answer = await house.chat(house.other, "What is my friend called, again?", "cached")
         assert answer.headers["x-memory-status"] != "injected"
         assert fact(name) not in str(house.script.last_messages)
+
+
+RUNBOOK = "# Harbour service\n\n## Rolling back\n\nRun `tide undo` from the bastion to roll back.\n"
+QUESTION = "How do I roll back a bad deployment of the harbour service?"
+
+
+async def test_a_document_posted_to_one_is_cited_replaced_and_forgotten_by_the_other(house):
+    async def post(replica, content):
+        body = {"name": "Runbook", "content": content, "user_id": "reader", "format": "markdown"}
+        return (await house.http.post(f"{replica.origin}/v1/memory/documents", json=body)).json()
+
+    async def shown(replica, text):
+        await house.chat(replica, text, "reader")
+        return str(house.script.last_messages)
+
+    document = await post(house.one, RUNBOOK)
+    assert "tide undo" in await shown(house.other, QUESTION)
+    newer = await post(house.other, RUNBOOK.replace("tide undo", "ebb back"))
+    assert (newer["id"], newer["version"], newer["change"]) == (document["id"], 2, "updated")
+    said = await shown(house.one, QUESTION + " Once more, please.")
+    assert ("ebb back" in said, "tide undo" in said) == (True, False)
+    await house.forget(house.one, "reader")
+    assert "ebb back" not in await shown(house.other, QUESTION)
+
+
+async def test_a_chain_continues_at_the_other_replica(house):
+    first = await house.respond(house.one, "The word is quince.")
+    await house.respond(house.other, "Which word?", previous_response_id=first["id"])
+    assert "The word is quince." in str(house.script.last_messages)
 
 
 async def test_a_background_response_is_cancelled_at_the_replica_that_does_not_make_it(house):
