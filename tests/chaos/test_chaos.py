@@ -31,6 +31,12 @@ ENVIRON = {
     "MEMORY_PROXY__MEMORY__DEADLINE_MS": "1000",  # a loaded machine meets it
     "MEMORY_PROXY__MEMORY__SESSION_SUMMARIES": "false",
 }
+# An outage is noticed and over sooner than in life.
+FIRST = """
+from proxy.storage.sql import database
+from proxy.storage.sqlite import file
+database.HOLD_S, file.BUSY_TIMEOUT_MS = 2.0, 500
+"""
 
 
 # ---------------------------------------------------------------- faults
@@ -147,7 +153,7 @@ async def stage(data_dir: Path, models_dir: Path | None, log: Path | None = None
     async with (
         ScriptedUpstream(model()) as upstream,
         serving_process(
-            data_dir, "--upstream", upstream.url, models_dir=models_dir, log=log, **ENVIRON
+            data_dir, "--upstream", upstream.url, models_dir=models_dir, log=log, first=FIRST, **ENVIRON
         ) as served,
         httpx2.AsyncClient(timeout=30) as http,
     ):

@@ -45,17 +45,22 @@ class Serving:
 
 @contextlib.asynccontextmanager
 async def serving_process(
-    data_dir: Path, *flags: str, models_dir: Path | None = None, log: Path | None = None, **environ: str
+    data_dir: Path,
+    *flags: str,
+    models_dir: Path | None = None,
+    log: Path | None = None,
+    first: str = "",
+    **environ: str,
 ) -> AsyncIterator[Serving]:
     """Run it on a free port until the block ends; it has said that it serves. Logs as JSON, to `log`, else to
-    a file next to the directory."""
+    a file next to the directory. `first`: code that it executes before."""
     _furnish(data_dir, models_dir)
     log = log or data_dir.parent / f"{data_dir.name}.log"
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MEMORY_PROXY")}
     with log.open("ab") as stderr:
         before = len(_logged(log, "process.started"))
         process = await asyncio.create_subprocess_exec(
-            *COMMAND,
+            *(*COMMAND[:-1], first + COMMAND[-1]),
             *("serve", "--port", "0", "--data-dir", str(data_dir), *flags),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
