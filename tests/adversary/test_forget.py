@@ -5,10 +5,8 @@ import contextlib
 import json
 import os
 import signal
-import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import httpx2
 import pytest
 
 from proxy.recall.search import Searcher
-from proxy.storage.sqlite import file
 from tests.adversary.conftest import (
     Gated,
     Json,
@@ -169,17 +166,6 @@ async def test_one_forgotten_memory_takes_every_copy_and_what_was_answered_from_
         await nothing_left(h, tmp_path / "data")
 
 
-async def test_a_chain_is_not_continued_after_its_user_is_forgotten(house, tmp_path):
-    async with house(gated(), **TRANSLATE) as h, client(h) as http:
-        body = {"model": "m", "input": SAID, **context()}
-        first = (await http.post("/responses", json=body)).json()["id"]
-        await quiet(h)
-        await forget(h)
-        again = await http.post("/responses", json=body | {"input": "Where?", "previous_response_id": first})
-        assert (again.status_code, again.json()["error"]["code"]) == (400, "previous_response_not_found")
-        await nothing_left(h, tmp_path / "data")
-
-
 async def test_another_user_who_said_the_same_loses_nothing(house, tmp_path):
     async with house(gated()) as h:
         for user in ("alice", "bob"):
@@ -235,18 +221,6 @@ async def test_an_empty_project_header_does_not_widen_a_forget(house, project):
         answer = await http.delete("/memory?user_id=alice", headers=headers)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
         assert (await http.get("/memory?user_id=alice", headers=headers)).status_code == 200
-
-
-async def test_a_forget_does_not_wait_for_a_reader_in_another_process(house, tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 60_000)
-    async with house(gated()) as h:
-        await remembered(h)
-        with closing(sqlite3.connect(tmp_path / "data" / "memory.db", isolation_level=None)) as reader:
-            reader.execute("BEGIN")
-            reader.execute("SELECT count(*) FROM memories").fetchone()
-            async with asyncio.timeout(20):
-                assert (await forget(h))["deleted_count"] == 1
-                assert (await tell(h, "I like rain.", "bob")).headers["x-memory-store"] == "queued"
 
 
 # ---------------------------------------------------------------- killed

@@ -164,15 +164,6 @@ async def test_a_wish_takes_effect_once(house):
         assert await listed(h) == [HOME]
 
 
-async def test_a_wish_at_the_end_of_a_long_message_counts(house):
-    pasted = "\n".join(f"Line {n} of a pasted log." for n in range(60))
-    async with house() as h:
-        await add(h, HOME)
-        answer = await tell(h, f"```\n{pasted}\n```\n\n{FORGET}")
-        assert answer.headers["x-memory-store"] == "off"
-        assert (await listed(h), await begun(h)) == ([], 0)
-
-
 async def test_the_setting_disables_both(house):
     async with house(memory={"conversational_forget": False}) as h:
         await add(h, HOME)

@@ -10,14 +10,11 @@ from pathlib import Path
 import pytest
 
 from proxy.app import maintenance
-from proxy.cli import doctor
-from proxy.domain.errors import StoreUnavailable
 from proxy.http import exchange as http_exchange
 from proxy.learn.worker import HAND_ON_S
 from proxy.recall.search import Searcher
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.sessions import SqlSessions
-from proxy.storage.sqlite import backup, database, file
 from tests.adversary.conftest import TEA, Gated, begun, client, context, jobs, listed, tell, until, when
 from tests.e2e.conftest import House
 from tests.e2e.test_core_loop import stored
@@ -147,19 +144,6 @@ def spoil_the_schema(path: Path) -> None:
     path.write_bytes(held)
 
 
-def test_a_schema_that_is_not_text_is_reported_as_a_corrupt_file(tmp_path):
-    spoilt = tmp_path / "memory.db"
-    file.prepare(spoilt, create=True)
-    spoil_the_schema(spoilt)
-    with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT") as raised:
-        file.prepare(spoilt, create=True)
-    assert database.kind_of(raised.value) == database.CORRUPT
-    (found,) = doctor.database_findings(spoilt, "m")
-    assert (found.mark, "restore a backup" in found.text) == (doctor.BAD, True)
-    with pytest.raises(StoreUnavailable):
-        backup.write(spoilt, tmp_path / "copy", lambda *_: None, now=1.0)
-
-
 async def test_the_proxy_serves_with_a_corrupt_schema(house, tmp_path):
     async with house(Gated()) as h:
         await with_tea(h)
@@ -189,20 +173,6 @@ async def test_a_refused_extraction_is_done_after_the_users_next_request(house, 
         await tell(h, "Good morning to you!", **headers)
         # Before another process would take the job over.
         await until(lambda: listed(h), lambda found: found == [TEA[1]], within_s=HAND_ON_S / 2)
-
-
-async def test_a_statement_repeated_after_a_change_is_current_again(house):
-    model = ScriptedModel(
-        facts=lambda said: [
-            {"type": "semantic", "content": f"User lives in {city}.", "confidence": 0.9}
-            for city in ("Berlin", "Paris")
-            if f"live in {city}" in said.split("<exchange")[-1]
-        ]
-    )
-    async with house(model) as h:
-        for city in ("Berlin", "Paris", "Berlin"):
-            await tell(h, f"I live in {city}.", extra=context(session_id="s"))
-            await until(lambda: listed(h), lambda found, city=city: found == [f"User lives in {city}."])
 
 
 HAZELNUTS = "User is allergic to hazelnuts."

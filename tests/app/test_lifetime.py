@@ -6,12 +6,12 @@ from pathlib import Path
 
 import httpx2
 
-from proxy.app import maintenance, services
+from proxy.app import maintenance
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.sessions import SqlSessions
 from tests.e2e.conftest import House, until
 from tests.e2e.test_core_loop import stored
-from tests.e2e.test_session_memory import SUMMARY, ask, block, talk
+from tests.e2e.test_session_memory import SUMMARY, ask, talk
 from tests.support.model import ScriptedModel, known
 from tests.support.upstream import Exchange
 
@@ -74,17 +74,6 @@ async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_
     assert tried == ["Aloha!", "Aloha!"]
     (read,) = model.extractions
     assert "Aloha!" in str(read.json["messages"][-1]["content"])
-
-
-async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(house, monkeypatch):
-    async def broken(*_):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(services, "prepare", broken)
-    async with house(Planner(), memory=UNHURRIED) as h:
-        await ask(h, "Please answer in Chinese from now on.")
-        await ask(h, "What rhymes with orange?")
-        assert "] Please answer in Chinese from now on." in block(h)
 
 
 async def test_the_docs_name_every_file_in_the_data_directory(house, tmp_path):

@@ -39,16 +39,6 @@ def test_a_jump_of_the_clock_is_adopted_only_if_it_lasts(jump):
     assert machine.after(5) == 1_000_616 + jump
 
 
-def test_a_jump_that_is_undone_or_followed_by_others_is_never_adopted():
-    machine = Machine()
-    machine.after(10, jump=DAY)
-    machine.after(300, jump=-DAY)
-    assert machine.after(800) == 1_001_110
-    for _ in range(20):
-        machine.after(400, jump=DAY)
-    assert machine.after(0) == 1_001_110 + 8_000
-
-
 def test_small_corrections_of_the_clock_are_followed():
     machine = Machine()
     for _ in range(100):

@@ -97,14 +97,6 @@ def test_saved_receipts_repeat_deletions_after_a_loss(run, tmp_path):
     assert asyncio.run(listed(data)) == {"tea"}
 
 
-def test_results_can_be_printed_as_json(run, tmp_path):
-    asyncio.run(remember(tmp_path / "data", "tea"))
-    made = json.loads(run("backup", str(tmp_path / "copy"), "--json")[1])
-    assert made["counts"]["memories"] == 1
-    done = json.loads(run("restore", str(tmp_path / "copy"), "--json")[1])
-    assert (done["manifest"], done["present"]) == (made, "read")
-
-
 def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_errors(run, tmp_path):
     missing = f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
     assert run("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {missing}\n")

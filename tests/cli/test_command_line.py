@@ -6,8 +6,6 @@ import os
 import re
 import shlex
 import signal
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -61,21 +59,6 @@ async def test_serve_without_configuration_answers_remembers_and_extracts_at_its
     async with serving_process(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
         memories = (await http.get(f"{served.origin}/v1/memory?user_id=alice")).json()["data"]
         assert any("allergic to peanuts" in memory["content"] for memory in memories)
-
-
-async def test_several_workers_share_the_port_and_the_memory(tmp_path):
-    async with (
-        serving_process(tmp_path / "data", "--workers", "2") as served,
-        httpx2.AsyncClient(timeout=90) as http,
-    ):
-        made = await http.post(
-            f"{served.origin}/v1/memory", json={"user_id": "alice", "content": "User likes figs."}
-        )
-        assert made.status_code == 201
-        for _ in range(8):  # on connections of their own: whichever worker answers knows it
-            async with httpx2.AsyncClient(timeout=90) as other:
-                listed = await other.get(f"{served.origin}/v1/memory?user_id=alice")
-                assert listed.json()["total"] == 1
 
 
 def test_help_and_version_are_there(capsys):
@@ -205,26 +188,6 @@ def test_doctor_finds_what_is_wrong(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.count("[!!]") >= 2
     assert "Traceback" not in printed
-
-
-async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path):
-    async with serving_process(tmp_path) as served, httpx2.AsyncClient(timeout=90) as http:
-        await http.post(f"{served.origin}/v1/memory", json={"user_id": "a", "content": "User likes figs."})
-    with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
-        file.execute("UPDATE embeddings SET name = 'another-model'")
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, *("serve", "--port", "0", "--data-dir", str(tmp_path)), stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(90):
-            _, printed = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()  # it serves, against its promise
-    assert process.returncode == 2
-    assert b"another-model" in printed
-    assert b"memory-proxy reembed" in printed
-    assert b"Traceback" not in printed
 
 
 async def test_the_demo_shows_what_it_promises():

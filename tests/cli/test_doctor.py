@@ -93,28 +93,6 @@ async def test_a_model_that_the_upstream_does_not_list_is_an_error():
     assert (found.mark, "does not list the model other" in found.text) == (BAD, True)
 
 
-def test_a_finding_names_the_setting_of_the_key_and_openais_variable_is_a_clients(tmp_path, monkeypatch):
-    probes = list[tuple[str, str | None, str | None]]()
-
-    async def note(subject, probe, model=None):
-        probes.append((subject, probe.key, probe.key_setting))
-
-    monkeypatch.setattr(doctor, "_upstream", note)
-    for name in ("_embedder", "_reranker", "_identity"):
-        monkeypatch.setattr(doctor, name, lambda _: ())
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-client")
-    url = "http://127.0.0.1:9/v1"
-    row = {"model_role": "memory_extraction", "llm_model_name": "m", "llm_endpoint": url, "llm_api_key": KEY}
-    list(doctor._checks(settings(tmp_path, upstream={"base_url": url})))
-    configured = settings(tmp_path, upstream={"base_url": url, "api_key": KEY}, external_models=[row])
-    list(doctor._checks(configured))
-    assert probes == [
-        ("upstream", "sk-client", None),
-        ("upstream", KEY, "upstream.api_key"),
-        ("memory_extraction", KEY, "its llm_api_key"),
-    ]
-
-
 async def test_redis_is_checked_without_showing_its_password(tmp_path):
     def cached(url):
         return settings(tmp_path, cache={"redis_url": url, "timeout_seconds": 5})
@@ -223,11 +201,6 @@ def test_a_damaged_page_and_a_file_of_another_kind_are_errors(database):
     assert marks(database)["database"] == BAD
     database.write_bytes(b"garbage " * 999)
     assert marks(database) == {"database": BAD}
-
-
-def test_a_database_that_is_too_large_is_not_checked(database, monkeypatch):
-    monkeypatch.setattr(file, "MOST_CHECKED_BYTES", 1)
-    assert marks(database)["database"] == NOTE
 
 
 def test_a_full_disk_a_large_log_a_wrong_clock_and_wide_permissions_are_reported(database, monkeypatch):

@@ -113,15 +113,6 @@ def test_invalid_arguments_create_no_key(run, arguments):
     assert listed(run) == []
 
 
-def test_every_command_prints_the_place_of_the_store_on_standard_error(run, tmp_path):
-    data = str(tmp_path / "data")
-    _, out, printed = run("create", "--name", "a")
-    assert (data in printed, data in out) == (True, False)
-    (made,) = listed(run)
-    assert data in run("list")[2]
-    assert data in run("revoke", made["id"])[2]
-
-
 def test_without_data_the_commands_say_so_and_create_nothing(run, tmp_path):
     data = tmp_path / "data"
     for argv, status, answered in (

@@ -4,10 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, TaskProgressColumn
 
-from proxy.cli import progress, settings_of
+from proxy.cli import settings_of
 from proxy.config import CONFIG_FILE, PREFIX
 from proxy.domain.errors import ConfigError
 
@@ -33,30 +31,6 @@ def test_the_command_line_wins_over_the_environment_and_the_file(tmp_path, monke
         settings_of(given, "")  # of an unset variable: not the file's, least of all for a restore
     with pytest.raises(ConfigError, match=r"absent\.yaml"):
         settings_of(tmp_path / "absent.yaml")
-
-
-@pytest.mark.parametrize(
-    ("column", "amount"),
-    [(MofNCompleteColumn(), "3/4"), (TaskProgressColumn(), "75%")],
-    ids=["count", "share"],
-)
-def test_a_terminal_shows_the_step_and_the_progress(monkeypatch, capsys, column, amount):
-    monkeypatch.setattr(
-        "rich.console.Console",
-        lambda stderr: Console(stderr=stderr, force_terminal=True, width=80, color_system=None),
-    )
-    with progress({"move": "moving"}, column) as report:  # type: ignore[arg-type]
-        report("move", 3, 4)
-    shown = capsys.readouterr()
-    assert shown.out == "", "standard output is for results"
-    assert "moving" in shown.err
-    assert amount in shown.err
-
-
-def test_without_a_terminal_there_is_no_progress_bar(capsys):
-    with progress({"move": "moving"}, MofNCompleteColumn()) as report:
-        report("move", 3, 4)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_the_name_of_the_config_variable_is_written_once():

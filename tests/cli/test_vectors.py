@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxy.cli import vectors as vectors_cli
 from proxy.cli.vectors import BATCH, reembed
 from proxy.domain.core import Create, Edit, Hit, Memory, Scope, Search
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.models.embedder import OnnxEmbedder
-from proxy.models.load import LoadedEmbedder, load_embedder
+from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
 
 ANNA = Scope("default", "anna")
@@ -195,31 +194,6 @@ def test_force_gives_the_same_vectors_for_the_same_model(run, tmp_path):
     assert (status, out) == (0, "5 memories embedded with memory-e5-small-v2 (384 dimensions).\n")
     assert asyncio.run(search()) == before
     loaded.close()
-
-
-def test_a_directory_of_weights_is_used_and_its_settings_are_printed(run, tmp_path, monkeypatch):
-    weights = tmp_path / "narrow"
-    weights.mkdir()
-    asked: list[object] = []
-
-    class Loadable(Fake):
-        def in_background(self):
-            return self
-
-        def close(self):
-            """Do nothing."""
-
-    def load(models_dir, **options):
-        asked.append(options["path"])
-        return LoadedEmbedder(Loadable("narrow", 8), "directory")  # type: ignore[arg-type]
-
-    monkeypatch.setattr(vectors_cli, "load_embedder", load)
-    asyncio.run(fill(tmp_path / "data", 3))
-    status, out, _ = run("--model", str(weights))
-    assert status == 0
-    assert asked == [weights]
-    assert "3 memories embedded with narrow (8 dimensions)." in out
-    assert f"embedding: {{model: narrow, dimension: 8, path: {weights}}}" in out
 
 
 @pytest.mark.parametrize("model", ["no-such-model", "./nowhere", "all-MiniLM-L6-v2"])

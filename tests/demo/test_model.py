@@ -76,14 +76,6 @@ def test_a_stream_has_small_chunks_that_join_to_the_answer(client):
     assert all(c.usage is None for c in counted[:-1])
 
 
-def test_an_answer_stops_at_the_token_limit(client):
-    answer = client.chat.completions.create(model="m", messages=ASKING, max_tokens=3)
-    assert answer.choices[0].finish_reason == "length"
-    assert FROM_MEMORY.startswith(answer.choices[0].message.content or "-")
-    assert answer.usage
-    assert answer.usage.completion_tokens == 3
-
-
 @pytest.mark.parametrize(
     ("body", "param"),
     [

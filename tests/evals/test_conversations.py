@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from evals import everyday
-from evals.conversations import Scripted, fact, nearest, rows
+from evals.conversations import Scripted, fact, rows
 from evals.model import flat
 
 SAID = "I left Siemens in May. At Bosch now! By the way, how do I cook rice?"
@@ -35,25 +35,11 @@ def test_the_scripted_model_may_claim_that_the_known_memory_is_replaced():
     assert answer(script, SAID)[0]["replaces"] == "mem_7"
 
 
-def test_a_memory_is_the_candidate_that_it_is_most_like():
-    candidates = ["User works at Siemens in Ulm.", "User works at Bosch in Ulm."]
-    assert nearest("User works at Bosch in Ulm.", candidates) == 1
-    assert nearest("User works at Bosch in Ulm (since 2026-05-04).", candidates) == 1
-    assert nearest("User keeps bees.", candidates) is None
-    assert nearest("用户住在芜湖。", ["用户住在合肥。", "用户住在芜湖。"]) == 1
-
-
 def test_the_evidence_of_each_candidate_is_in_its_message():
     for _, row in rows("statements", quick=False):
         for candidate in row["candidates"]:
             evidence = fact(candidate["content"], row["message"])["evidence"]
             assert flat(evidence) in flat(row["message"])
-
-
-def test_a_quick_run_takes_some_of_two_languages():
-    some = rows("changes", quick=True)
-    assert {language for language, _ in some} == {"en", "zh"}
-    assert {row["label"] for _, row in some} == {"changed", "same", "apart"}
 
 
 def test_a_copy_of_a_user_has_memories_of_its_own():

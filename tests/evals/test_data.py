@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evals.data import EXTRA, as_said, load, persona
+from evals.data import EXTRA, load, persona
 
 OURS = sorted(EXTRA.glob("e*.json"))
 KINDS = {
@@ -54,17 +54,3 @@ def test_a_superseded_fact_is_not_current_and_not_an_answer():
         persona(raw(answer_facts=["f1"]))
     with pytest.raises(ValueError, match="f9"):
         persona(raw(answer_facts=["f9"]))
-
-
-def test_a_persona_as_said_has_the_users_messages_instead_of_the_facts():
-    one = as_said(persona(raw()))
-    (session,), (question,) = one.sessions, one.questions
-    assert [(fact.id, fact.content) for fact in session.facts] == [("t1", "Old, no, new.")]
-    assert (question.answers, question.stale) == (frozenset({"t1"}), frozenset())
-    for change in ({"role": "assistant"}, {"id": "t2"}):
-        other = raw()
-        other["sessions"][0]["turns"][0] |= change
-        assert as_said(persona(other)).questions == ()
-    secret = raw()
-    secret["sessions"][0]["never_store"] = [{"evidence": "t1", "span": "Old", "reason": "secret"}]
-    assert as_said(persona(secret)).sessions[0].facts == ()

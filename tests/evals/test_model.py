@@ -2,8 +2,8 @@
 
 import json
 
-from evals.data import Message, persona
-from evals.model import Good, Model, Shown, flat, quote, replies_of, sloppy
+from evals.data import persona
+from evals.model import Good, Model, quote, replies_of
 from tests.evals.test_data import raw
 
 PROMPT = (
@@ -26,19 +26,6 @@ def test_the_good_model_states_and_quotes_the_facts_in_the_prompt_and_names_what
     assert (old["replaces"], new["replaces"]) == (None, "mem_1")
     turn = "Lovely day. We said 7,500 dollars all in for Portugal! And it rains."
     assert quote("User's budget for Portugal is $7,500.", turn).startswith("We said 7,500")
-
-
-def test_the_sloppy_model_takes_every_sentence_of_both_sides_in_a_fence():
-    answer = sloppy(PROMPT.format(said="I live in Ulm. It rains.", known=""))
-    inside = answer.split("```json\n")[1].split("\n```")[0]
-    contents = {f["content"] for f in json.loads(inside)}
-    assert contents == {"I live in Ulm.", "It rains.", "Fine."}
-
-
-def test_a_turn_is_seen_though_a_part_of_it_was_redacted():
-    turn = Message("t", "user", "The key is abc-123. We fly in May. We stay a week.")
-    assert Shown.of(turn).is_in(flat("The key is [redacted]. We fly in May. We stay a week."))
-    assert not Shown.of(turn).is_in(flat("We fly in May."))
 
 
 def test_the_model_answers_as_the_assistant_did_and_keeps_extraction_apart():

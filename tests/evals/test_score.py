@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from evals.score import Outcome, Standing, Tally, below, floors, misses, recall, tally
+from evals.score import Outcome, Standing, below, floors, misses, recall, tally
 
 RIGHT = Outcome(
     question="u-q1",
@@ -69,22 +69,6 @@ def test_a_rule_is_wanted_everywhere_and_takes_no_place():
     assert mean(but(SMALL_TALK, injected=("u-r",)), "wrong: small talk", RULE) == 0.0
     assert mean(SMALL_TALK, "rule shown", RULE) == 0.0
     assert "rule not shown: u-r" in misses([SMALL_TALK], RULE)[0]
-
-
-def test_a_trait_may_be_shown_where_nothing_answers_but_not_in_small_talk():
-    assert mean(but(ABSTAIN, injected=("u-t",)), "wrong: abstain", TRAIT) == 0.0
-    assert mean(but(SMALL_TALK, injected=("u-t",)), "wrong: small talk", TRAIT) == 1.0
-
-
-def test_another_users_rule_is_not_wanted():
-    assert "rule shown" not in tally([but(RIGHT, question="v-q1")], RULE)
-
-
-def test_all_languages_are_weighed_by_their_cases():
-    found = Tally()
-    for language, value in (("en", 1), ("en", 1), ("zh", 0)):
-        found.add("recall", language, value)
-    assert found.shares()["recall"] == {"en": (1.0, 2), "zh": (0.0, 1), "all": (2 / 3, 3)}
 
 
 def test_a_metric_below_its_floor_or_above_its_ceiling_is_named(tmp_path):

@@ -129,25 +129,6 @@ async def test_while_the_store_is_away_no_call_is_made_and_an_unreturned_one_cou
     assert await MeteredCompleter(made, load).complete(question()) == "{}"
 
 
-# ---------------------------------------------------------------- concurrency
-
-
-def test_a_process_without_processor_time_left_reduces_its_calls(clock):
-    worked = 0.0
-    load = Load(CallBounds(concurrency=1, peak=5), clock, worked=lambda: worked)
-    load.began(waited_s=60)
-
-    def limit_after(used_s, seconds=1):
-        nonlocal worked
-        clock.now, worked = clock.now + seconds, worked + used_s
-        load.answered(1.0)
-        return load.limit
-
-    assert [limit_after(0.3) for _ in range(3)] == [2, 3, 4]
-    assert [limit_after(0.95) for _ in range(4)] == [3, 2, 1, 1]
-    assert limit_after(0.9, seconds=-3600) == 2, "a clock that is set back says nothing of the load"
-
-
 # ---------------------------------------------------------------- metered calls
 async def test_every_call_is_reported_with_its_outcome(clock):
     reported: list[CallOutcome] = []
@@ -173,16 +154,6 @@ async def test_a_call_that_was_not_made_is_refunded(clock):
     await metered.complete(question())
     with pytest.raises(CompletionPostponed, match="hour"):
         await metered.complete(question())
-
-
-async def test_a_429_to_another_role_does_not_hold_the_jobs(clock):
-    refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
-    load = Load(CallBounds(), clock)
-    metered = MeteredCompleter(ScriptedCompleter(refusal, refusal), load)
-    for role, lane in (("memory_summary", BATCH), ("memory_extraction", NO_LANE)):
-        with pytest.raises(CompletionPostponed):
-            await metered.complete(question(role))
-        assert load.lane() == lane
 
 
 # ---------------------------------------------------------------- turns go first

@@ -9,10 +9,10 @@ import pytest
 
 from proxy.admit.safety import DEFAULT
 from proxy.domain.core import KINDS, Candidate, Create, Evidence, Memory, Scope
-from proxy.domain.judging import Asks, Judge, Needs, Statement
+from proxy.domain.judging import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor
-from proxy.learn.extractor import MOST_RELATED, Judged, asked_for, from_sentences, judged, related
+from proxy.learn.extractor import Judged, asked_for, from_sentences, judged, related
 from proxy.learn.grounding import Grounded, ground, sources
 from proxy.learn.llm_io import Unreadable
 from tests.learn.support import ANA, NOON, House, asked, batch, exchange, facts, memory
@@ -230,13 +230,6 @@ async def test_the_manner_decides_type_source_confidence_and_importance(sense, e
     assert (found.type, found.source, found.confidence, found.importance) == expected
 
 
-async def test_a_rule_that_only_the_message_head_sees_is_stored_as_one():
-    asks = Asks(remember=0.0, forget=0.0, off_record=0.0, rule=0.94)
-    judge = ScriptedJudge(statement=lambda *_: stated(sense="instruction"), asks=lambda _: asks)
-    (found,) = (await judged(judge, [Grounded(FACT, "Answer in Chinese from now on.")])).stored
-    assert (found.type, found.source) == ("preference", "explicit")
-
-
 async def test_without_a_judge_only_literal_evidence_counts():
     result = await judged(None, [Grounded(FACT, "I live in Ghent.", True), Grounded(FACT, "Ghent is home.")])
     assert (result.stored, dict(result.dropped)) == ((FACT,), {"no_judge": 1})
@@ -312,11 +305,3 @@ async def test_each_statement_of_a_message_finds_its_own_neighbours_and_none_of_
     assert "User's cat is Miso" in found
     assert "User's cat is called Bea" not in found
     assert await shown(house, "", "...") == []
-
-
-async def test_the_nearest_of_each_statement_come_first_up_to_a_bound(house):
-    things = ("tennis", "tea", "boats", "bees", "chess", "maps")
-    await store(house, *(f"User has {thing} number {n}" for thing in things for n in range(8)))
-    found = await shown(house, *(f"I like {thing}{' a lot' * n}" for n, thing in enumerate(things)))
-    assert len(found) == MOST_RELATED
-    assert {content.split()[2] for content in found[:6]} == set(things)

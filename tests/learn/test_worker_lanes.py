@@ -18,8 +18,6 @@ from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.learn.support import NOON
 
-ANA = Scope("t", "ana")
-
 
 class Town:
     """A store full of sessions, a worker, and an upstream whose calls take `call_s` seconds. Time passes only
@@ -149,19 +147,6 @@ async def test_an_ask_is_stored_in_seconds_with_hundreds_of_jobs_ahead_which_are
         assert town.most_at_once <= 25
 
 
-async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores):
-    town = Town(stores, CallBounds(concurrency=2))
-    town.call_s = 30
-    await crowd(town, 5)
-    async with at_work(town):
-        await town.pass_seconds(1)
-        town.call_s = 1
-        await town.say("Remember that I live in Ghent.", user="ana", explicit=True)
-        await town.pass_seconds(1)
-        assert [r.lane for r in town.reports] == [1]
-        assert town.most_at_once == 3
-
-
 @pytest.mark.parametrize("explicit", [False, True])
 async def test_one_users_many_sessions_do_not_delay_the_others(stores, explicit):
     town = Town(stores, CallBounds(concurrency=1, peak=1))
@@ -211,19 +196,6 @@ async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(sto
         assert town.load.limit == 2
         await town.pass_seconds(10)
         assert [r.outcome for r in town.reports] == ["postponed"] * asked + ["extracted"] * 20
-
-
-async def test_a_postponed_job_has_used_up_no_attempt(stores):
-    town = Town(stores, CallBounds())
-    await crowd(town, 1)
-    town.refusal = CompletionPostponed("429", retry_after_s=1, shared=True)
-    for _ in range(10):
-        await town.worker.work_one()
-        town.now += 10
-    assert {r.outcome for r in town.reports} == {"postponed"}
-    job = await stores.jobs.claim(town.now, 60)
-    assert job is not None
-    assert job.attempts == 1
 
 
 async def test_a_users_own_429_does_not_stop_the_others(stores):

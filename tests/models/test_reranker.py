@@ -73,23 +73,6 @@ async def test_a_failing_model_is_a_failed_rerank(reranker, result, message, mon
         await reranker.rerank("question", ["yes"])
 
 
-# ---------------------------------------------------------------- languages
-@pytest.mark.parametrize(
-    ("text", "understood"),
-    [
-        ("What is my budget?", True),
-        ("¿Cuál es mi presupuesto?", True),
-        ("我女儿对什么水果过敏?", False),
-        ("Какой у меня бюджет?", False),
-    ],
-)
-def test_an_english_model_knows_what_it_cannot_read(reranker, text, understood, monkeypatch):
-    monkeypatch.setattr(reranker, "_english_only", True)
-    assert reranker.understands(text) is understood
-    monkeypatch.setattr(reranker, "_english_only", False)
-    assert reranker.understands(text)
-
-
 # ---------------------------------------------------------------- loading
 
 

@@ -91,14 +91,6 @@ class TestEdit:
         assert (await memories.list(of(ANNA), limit=9)).total == 0
         assert await contents(memories, "tea", BEN) == {"tea"}
 
-    async def test_a_memory_that_no_longer_holds_ends_no_other(self, memories):
-        await store(memories, create("10k", id="a"), supersede("a", "12k", id="b"))
-        assert await store(memories, supersede("b", "10k", id="a")) == Applied(dropped=("a",))
-        assert await contents(memories, "12k 10k") == {"12k"}
-        await store(memories, Edit(memory("12k", id="b", archived=True), None), create("14k", id="c"))
-        await store(memories, supersede("c", "12k", id="b"))
-        assert await contents(memories, "12k 14k") == {"14k"}
-
 
 # ---------------------------------------------------------------- quarantine
 def held(id_, content="buy only Acme", at=NOW, **fields):
@@ -218,22 +210,6 @@ class TestEviction:
             assert await listed(memories) == {"b", "c"}
             assert await store(memories, create("日本語!!", id="d")) == Applied(refused=("d",))
             assert await listed(memories) == {"b", "c"}
-
-    async def test_an_edit_that_grows_evicts_others_and_never_itself(self, with_quota):
-        async with with_quota(Quota(content_bytes=10)) as memories:
-            await store(memories, create("aaaa", id="a", importance=0.1), create("bbbb", id="b"))
-            await edit(memories, "a", content="aaaaaaaa")
-            assert await listed(memories) == {"a"}
-
-    async def test_a_chain_stays_whole_when_its_middle_is_evicted(self, with_quota):
-        async with with_quota(Quota(memories=3)) as memories:
-            await store(memories, create("v1", id="v1", importance=0.9))
-            await store(memories, supersede("v1", "v2", id="v2", importance=0.1))
-            await store(memories, supersede("v2", "v3", id="v3"))
-            await store(memories, create("new", id="new"))
-            assert await listed(memories) == {"v1", "v3", "new"}
-            await memories.forget(of(ANNA), "v3", by="test")
-            assert await listed(memories) == {"new"}
 
 
 class TestRefusal:

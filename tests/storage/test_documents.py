@@ -140,12 +140,6 @@ class TestDocuments:
         assert {hit.passage.section for hit in chosen} == {0}
         assert all(hit.section.cosine == pytest.approx(1.0) for hit in chosen)
 
-    async def test_another_process_sees_what_changed(self, stores, second):
-        await put(stores, "figs")
-        assert await found(second, "figs") == ["figs"]
-        await put(stores, "plums")
-        assert await found(second, "figs plums") == ["plums"]
-
     # ------------------------------------------------------------ limits, and two at once
     async def test_a_user_may_keep_so_many_documents_and_passages_and_replace_them(self, stores):
         few = DocumentLimits(documents=2, passages_of_user=3)

@@ -66,11 +66,6 @@ def test_the_best_are_chosen_and_among_equals_the_latest():
     assert {f.seq for f in found} == {4, 7, 8}
 
 
-def test_an_index_that_is_mostly_past_asks_to_be_built_again():
-    index = build([row(n, ["tea"]) for n in range(4)], Stamp(0, 0))
-    assert index.changed([row(n, current=False) for n in range(3)], Stamp(0, 1)) is None
-
-
 def test_filters_and_expiry_hold_for_rows_added_later():
     index = build([row(0, ["tea"])], Stamp(0, 0))
     later = [
@@ -91,17 +86,3 @@ def test_filters_and_expiry_hold_for_rows_added_later():
 def test_term_hashes_never_change():
     # They are on disk: another value would lose every stored word.
     assert term_hash("tea") == -8015135494872013382
-
-
-def test_words_of_the_two_before_count_half_where_vectors_are_searched_too():
-    vec = np.array([1, 0], np.float32).tobytes()
-    rows = [row(n, words, vec=vec) for n, words in enumerate((["a"], ["b"], ["c"], ["d"], ["e"]))]
-    rows.append(row(5, ["b"], vec=vec, current=False))
-    index = build(rows, Stamp(0, 0))
-    alone = {f.seq: f.bm25 for f in index.search(None, Search(None, ("b",), limit=9))}
-    both = {f.seq: f.bm25 for f in index.search(None, Search(vec, ("b",), limit=9))}
-    assert set(alone) == {1}
-    assert both[1] == alone[1]
-    assert both[2] == both[3] == pytest.approx(0.5 * alone[1])
-    assert both[0] == both[4] == 0
-    assert 5 not in both

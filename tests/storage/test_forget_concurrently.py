@@ -8,12 +8,11 @@ import pytest
 from proxy.domain.core import Applied, Edit, ForgetCounts, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.session import Outcome
-from tests.storage.forgetting_support import SCOPES, WORD, ZEUS, everything
+from tests.storage.forgetting_support import SCOPES, WORD, everything
 from tests.storage.making import (
     ANNA,
     APOLLO,
     NOW,
-    always,
     contents,
     create,
     exchange,
@@ -83,18 +82,6 @@ class TestConcurrentForget:
         assert await stores.chains.get(ANNA, "new", NOW) is not None
 
     @pytest.mark.usefixtures("in_portions")
-    async def test_an_answer_under_way_when_a_forget_begins_is_not_kept(self, stores, sessions, gate):
-        await store(stores.memories, *(create(f"fact {n}", id=f"f{n}", type="episodic") for n in range(9)))
-        elsewhere = await sessions.begin(exchange("hm?", session="s2"))
-        begun = await sessions.begin(exchange("what?", scope=APOLLO))
-        forgetting = asyncio.create_task(stores.memories.forget(PROJECT, by="test"))
-        await gate.reached.wait()
-        assert not await sessions.complete(begun, Outcome(f"a {WORD}", whole=True), always)
-        assert await sessions.complete(elsewhere, Outcome("hello", whole=True), always)
-        gate.go_on.set()
-        await forgetting
-
-    @pytest.mark.usefixtures("in_portions")
     async def test_nothing_is_said_in_a_conversation_by_a_running_response_while_much_is_forgotten(
         self, stores, gate, written
     ):
@@ -146,21 +133,6 @@ class TestConcurrentForget:
         (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
         assert receipt.counts == deleted
         assert engine.rows('SELECT "user" FROM scopes') == [("anna",)]
-
-    @pytest.mark.usefixtures("in_portions")
-    @pytest.mark.parametrize("where", [of(ANNA, type="semantic"), PROJECT], ids=["type", "project"])
-    async def test_no_memory_becomes_one_that_is_being_forgotten(self, stores, gate, where):
-        facts = [create(f"fact {n}", APOLLO, id=f"f{n}") for n in range(9)]
-        await store(stores.memories, *facts, create("plan", ZEUS, id="e", type="episodic"))
-        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
-        await gate.reached.wait()
-        with pytest.raises(Conflict):
-            await store(stores.memories, Edit(memory("plan", APOLLO, id="e", type="semantic"), None))
-        await store(stores.memories, Edit(memory("plan b", ZEUS, id="e", type="episodic"), None))
-        gate.go_on.set()
-        assert (await forgetting).memories == 9
-        await store(stores.memories, Edit(memory("plan c", APOLLO, id="e", type="semantic"), None))
-        assert (await stores.memories.get(of(ANNA), "e")).content == "plan c"
 
     async def test_forgets_at_once_take_everything_once(self, stores, second, written, engine, mode):
         facts = (create(f"{WORD} {n}", type=("semantic", "episodic")[n % 2]) for n in range(20))

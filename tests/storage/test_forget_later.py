@@ -55,18 +55,6 @@ class TestForgetLater:
         assert await session(stores, scope=BEN) == [("another's", "stays, too")]
         assert WORD.encode() not in await written()
 
-    async def test_answers_go_that_came_after_a_memory_was_shown(self, stores, written, mode):
-        """What was shown once is in the history and is not shown again."""
-        await store(stores.memories, create(f"plays the {WORD}", id="a"))
-        await talk(stores.sessions, "hello", "hi, the first")
-        await talk(stores.sessions, "what do I play?", f"the {WORD}", recalled=("a",))
-        await talk(stores.sessions, "what was it?", f"the {WORD}, as I said")
-        await forgotten(stores.memories, of(ANNA), "a")
-        assert await session(stores) == [
-            ("hello", "hi, the first"), ("what do I play?", ""), ("what was it?", "")
-        ]  # fmt: skip
-        assert WORD.encode() not in await written()
-
     async def test_a_later_answer_that_is_on_its_way_is_not_kept(self, stores, written, mode):
         stated = await talk(stores.sessions, f"I play the {WORD}")
         broken = await talk(stores.sessions, "since when?", f"the {WORD} si", whole=False)
@@ -247,22 +235,6 @@ class TestForgetInConversations:
         assert await stores.chains.get(ANNA, "beside", NOW) is not None
         assert await session(stores, "s2") == [("shorter, please", "")]
         assert WORD.encode() not in await written()
-
-    async def test_earlier_items_of_a_conversation_stay(self, stores):
-        stated = await talk(stores.sessions, f"I play the {WORD}")
-        await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2")
-        await talk(stores.sessions, "and you?", "nothing", session="s3")
-        await converse(stores.conversations, "before")
-        await converse(stores.conversations, id="c2")
-        await said(stores, "told", session_id="s1")
-        await said(stores, "asked", session_id="s2")
-        await said(stores, "elsewhere", "c2", session_id="s3")
-        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(stated)))
-        await forgotten(stores.memories, of(ANNA), "a")
-        assert await names(stores.conversations) == "before"
-        assert await session(stores, "s2") == [("what do I play?", "")]
-        assert await session(stores, "s3") == [("and you?", "nothing")]
-        assert await stores.conversations.item(ANNA, "c2", "elsewhere") is not None
 
 
 async def said(stores, item, conversation="c1", *, scope=ANNA, session_id):

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from proxy.domain.core import (
@@ -51,15 +50,6 @@ class TestSearch:
         assert by_vector["Likes jazz"].cosine == pytest.approx(0.7071, abs=1e-3)
         assert by_vector["Likes jazz"].bm25 == 0
 
-    async def test_each_list_gives_its_own_best(self, memories):
-        await store(
-            memories,
-            create("near in meaning", vec=vector(1)),
-            create("code E4711", vec=vector(0, 0, 1)),
-            create("neither", vec=vector(0, 1)),
-        )
-        assert await contents(memories, "E4711", vec=vector(1), limit=1) == {"near in meaning", "code E4711"}
-
     async def test_a_reading_is_stored_with_its_memory_and_changes_with_its_content(self, memories):
         one, other = create("Owns a horse", vec=vector(1)), create("Likes jazz", vec=vector(0, 1))
         await store(memories, replace(one, reading=b"horse"), other)
@@ -73,24 +63,6 @@ class TestSearch:
         assert list(await memories.readings(ANNA, ids))[1] == b"pony"
         await store(memories, Edit(replace(pony, content="Owns a mule"), None))
         assert list(await memories.readings(ANNA, ids))[1] is None
-
-    async def test_the_nearest_come_with_their_vectors_where_they_are_asked_for(self, memories):
-        await store(
-            memories,
-            create("Saw a horse"),
-            create("Rides a horse", vec=vector(1)),
-            create("Owns a horse", vec=vector(1, 0.2)),
-            create("Feeds a pony", vec=vector(0, 1)),
-        )
-        for limit in (50, 1):
-            hits = await find(memories, "horse", vec=vector(1), limit=limit, vectors=2)
-            held = {h.memory.content: h.vector for h in hits if h.vector is not None}
-            nearest = {"Rides a horse": vector(1), "Owns a horse": vector(1, 0.2)}
-            assert held.keys() == nearest.keys()
-            for content, held_vector in held.items():
-                expected = np.frombuffer(nearest[content], np.float32)
-                assert np.frombuffer(held_vector, np.float32) == pytest.approx(expected, abs=1e-6)
-        assert not any(h.vector for h in await find(memories, "horse", vec=vector(1)))
 
     async def test_a_search_sees_what_came_after_a_snapshot_was_begun(self, memories):
         begun = [memories.snapshot(ANNA)]  # never seen
@@ -203,14 +175,6 @@ class TestChange:
         )  # fmt: skip
         assert applied == Applied(dropped=("c", "b", "e"))
 
-    async def test_a_memory_from_outside_keeps_its_history(self, memories):
-        history = (Event(1.5, "created", "api", "tee"), Event(2.5, "imported", "api", "tea"))
-        await store(memories, Create(memory("tea", id="a"), None, history), create("water", id="b"))
-        found = await memories.history(of(ANNA), ["b", "a", "nothing"])
-        assert list(found["a"]) == list(history)
-        assert [e.action for e in found["b"]] == ["created"]
-        assert set(found) == {"a", "b"}
-
     async def test_a_memory_from_outside_takes_no_id_that_another_user_has(self, memories):
         history = (Event(1.5, "imported", "api", ""),)
         await store(memories, create("ben's", BEN, id="x"), create("too", BEN, id="y"), scope=BEN)
@@ -236,13 +200,6 @@ class TestChange:
         assert [(e.action, e.by) for e in (await memories.history(of(ANNA), ["a", "b"]))["a"]] == [
             ("created", "explicit"), ("superseded", "b"),
         ]  # fmt: skip
-
-    async def test_superseding_by_what_another_memory_says_points_to_that_one(self, memories):
-        await store(memories, create("lives in Rome", id="a"), create("lives in Oslo", id="b"))
-        await store(memories, supersede("a", "lives in Oslo", id="c"))
-        assert (await memories.get(of(ANNA), "a")).superseded_by == "b"
-        assert await contents(memories, "lives") == {"lives in Oslo"}
-        assert await memories.get(of(ANNA), "c") is None
 
     async def test_confirming_keeps_the_better_confidence_and_adds_the_evidence(self, memories):
         await store(memories, create("vegan", id="a", confidence=0.7, evidence=(Evidence("s", "e1"),)))
@@ -342,12 +299,6 @@ class TestList:
         assert await listed(of(ANNA, type="semantic")) == {"a", "b"}
         assert await listed(of(ANNA, type="preference")) == {"b"}
         assert await listed(of(APOLLO)) == {"c"}
-
-    async def test_what_is_archived_is_listed_without_the_rest_of_the_past(self, memories):
-        await store(memories, create("a", archived=True), create("b", expires_at=NOW), create("c", id="c"))
-        await store(memories, supersede("c", "d"), create("e", archived=True, expires_at=NOW))
-        page = await memories.list(of(ANNA, include_archived=True), limit=9)
-        assert ({m.content for m in page.items}, page.total) == ({"a", "d"}, 2)
 
     async def test_a_foreign_id_is_as_absent_as_a_missing_one(self, memories):
         await store(memories, create("mine", id="a"))

@@ -101,16 +101,6 @@ async def test_within_a_minute_no_row_is_looked_at_again_unless_the_user_has_cha
         await found(memories)
 
 
-@pytest.mark.parametrize("few", [200, 0])
-async def test_the_second_snapshot_of_a_user_with_few_memories_holds_them_all(memories, monkeypatch, few):
-    monkeypatch.setattr(sql_memories, "_FEW", few)
-    wanted = Search(None, ("tea",), now=NOW)
-    assert (await memories.snapshot(ANNA)).search(wanted) is None
-    assert not memories._rows._users
-    second = (await memories.snapshot(ANNA)).search(wanted)
-    assert [hit.memory for hit in second or ()] == ([TEA] if few else [])
-
-
 async def test_a_forget_empties_the_caches(memories):
     await found(memories)
     assert await loaded(memories, ANNA)
@@ -156,16 +146,6 @@ async def test_after_a_start_the_first_question_of_a_recent_user_reads_no_rows(f
     assert await loaded(stores.memories, *USERS) == [user.user for user in USERS]
     monkeypatch.setattr(rows, "memories_by_seq", None)
     assert len((await stores.memories.snapshot(USERS[0])).memories) == 3
-
-
-async def test_the_warm_up_continues_from_round_to_round_latest_first(filled, store_at, monkeypatch):
-    await filled._database.write(lambda tx: tx.execute("UPDATE scopes SET served = 5 WHERE user = 'user-3'"))
-    memories = (await store_at()).memories
-    memories.prefetch._steady = partial(next, itertools.count())
-    monkeypatch.setattr(memory_cache, "STEP_S", 2)  # by this clock one user
-    for expected in (["user-3"], ["user-3", "user-9"], ["user-3", "user-8", "user-9"]):
-        await memories.prefetch.step()
-        assert await loaded(memories, *USERS) == expected
 
 
 async def test_the_warm_up_leaves_room_and_passes_over_large_and_damaged_users(filled, store_at, monkeypatch):

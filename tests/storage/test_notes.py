@@ -37,11 +37,6 @@ class TestAnchor:
         assert await notes.notes(APOLLO, "s1") == NO_NOTES
         assert await notes.notes(BEN, "s1") == NO_NOTES
 
-    async def test_the_last_of_a_slot_holds_and_others_stay(self, sessions, notes):
-        await talk(sessions, anchors=(CHINESE, SHORT))
-        await talk(sessions, anchors=(Anchor("language", "Now German."),))
-        assert await stated(notes) == ["Keep it short.", "Now German."]
-
     async def test_forget_that_ends_what_was_set_just_before_and_nothing_older(self, sessions, notes):
         await talk(sessions, anchors=(CHINESE,))
         await talk(sessions, anchors=(SHORT, Anchor(OTHER, "Ask first.")))
@@ -96,14 +91,6 @@ class TestLine:
         assert max(len(line.said) for line in lines) <= 201
         assert (await notes.notes(ANNA, "s1")).lines == ()
 
-    async def test_the_state_is_shown_if_there_were_more_turns_than_lines(self, sessions, notes):
-        for said in ("one", "two"):
-            await talk(sessions, said, stateful=True)
-        assert await keep(notes)
-        assert (await notes.notes(ANNA, "s1", lines=2)).state is None
-        found = await notes.notes(ANNA, "s1", lines=1)
-        assert (found.state, found.state_at) == (STATE, NOW)
-
 
 class TestState:
     async def test_a_session_has_a_state_only_where_it_is_wanted(self, sessions, notes):
@@ -124,15 +111,6 @@ class TestState:
         assert await keep(notes)
         later = await notes.unread(ANNA, "s1", limit=9)
         assert (later.exchanges, later.state) == ((), STATE)
-
-    async def test_marks_add_up_and_the_state_is_replaced(self, sessions, notes):
-        await talk(sessions, stateful=True)
-        assert await keep(notes, marks=("a", "b"))
-        await talk(sessions)
-        assert await keep(notes, marks=("b", "c"), state={"topic": "Maui"})
-        standing = await notes.standing(ANNA, "s1")
-        assert (standing.state, standing.covered) == ({"topic": "Maui"}, {"a", "b", "c"})
-        assert await notes.standing(BEN, "s1") is None
 
     async def test_of_two_readers_the_one_who_read_less_loses(self, sessions, notes):
         await talk(sessions, stateful=True)

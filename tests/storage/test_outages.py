@@ -2,12 +2,10 @@
 
 import errno
 import sqlite3
-from types import SimpleNamespace
 
 import pytest
 
-from proxy.app import maintenance
-from proxy.domain.errors import DamagedRow, StoreUnavailable
+from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.database import CORRUPT, DISK_FULL, HOLD_S, READ_ONLY, UNAVAILABLE, Outages
 from proxy.storage.sqlite.database import DIAGNOSIS, kind_of
 from tests.storage.recording import recorded
@@ -107,53 +105,3 @@ def test_only_a_sound_file_ends_corruption(outages, log):
     assert outages.is_corrupt
     outages.repaired()
     assert (outages.current, outages.is_corrupt) == ("", False)
-
-
-def test_damaged_rows_and_faulty_statements_are_not_outages_and_logged_once_a_minute(outages, clock, log):
-    refused = StoreUnavailable("x")
-    refused.__cause__ = raised(sqlite3.SQLITE_CONSTRAINT)
-    for clock.now in range(0, 125, 5):
-        outages.failed("read", DamagedRow("a row is damaged"))
-        outages.failed("write", refused)
-        outages.failed("write", StoreUnavailable("the file is not open"))  # reported by the one that opens it
-    assert outages.current == ""
-    assert [event for event, _ in log] == ["store.row_damaged", "store.failed"] * 3
-
-
-# ---------------------------------------------------------------- at a start
-class Shut:
-    """Stores that cannot be opened."""
-
-    is_open, place, trouble = False, "somewhere", ""
-
-    async def open(self):
-        raise StoreUnavailable("gone")
-
-    upkeep = open
-
-
-class Away:
-    """Stores that were open, and cannot be reached any more."""
-
-    is_open, place = True, "somewhere"
-
-    def __init__(self, trouble=""):
-        self.trouble = trouble
-
-    async def upkeep(self):
-        raise StoreUnavailable("gone")
-
-
-@pytest.mark.parametrize(
-    ("stores", "logged_at"), [(Shut(), (1, 2)), (Away(), (1, 2)), (Away("store_disk_full"), ())]
-)
-async def test_stores_out_of_reach_are_logged_once_a_minute_unless_they_do_it(
-    clock, monkeypatch, stores, logged_at
-):
-    lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
-    services = SimpleNamespace(stores=stores, models=SimpleNamespace(embedder=None), learner=None)
-    upkeep = maintenance.Maintenance(services, clock)
-    while clock.now < 2.5 * maintenance.REMIND_S:
-        clock.now += maintenance.STORE_RETRY_S
-        await upkeep._catch_up()
-    assert lines == [("store.unavailable", (at * maintenance.REMIND_S, "somewhere")) for at in logged_at]

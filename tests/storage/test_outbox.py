@@ -192,30 +192,6 @@ class TestOutbox:
         assert reported[-1] == (3, 3)
         assert await stores.outbox.rebuild(lambda done, total: None) == 7, "from the beginning"
 
-    async def test_without_an_index_nothing_is_collected(self, stores, another):
-        await store(stores.memories, create("green tea", id="a"))
-        assert await stores.outbox.waiting() == 1
-        exact = await another(None)
-        await exact.deliver()
-        await store(exact.memories, create("black tea", id="b"))
-        assert await stores.outbox.waiting() == 0
-        await stores.deliver()  # with the index again: it gets both
-        assert await stores.outbox.waiting() == 0
-        assert len(await ids(stores, words="tea")) == 2
-
-    async def test_few_memories_are_searched_without_asking(self, another, index):
-        few = await another(Indexed(index, exact_up_to=1))
-        await store(few.memories, create("green tea", id="a"))
-        await few.deliver()
-        index.asked = 0
-        assert await ids(few, words="tea") == {"a"}
-        assert index.asked == 0
-        await store(few.memories, create("black tea", id="b"))
-        await few.deliver()
-        index.asked = 0
-        assert await ids(few, words="tea") == {"a", "b"}
-        assert index.asked == 1
-
     async def test_many_memories_are_found_with_the_scores_of_exact_search(self, stores, another):
         """The nearest by cosine, and the best by words, as exact search orders them."""
         chosen, memories = random.Random(7), stores.memories

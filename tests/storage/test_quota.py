@@ -7,7 +7,6 @@ import pytest
 
 from proxy.domain.core import Edit, Quota
 from proxy.domain.errors import Conflict
-from proxy.storage.sql import quota
 from tests.storage.making import ANNA, BEN, contents, create, find, memory, of, store, supersede
 
 ENGINES = ("sqlite", "postgres")
@@ -83,14 +82,6 @@ class TestQuota:
         assert await contents(there.memories, "tea") == {"tea b", "tea c"}
         (hit,) = await find(there.memories, "tea", limit=1)
         assert hit.memory.content == "tea c"
-
-    async def test_a_quota_that_was_lowered_is_reached_in_portions(self, opened, monkeypatch):
-        stores = await opened(Quota())
-        await store(stores.memories, *(create(f"fact {n}") for n in range(30)))
-        monkeypatch.setattr(quota, "_MOST_AT_ONCE", 9)
-        stores = await opened(Quota(memories=5))
-        evicted = [(await store(stores.memories, create(f"new {n}"))).evicted for n in range(4)]
-        assert evicted == [10, 10, 8, 1]
 
     async def test_a_quota_that_was_lowered_refuses_growth_only(self, opened):
         stores = await opened(Quota())

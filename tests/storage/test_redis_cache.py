@@ -198,46 +198,6 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
     await cache.close()
 
 
-async def test_a_redis_that_evicts_answers_and_one_that_is_full_counts_as_away(caches, client, log):
-    limits = caches[0]
-    used = int(client.info("memory")["used_memory"])
-    client.config_set("maxmemory", used + 2**20)
-    client.config_set("maxmemory-policy", "allkeys-random")
-    try:
-        for number in range(400):
-            client.set(f"other:{number}", b"x" * 10_000)
-            assert (await limits.ask(f"user {number}", RATE)).passes
-        assert client.info("stats")["evicted_keys"] > 0
-        assert log() == []
-        client.config_set("maxmemory-policy", "noeviction")
-        client.config_set("maxmemory", 1)
-        with pytest.raises(StoreUnavailable, match="OutOfMemoryError"):
-            await limits.ask("anna", RATE)
-        assert log() == ["cache.unavailable"]
-    finally:
-        client.config_set("maxmemory", 0)
-
-
-async def test_no_cancellation_is_lost_in_a_question(caches):
-    """Deadlines and the shutdown rely on it."""
-    await caches[0].ping()
-
-    async def ask_and_wait():
-        await caches[0].ask("anna", RATE)
-        await asyncio.Event().wait()
-
-    for moment in range(200):
-        task = asyncio.create_task(ask_and_wait())
-        for _ in range(moment % 20):
-            await asyncio.sleep(0)
-        task.cancel()
-        done, _ = await asyncio.wait({task}, timeout=30)
-        task.cancel()
-        assert done, "it went on"
-        assert task.cancelled()
-    assert (await caches[0].ask("ben", RATE)).passes
-
-
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

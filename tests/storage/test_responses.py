@@ -70,16 +70,6 @@ class TestChain:
         assert await chains.get(ANNA, "r1", NOW) == saved  # another project's, but the user's own
         assert await chains.get(ANNA, "r2", NOW) is None
 
-    async def test_a_response_is_saved_over_what_was_seen_or_not_at_all(self, stores, chains):
-        seen, cancelled, late = (response("r1", text=text) for text in ("seen", "cancelled", "late"))
-        generation = (await stores.memories.stamp(ANNA)).generation
-        assert not await chains.save(seen, generation=generation, over=seen.response)
-        assert await chains.get(ANNA, "r1", NOW) is None
-        await keep(stores, seen)
-        assert await chains.save(cancelled, generation=generation, over=seen.response)
-        assert not await chains.save(late, generation=generation, over=seen.response)
-        assert await chains.get(ANNA, "r1", NOW) == cancelled
-
     async def test_what_was_said_is_in_the_conversation_if_the_response_was_saved(
         self, stores, chains, conversations
     ):
@@ -172,15 +162,6 @@ class TestChain:
         await forgotten(memories, of(ANNA))
         assert not await is_stored("r10", one)
         assert await chains.get(ANNA, "r1", NOW) is None
-
-    async def test_a_stored_response_leads_to_its_session(self, stores, sessions):
-        await keep(stores, response("r1", session_id="s7"))
-        assert await sessions.session_of(ANNA, "r1") == "s7"
-        begun = await sessions.begin(exchange(session="s8"))
-        await sessions.complete(begun, Outcome("x", whole=True, response_id="r1"), never)
-        assert await sessions.session_of(ANNA, "r1") == "s8"
-        await keep(stores, response("without memory", session_id=""))
-        assert await sessions.session_of(ANNA, "without memory") is None
 
 
 class TestExpiry:
@@ -299,17 +280,6 @@ class TestConversationObject:
 
 @pytest.mark.usefixtures("mode")
 class TestForgetChains:
-    async def test_a_memory_takes_what_was_said_with_a_response_of_its_session(
-        self, stores, sessions, conversations, memories
-    ):
-        stated = await talk(sessions, "I am vegan")
-        await converse(conversations, "a")
-        await keep(stores, response("gone", conversation_id="c1"), said=items("b"))
-        assert await stores.chains.expire(NOW + 100) == 1  # what leads to the items is their own session
-        await store(memories, create("vegan", id="m", evidence=quote(stated)))
-        await forgotten(memories, of(ANNA), "m")
-        assert await names(conversations) == "a"
-
     async def test_a_memory_takes_the_responses_given_with_it_in_view(
         self, stores, sessions, chains, memories
     ):

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.core import ForgetCounts
 from proxy.domain.errors import Conflict, NotFound
-from proxy.domain.session import JobInfo, NewJob, Outcome, QueueCounts, SessionInfo, SessionState
+from proxy.domain.session import JobInfo, NewJob, Outcome, QueueCounts, SessionInfo
 from tests.storage.making import (
     ANNA,
     APOLLO,
@@ -59,20 +59,6 @@ class TestSession:
         assert [e.timezone for e in found] == ["Europe/Berlin", "Asia/Tokyo", "Asia/Tokyo", "+05:30"]
         assert await sessions.timezone(ANNA) == await sessions.timezone(APOLLO) == "+05:30"
         assert await sessions.timezone(BEN) is None
-
-    async def test_the_zone_is_forgotten_with_the_user_and_not_with_a_project(self, memories, sessions):
-        await sessions.begin(exchange("one", timezone="Asia/Tokyo"))
-        await forget(memories, of(APOLLO))
-        assert await sessions.timezone(ANNA) == "Asia/Tokyo"
-        await forget(memories, of(ANNA))
-        assert await sessions.timezone(ANNA) is None
-
-    async def test_the_beginning_of_a_conversation_sent_again_is_not_new(self, sessions):
-        first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
-        await talk(sessions, "Now in Paris.", key="k2")  # the client sends its history: that tells
-        later = NOW + 3_600
-        again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True, at=later))
-        assert again.id == first.id
 
     @pytest.mark.parametrize(
         ("elsewhere", "is_retry"), [("One coffee, no, three.", False), ("Two coffees.", True)]
@@ -148,13 +134,6 @@ class TestSession:
         for which in (("k1", None), (None, "r1")):
             assert await sessions.resume(ANNA, "s1", *which) is None  # it has ended
 
-    async def test_what_was_in_view_at_any_step_counts_as_shown(self, sessions, memories):
-        await store(memories, create("Has a boat", id="boat"), create("Has a cat", id="cat"))
-        first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))
-        await sessions.complete(first, Outcome("By boat.", whole=True, recalled=("cat",)), never)
-        await forget(memories, of(ANNA), "boat")
-        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
-
     async def test_an_aborted_exchange_leaves_nothing(self, sessions, memories):
         begun = await sessions.begin(exchange())
         await sessions.abort(begun)
@@ -167,14 +146,6 @@ class TestSession:
         assert await sessions.complete(first, WHOLE, never)
         await sessions.abort(first)  # too late: it is answered
         assert len(await sessions.recent(ANNA, "s1", 9)) == 1
-
-    async def test_the_trigger_sees_what_is_pending(self, sessions):
-        seen: list[SessionState] = []
-        await talk(sessions, explicit=True, at=NOW)
-        await talk(sessions, personal=True, at=NOW + 5, trigger=lambda s: seen.append(s))
-        (state,) = seen
-        assert (state.scope, state.session_id, state.pending, state.last_at) == (ANNA, "s1", 2, NOW + 5)
-        assert (state.explicit, state.personal) == (True, True)
 
 
 class TestQueue:
@@ -278,17 +249,6 @@ class TestQueue:
         assert again.attempts == 2
         assert len((await jobs.batch(again, limit=9, context=0)).pending) == 2
 
-    async def test_a_dead_letter_is_counted_and_not_offered_again(self, sessions, jobs):
-        await talk(sessions, trigger=always)
-        job = await jobs.claim(NOW, 60)
-        await jobs.batch(job, limit=9, context=0)
-        await jobs.retry(job, at=NOW, reason="refused", dead=True)
-        assert await jobs.counts() == QueueCounts(dead=1)
-        assert await sessions.sweep(NOW, always) == 0
-        await talk(sessions, "next", trigger=always)
-        job = await jobs.claim(NOW, 60)
-        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["next"]
-
     async def test_a_job_waits_for_a_credential_until_its_user_comes_back(self, sessions, jobs):
         await talk(sessions, trigger=always)
         await jobs.wait_for_credential(await jobs.claim(NOW, 60))
@@ -300,23 +260,6 @@ class TestQueue:
         job = await jobs.claim(NOW, 60)
         assert job.attempts == 1
         assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
-
-    async def test_a_sweep_offers_sessions_without_a_queued_job(self, sessions, jobs):
-        await talk(sessions, session="s1")
-        await talk(sessions, scope=BEN, session="s2", trigger=always)
-        await sessions.begin(exchange(session="s3", scope=APOLLO))
-        offered = []
-
-        def trigger(state):
-            offered.append((state.scope, state.session_id, state.pending))
-            return always(state)
-
-        # Opening s3 has queued s1 already: only what is not queued is offered.
-        assert await sessions.sweep(NOW, trigger) == 0
-        assert (offered, (await jobs.counts()).queued) == ([], 2)
-        await talk(sessions, session="s1-later", scope=BEN, key="x")
-        assert await sessions.sweep(NOW, trigger) == 1
-        assert offered == [(BEN, "s1-later", 1)]
 
 
 class TestEnd:

@@ -76,21 +76,6 @@ async def test_what_is_written_while_the_backup_is_taken_is_in_it_wholly_or_not_
     assert [m.counts["exchanges"] for m in made] == sorted(m.counts["exchanges"] for m in made)
 
 
-async def test_writers_do_not_wait_for_a_backup(stores, tmp_path):
-    await store(stores.memories, create("tea"))
-    held = []
-
-    def report(what, done, total):
-        held.append(what)
-        if what == "copy":  # in the middle of it, another commits
-            with closing(sqlite3.connect(stores.path, timeout=0)) as other, other:
-                other.execute("INSERT OR REPLACE INTO meta VALUES ('x', ?)", (str(len(held)),))
-
-    manifest = backup.write(stores.path, tmp_path / "copy", report, now=NOW)
-    assert "copy" in held
-    assert manifest.counts["meta"] == 0
-
-
 async def test_a_backup_that_cannot_be_written_leaves_the_old_one(stores, tmp_path):
     await store(stores.memories, create("tea"))
     target = tmp_path / "copy"
@@ -128,16 +113,6 @@ async def test_a_kill_in_the_middle_leaves_the_old_backup_and_the_next_one_clear
     assert (tmp_path / "copy.partial").exists()
     assert written(stores, target).counts["memories"] == 2
     assert not list(tmp_path.glob("*.partial*"))
-
-
-async def test_two_backups_to_one_file_do_not_mix(stores, tmp_path):
-    def report(what, done, total):
-        if what == "copy":
-            with pytest.raises(StoreUnavailable, match="another backup"):
-                written(stores, tmp_path / "copy")
-
-    backup.write(stores.path, tmp_path / "copy", report, now=NOW)
-    assert manifest_of(tmp_path / "copy").made_at == NOW
 
 
 async def test_a_store_with_a_damaged_page_is_not_backed_up_as_if_it_were_sound(stores, tmp_path):

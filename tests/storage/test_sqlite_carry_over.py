@@ -4,7 +4,6 @@ import asyncio
 import io
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -28,8 +27,6 @@ from tests.storage.making import (
     talk,
 )  # fmt: skip
 from tests.storage.restoring import House
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -224,15 +221,3 @@ async def test_what_a_client_deleted_after_the_backup_does_not_come_back(house, 
         assert (await stores.conversations.items(ANNA, "c2", limit=9, after=None, ascending=True)).items == (
             b'"two"',
         )
-
-
-async def test_a_new_database_has_deleted_nothing(house):
-    async with house.open() as stores:
-        await converse(stores, "c1")
-        house.back_up()
-    (house.data_dir / "memory.db").unlink()
-    async with house.open() as stores:
-        await converse(stores, "c2")
-    house.restore()
-    async with house.open() as stores:
-        assert await stores.conversations.get(ANNA, "c1") is not None

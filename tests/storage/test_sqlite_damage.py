@@ -10,7 +10,7 @@ from proxy.domain.documents import DocumentLimits, NewDocument, Passage, Passage
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import EmbeddingModel, Key
 from proxy.storage.sql.database import DamagedRow, legible
-from tests.storage.making import ANNA, BEN, NOW, create, exchange, find, of, store, talk, vector  # fmt: skip
+from tests.storage.making import ANNA, BEN, NOW, create, find, of, store, talk, vector  # fmt: skip
 from tests.storage.recording import recorded
 
 
@@ -48,15 +48,6 @@ async def test_a_memory_whose_tags_are_damaged_is_out_of_reach(remembered, log, 
         assert stated.value.__suppress_context__, "the first error carries what the row says"
     assert len(await find(remembered.memories, "tea", BEN)) == 1
     assert ("store.row_damaged", {"operation": "read"}) in log
-
-
-async def test_a_damaged_row_in_the_way_of_a_write_is_reported_and_other_writes_continue(remembered, log):
-    await remembered.calls.spend(9, NOW)
-    damage(remembered, "UPDATE meta SET value = '[1' WHERE key = 'calls'")
-    with pytest.raises(DamagedRow):
-        await remembered.calls.spend(9, NOW)
-    assert ("store.row_damaged", {"operation": "write"}) in log
-    assert await remembered.sessions.begin(exchange("hello"))
 
 
 PASSAGES = tuple(

@@ -71,18 +71,6 @@ async def test_reads_begun_together_share_a_transaction_and_fail_alone(stores):
     assert await stores._database.begin_read(look)
 
 
-async def test_however_many_reads_are_begun_another_read_has_its_turn(stores):
-    held, began = hold_the_readers(stores._database)
-    order = []
-    early = [stores._database.begin_read(lambda tx: order.append("begun")) for _ in range(8)]
-    other = asyncio.ensure_future(stores._database.read(lambda tx: order.append("read")))
-    await asyncio.sleep(0)
-    late = [stores._database.begin_read(lambda tx: order.append("begun")) for _ in range(200)]
-    held.set()
-    await asyncio.gather(*began, *early, other, *late)
-    assert order.index("read") < 50
-
-
 async def test_what_was_begun_before_the_store_closes_is_answered(stores):
     held, _ = hold_the_readers(stores._database)
     reads = [stores._database.begin_read(lambda tx, n=n: n) for n in range(30)]
@@ -116,21 +104,6 @@ def hold_the_readers(db):
     """Keep both threads busy; return what lets them go, and what they do."""
     held, loop = threading.Event(), asyncio.get_running_loop()
     return held, [loop.run_in_executor(db._readers, held.wait, 10) for _ in range(2)]
-
-
-async def test_threads_end_with_the_store(tmp_path):
-    before = set(threading.enumerate())
-    stores = SqliteStores(tmp_path)
-    await stores.open()
-    await stores.memories.stamp(ANNA)
-    ours = set(threading.enumerate()) - before
-    assert any(t.name.startswith("store-") for t in ours)
-    await stores.close()
-    assert not any(t.name.startswith("store-") for t in ours if t.is_alive())
-    with pytest.raises(StoreUnavailable):
-        await stores.memories.stamp(ANNA)
-    with pytest.raises(StoreUnavailable):
-        await stores.sessions.begin(exchange())
 
 
 async def test_files_belong_to_the_owner_alone(tmp_path):

@@ -12,12 +12,6 @@ from proxy.domain.errors import UnfitStore
 from proxy.storage.sqlite import file
 from proxy.storage.sqlite.stores import SqliteStores
 
-MOUNTS = """\
-22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-40 22 0:40 / {share} rw,relatime - nfs4 server:/export rw
-41 40 8:2 / {share}/disk rw - xfs /dev/sdb1 rw
-"""
-
 
 @pytest.fixture
 def open_dir():
@@ -65,16 +59,6 @@ def test_a_directory_that_can_be_used_or_made_has_no_obstacle(tmp_path):
     assert file.obstacle(tmp_path) == file.obstacle(tmp_path / "a" / "b") == ""
     (tmp_path / "file").touch()
     assert "is not a directory" in file.obstacle(tmp_path / "file")
-
-
-def test_the_innermost_mount_decides_which_file_system_it_is(tmp_path):
-    mounts, share = tmp_path / "mounts", tmp_path / "share"
-    (share / "disk").mkdir(parents=True)
-    mounts.write_text(MOUNTS.format(share=share))
-    assert file.network_file_system(share / "data", mounts) == "nfs4"
-    assert file.network_file_system(share / "disk" / "data", mounts) == ""
-    assert file.network_file_system(tmp_path, mounts) == ""
-    assert file.network_file_system(tmp_path, tmp_path / "none") == ""
 
 
 async def test_a_network_file_system_is_refused_unless_it_is_allowed(tmp_path, monkeypatch):

@@ -182,22 +182,6 @@ async def test_a_damaged_page_leaves_others_their_memories_and_stops_all_writing
     await stores.close()
 
 
-async def test_a_corrupt_file_that_is_replaced_is_written_again_at_once(tmp_path, log):
-    path = await filled_and_closed(tmp_path)
-    sound = path.read_bytes()
-    damage(path, b"fact 20 fact 20 fact 20")
-    stores = SqliteStores(tmp_path)
-    await stores.open()
-    with pytest.raises(StoreUnavailable):
-        await find(stores.memories, "fact", BEN)
-    (tmp_path / "sound").write_bytes(sound)
-    os.replace(tmp_path / "sound", path)
-    assert len(await find(stores.memories, "fact 20", BEN)) > 0
-    assert stores.trouble == ""
-    assert await stores.sessions.begin(exchange("hello"))
-    await stores.close()
-
-
 async def test_what_only_the_log_held_survives_another_file_at_the_path(stores, tmp_path):
     """The log is found by its name: it would be read into another file, and be missing from its own."""
     await store(stores.memories, *(create(f"tea no {n}") for n in range(30)))

@@ -2,10 +2,7 @@
 
 import asyncio
 import os
-import sqlite3
 import time
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +12,6 @@ from proxy.storage.sqlite.restore import Restore
 from proxy.storage.sqlite.stores import living
 from tests.storage.making import NOW, always, contents, create, store, talk, vector  # fmt: skip
 from tests.storage.restoring import House
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -147,21 +142,3 @@ async def test_a_kill_at_any_step_of_the_swap_leaves_one_whole_database_at_the_p
         house.restore()
     monkeypatch.undo()
     assert await house.remembered() in ({"tea", "rum"}, {"tea"})
-
-
-async def test_a_backup_of_an_older_schema_is_brought_up_to_date(house, monkeypatch):
-    house.data_dir.mkdir()
-    with closing(sqlite3.connect(house.data_dir / "memory.db")) as old:
-        script = (ROOT / "proxy/storage/sqlite/schema_v1.sql").read_text()
-        old.executescript(script)
-        old.execute("PRAGMA user_version = 1")
-        old.execute(f"PRAGMA application_id = {0x6D656D70}")
-        old.execute("INSERT INTO meta VALUES ('embedding_model', '[\"mini\", 3]')")
-        old.execute("INSERT INTO scopes (tenant, user) VALUES ('acme', 'anna')")
-        old.commit()
-    manifest = house.back_up()
-    assert manifest.schema == 1
-    house.restore()
-    async with house.open() as stores:
-        await store(stores.memories, create("tea", vec=vector(1)))
-        assert await contents(stores.memories, "tea") == {"tea"}

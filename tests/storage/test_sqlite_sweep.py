@@ -6,7 +6,6 @@ import pytest
 
 from proxy.domain.core import MemoryFilter, Quota, Scope
 from proxy.storage.sql import changes, memories, sessions
-from proxy.storage.sqlite import SqliteStores
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -14,7 +13,6 @@ from tests.storage.making import (
     always,
     contents,
     create,
-    exchange,
     find,
     of,
     store,
@@ -64,21 +62,6 @@ async def test_old_and_empty_sessions_are_found_in_every_slice(stores, monkeypat
     assert await stores.sessions.prune(NOW + 1) == 4
     left = [len(await stores.sessions.sessions(user(number), limit=9)) for number in range(5)]
     assert left == [0, 0, 1, 0, 0]
-
-
-async def test_ending_a_session_takes_what_a_dead_process_left_open(tmp_path):
-    dead, living = SqliteStores(tmp_path), SqliteStores(tmp_path)
-    await dead.open()
-    await living.open()
-    await dead.sessions.begin(exchange("broken off"))
-    assert await living.sessions.end(ANNA, "s1", NOW) == 1
-    assert await living.jobs.claim(NOW, 60) is None  # its process may still answer
-    await dead.close()
-    assert await living.sessions.end(ANNA, "s1", NOW) == 1
-    job = await living.jobs.claim(NOW, 60)
-    (found,) = (await living.jobs.batch(job, limit=9, context=0)).pending
-    assert (found.said, found.whole) == ("broken off", False)
-    await living.close()
 
 
 async def test_a_list_goes_both_ways_in_slices(stores, monkeypatch):
