@@ -1,16 +1,24 @@
 """The file and the threads: group commit, what is refused, what is recovered from."""
 
 import asyncio
+import os
+import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from proxy.domain.core import ForgetCounts, Scope
-from proxy.domain.errors import StoreUnavailable, WrongModel
+from proxy.domain.errors import StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sqlite import SqliteStores, database
+from proxy.storage.sqlite import SqliteStores, database, file
+from tests.storage.forgetting_support import WORD, break_off, on_disk
 from tests.storage.making import (
     ANNA,
     NOW,
@@ -21,10 +29,13 @@ from tests.storage.making import (
     forgotten,
     never,
     of,
+    quote,
     store,
     talk,
     vector,
 )  # fmt: skip
+from tests.storage.test_documents import found, put
+from tests.storage.test_reembed import NEW, OLD, axis
 
 MINI = EmbeddingModel("mini", 3, 0.3, 0.8)
 
@@ -204,3 +215,156 @@ async def test_a_dead_owners_exchanges_and_jobs_are_adopted_at_once(stores, seco
     assert await stores.sessions.sweep(NOW, always) == 1
     (orphan,) = await stores.sessions.recent(ANNA, "s2", 9)
     assert (orphan.said, orphan.answer, orphan.whole) == ("unanswered", "", False)
+
+
+# ---------------------------------------------------------------- older schemas
+async def test_a_file_of_version_1_keeps_its_model_and_its_vectors(tmp_path, monkeypatch):
+    monkeypatch.setattr(file, "SCHEMA_VERSION", 1)
+    path = tmp_path / "memory.db"
+    file.prepare(path, create=True)
+    made = sqlite3.connect(path)
+    made.execute("INSERT INTO meta VALUES ('embedding_model', '[\"old\", 384]')")
+    made.execute("INSERT INTO scopes (tenant, user) VALUES ('acme', 'anna')")
+    made.execute(
+        "INSERT INTO memories (id, owner, type, content, digest, source, created_at, updated_at, valid_from,"
+        " importance, weight, confidence, tags, changed, written)"
+        " VALUES ('a', 1, 'semantic', 'tea', x'00', 'api', 1, 1, 1, 1, 1, 1, '[]', 1, 1)"
+    )
+    made.execute("INSERT INTO vectors (memory, embedding, terms) VALUES (1, ?, x'')", (axis(OLD),))
+    made.commit()
+    made.close()
+    monkeypatch.undo()
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    with pytest.raises(WrongModel, match="old"):
+        await stores.memories.stamp_model(NEW)
+    await stores.memories.stamp_model(OLD)
+    hits = await find(stores.memories, vec=axis(OLD), now=NOW)
+    await stores.close()
+    assert [(hit.memory.id, hit.cosine) for hit in hits] == [("a", 1.0)]
+
+
+async def test_a_file_of_version_2_gets_its_place_for_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(file, "SCHEMA_VERSION", 2)
+    file.prepare(tmp_path / "memory.db", create=True)
+    monkeypatch.undo()
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    await put(stores, "figs")
+    assert await found(stores, "figs") == ["figs"]
+    await stores.close()
+
+
+# ---------------------------------------------------------------- the directory
+@pytest.fixture
+def open_dir():
+    """A directory that every user may enter: each start of pytest closes those of pytest."""
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        directory.chmod(0o755)
+        yield directory
+
+
+def as_another_user(directory: Path) -> str:
+    """Return the obstacle that user 65534 finds."""
+    script = (
+        "import pathlib, sys; from proxy.storage.sqlite.file import obstacle;"
+        "print(obstacle(pathlib.Path(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(directory)],
+        user=65534,
+        group=65534,
+        extra_groups=(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_a_directory_of_another_user_names_the_owner_and_what_to_run(open_dir):
+    data = open_dir / "data"
+    data.mkdir(mode=0o755)
+    stated = as_another_user(data)
+    assert "root (uid 0), mode 755" in stated
+    assert "(uid 65534)" in stated
+    assert f"chown -R 65534:65534 {data}" in stated
+    assert f"mkdir -p {open_dir}/new/data" in as_another_user(open_dir / "new" / "data")
+    data.chmod(0o777)
+    assert as_another_user(data) == ""
+    (data / "memory.db").touch(mode=0o600)
+    assert f"{data}/memory.db cannot be written to" in as_another_user(data)
+
+
+def test_a_directory_that_can_be_used_or_made_has_no_obstacle(tmp_path):
+    assert file.obstacle(tmp_path) == file.obstacle(tmp_path / "a" / "b") == ""
+    (tmp_path / "file").touch()
+    assert "is not a directory" in file.obstacle(tmp_path / "file")
+
+
+async def test_a_network_file_system_is_refused_unless_it_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(file, "network_file_system", lambda _: "cifs")
+    stores = SqliteStores(tmp_path)
+    with pytest.raises(UnfitStore, match="network file system \\(cifs\\)"):
+        await stores.open()
+    assert "a database server" in stores.failure
+    await stores.close()
+    allowed = SqliteStores(tmp_path, allow_network=True)
+    await allowed.open()
+    assert allowed.failure == ""
+    await allowed.close()
+
+
+# ---------------------------------------------------------------- the log
+@pytest.mark.usefixtures("in_portions")
+@pytest.mark.parametrize("portions", range(1, 5))
+async def test_later_statements_of_a_memory_are_deleted_with_it_after_a_crash_too(tmp_path, stores, portions):
+    stated = await talk(stores.sessions, f"I play the {WORD} in October")
+    await store(stores.memories, create(f"Plays the {WORD} in October.", id="a", evidence=quote(stated)))
+    for n in range(3):
+        await talk(stores.sessions, f"what is {n}?", f"the {WORD}, as I said")
+        await talk(stores.sessions, f"as for October, I play the {WORD} {n} times", session=f"s{n + 2}")
+    dying = SqliteStores(tmp_path)
+    await dying.open()
+    break_off(dying, portions)
+    with pytest.raises(RuntimeError):
+        await dying.memories.forget(of(ANNA), "a", by="test")
+    await dying.close()
+    again = await talk(stores.sessions, f"I do play the {WORD} in October", session="later")
+    assert await stores.memories.resume_forgets() == 1
+    assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["", "", ""]
+    assert [e.id for e in await stores.sessions.recent(ANNA, "later", 9)] == [again.id]  # said after it
+    disk = on_disk(tmp_path)
+    assert disk.count(f"the {WORD}".encode()) == disk.count(f"do play the {WORD}".encode())
+
+
+# ---------------------------------------------------------------- the log
+async def test_a_purge_that_a_reader_put_off_is_done_by_the_upkeep(stores, tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "_PURGE_AGAIN_S", 0.0)
+    await store(stores.memories, create(f"a {WORD}", id="a"))
+    with closing(sqlite3.connect(stores.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchone()
+        await stores.memories.forget(of(ANNA), "a", by="test")
+        assert WORD.encode() in on_disk(tmp_path)
+    assert await stores.memories.resume_forgets() == 0
+    assert WORD.encode() not in on_disk(tmp_path)
+
+
+async def test_a_purge_that_a_crash_prevented_is_done_at_the_next_start(stores, tmp_path):
+    await store(stores.memories, create(f"a {WORD}", id="a"))
+    with closing(sqlite3.connect(stores.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchone()
+        await stores.memories.forget(of(ANNA), "a", by="test")
+        crashed = tmp_path / "crashed"
+        crashed.mkdir()
+        for file in tmp_path.glob("memory.db*"):
+            shutil.copy(file, crashed)
+    assert WORD.encode() in on_disk(crashed)
+    again = SqliteStores(crashed)
+    await again.open()
+    assert WORD.encode() not in on_disk(crashed)
+    await again.close()

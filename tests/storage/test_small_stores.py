@@ -1,0 +1,143 @@
+"""Keys, forms of models, counts of receipts, and the calls of the last hour."""
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from proxy.domain.core import ForgetCounts
+from proxy.domain.limits import LocalCallQuota
+from proxy.domain.ports import Key
+from proxy.storage.sql.erasure import add_counts, counts_as_dict, counts_from_dict
+from proxy.storage.sql.shared_state import SqlCalls
+from proxy.storage.sqlite import SqliteStores
+from tests.storage.contract_calls import CallsContract
+from tests.storage.making import NOW
+
+ENGINES = ("sqlite", "postgres")
+
+
+def key(id_="k1", **fields):
+    defaults = {"name": "laptop", "tenant": "acme", "user": "anna", "rights": frozenset({"chat", "memory"}),
+                "upstream_key": b"sealed\x00\xff", "created_at": NOW}  # fmt: skip
+    return Key(id=id_, **{**defaults, **fields})
+
+
+class TestKey:
+    async def test_a_key_is_found_by_its_digest_as_it_was_stored(self, keys):
+        stored = key()
+        await keys.add(stored, b"d1")
+        assert await keys.find(b"d1") == stored
+        assert await keys.find(b"d2") is None
+
+    async def test_all_keys_are_listed_the_newest_first(self, keys):
+        assert list(await keys.list()) == []
+        for n in range(3):
+            await keys.add(key(f"k{n}"), b"d%d" % n)
+        assert [k.id for k in await keys.list()] == ["k2", "k1", "k0"]
+
+    async def test_a_revoked_key_is_known_as_such(self, keys):
+        await keys.add(key("k1"), b"d1")
+        await keys.add(key("k2"), b"d2")
+        assert await keys.revoke("k1", NOW + 5)
+        found = await keys.find(b"d1")
+        assert found == replace(key("k1"), revoked_at=NOW + 5, upstream_key=None)
+        assert (await keys.find(b"d2")).revoked_at is None
+
+
+def row(until: float, **form: object) -> str:
+    return json.dumps({"until": until, "form": form})
+
+
+class TestForms:
+    @pytest.fixture
+    def forms(self, stores, second):
+        return stores.forms, second.forms
+
+    async def test_what_one_has_saved_the_other_loads(self, forms):
+        ours, theirs = forms
+        assert await theirs.load() == {}
+        await ours.save({"a": row(1), "b": row(2, placement="in_user")}, 10)
+        await theirs.save({"a": row(3, limit="max_tokens")}, 10)
+        assert await ours.load() == {"a": row(3, limit="max_tokens"), "b": row(2, placement="in_user")}
+
+    async def test_a_row_that_cannot_be_read_is_the_first_to_go(self, forms):
+        ours, theirs = forms
+        await ours.save({"a": "{", "b": "[]", "c": row(1)}, 10)
+        await theirs.save({"d": row(2)}, 2)
+        assert sorted(await ours.load()) == ["c", "d"]
+
+    async def test_of_too_many_those_that_end_first_go(self, forms):
+        ours, theirs = forms
+        for number in range(100):
+            await (ours, theirs)[number % 2].save({f"m{number}": row(number)}, 7)
+        assert sorted(await ours.load()) == [f"m{number}" for number in range(93, 100)]
+
+
+def test_every_count_of_a_receipt_is_added():
+    names = [f.name for f in fields(ForgetCounts) if f.name != "receipt"]
+    one = ForgetCounts(**{name: n for n, name in enumerate(names, 1)}, receipt=None)
+    other = ForgetCounts(**dict.fromkeys(names, 100), receipt="rcpt_1")
+    total = add_counts(one, other)
+    assert counts_as_dict(total) == {name: 100 + n for n, name in enumerate(names, 1)}
+    assert (total.receipt, add_counts(total, one).receipt) == ("rcpt_1", "rcpt_1")
+
+
+def test_receipts_of_another_version_can_be_read():
+    assert counts_as_dict(ForgetCounts(memories=2)) == {"memories": 2}  # an older one may not know the others
+    assert counts_from_dict({"memories": 2, "dreams": 7}, "rcpt_1") == ForgetCounts(
+        memories=2, receipt="rcpt_1"
+    )
+    for damaged in (7, "memories", [1]):
+        with pytest.raises((TypeError, ValueError)):
+            counts_from_dict(damaged)  # type: ignore[arg-type]
+
+
+class Ticking:
+    """A clock that is set."""
+
+    def __init__(self):
+        self.now = NOW * 1e6
+
+    async def pass_s(self, seconds):
+        self.now += seconds
+
+    def __call__(self):
+        return self.now
+
+
+class PassedTimeContract(CallsContract):
+    """Stores without a clock are passed the time."""
+
+    @pytest.fixture
+    def now(self):
+        return Ticking()
+
+    @pytest.fixture
+    def pass_s(self, now):
+        return now.pass_s
+
+
+class TestSqliteCalls(PassedTimeContract):
+    """Two processes of one data directory."""
+
+    @pytest.fixture
+    def calls(self, stores, second):
+        return SqlCalls(stores._database), SqlCalls(second._database)
+
+    async def test_who_is_started_again_and_again_spends_no_more(self, calls, stores, tmp_path, now):
+        await calls[0].spend(5, now())
+        await stores.close()
+        again = SqliteStores(tmp_path)
+        await again.open()
+        assert (await SqlCalls(again._database).look(5, now())).left == 4
+        await again.close()
+
+
+class TestOwnCalls(PassedTimeContract):
+    """A store without a counter."""
+
+    @pytest.fixture
+    def calls(self):
+        own = LocalCallQuota()
+        return own, own
