@@ -10,7 +10,6 @@ from proxy.domain.limits import LocalCallQuota
 from proxy.domain.ports import Key
 from proxy.storage.sql.erasure import add_counts, counts_as_dict, counts_from_dict
 from proxy.storage.sql.shared_state import SqlCalls
-from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_calls import CallsContract
 from tests.storage.making import NOW
 
@@ -118,20 +117,16 @@ class PassedTimeContract(CallsContract):
         return now.pass_s
 
 
-class TestSqliteCalls(PassedTimeContract):
-    """Two processes of one data directory."""
+class TestSqlCalls(PassedTimeContract):
+    """Two processes over one store."""
 
     @pytest.fixture
     def calls(self, stores, second):
         return SqlCalls(stores._database), SqlCalls(second._database)
 
-    async def test_who_is_started_again_and_again_spends_no_more(self, calls, stores, tmp_path, now):
+    async def test_who_is_started_again_and_again_spends_no_more(self, calls, restarted, now):
         await calls[0].spend(5, now())
-        await stores.close()
-        again = SqliteStores(tmp_path)
-        await again.open()
-        assert (await SqlCalls(again._database).look(5, now())).left == 4
-        await again.close()
+        assert (await SqlCalls((await restarted()).database).look(5, now())).left == 4
 
 
 class TestOwnCalls(PassedTimeContract):
