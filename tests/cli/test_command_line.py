@@ -13,8 +13,10 @@ import pytest
 
 from proxy import COMMIT_VARIABLE
 from proxy.app.factories import refuse_open_network
+from proxy.cli import settings_of
 from proxy.cli.main import main
-from proxy.config import PREFIX, load
+from proxy.config import CONFIG_FILE, PREFIX, load
+from proxy.domain.errors import ConfigError
 from tests.e2e.conftest import until
 from tests.support.process import COMMAND, serving_process
 
@@ -200,3 +202,26 @@ async def test_the_demo_shows_what_it_promises():
     assert process.returncode == 0, text
     for shown in ("scripted", "Act 1", "Act 2", "Act 3", "injected", "All 14 checks passed"):
         assert shown in text
+
+
+PROXY = Path(__file__).parents[2] / "proxy"
+
+
+def test_the_command_line_wins_over_the_environment_and_the_file(tmp_path, monkeypatch):
+    named, given = tmp_path / "named.yaml", tmp_path / "given.yaml"
+    named.write_text("storage: {data_dir: /named}\nserver: {port: 1}\n")
+    given.write_text("storage: {data_dir: /given}\nserver: {port: 2}\n")
+    assert settings_of(None).server.port == 8080
+    monkeypatch.setenv(CONFIG_FILE, str(named))
+    assert (settings_of(None).server.port, settings_of(given).server.port) == (1, 2)
+    assert str(settings_of(given).data_dir) == "/given"
+    assert (settings_of(given, "/own").server.port, str(settings_of(given, "/own").data_dir)) == (2, "/own")
+    with pytest.raises(ConfigError, match=r"data_dir: names no directory.*\(on the command line\)"):
+        settings_of(given, "")  # of an unset variable: not the file's, least of all for a restore
+    with pytest.raises(ConfigError, match=r"absent\.yaml"):
+        settings_of(tmp_path / "absent.yaml")
+
+
+def test_the_name_of_the_config_variable_is_written_once():
+    naming = {file.name for file in PROXY.rglob("*.py") if f'"{CONFIG_FILE}"' in file.read_text("utf-8")}
+    assert naming == {"config.py"}

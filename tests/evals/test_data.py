@@ -1,10 +1,17 @@
 """The personas are consistent, and a file that contradicts itself is refused."""
 
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evals.data import EXTRA, load, persona
+from evals.documents import PARTS, questions, texts
+from proxy.learn.documents import split
 
 OURS = sorted(EXTRA.glob("e*.json"))
 KINDS = {
@@ -54,3 +61,100 @@ def test_a_superseded_fact_is_not_current_and_not_an_answer():
         persona(raw(answer_facts=["f1"]))
     with pytest.raises(ValueError, match="f9"):
         persona(raw(answer_facts=["f9"]))
+
+
+EVALS = Path(__file__).parents[2] / "evals"
+COUNTS = {"small_talk": 6, "world": 6, "task": 3, "tool": 2, "reworded": 8, "advice": 8, "abstain": 5}
+
+
+def files(part: str) -> list[Any]:
+    found = sorted((EVALS / part).glob("*.json"))
+    return [pytest.param(json.loads(file.read_text("utf-8")), id=file.stem) for file in found]
+
+
+@pytest.mark.parametrize("users", files("everyday"))
+def test_each_user_has_a_rule_and_as_many_messages_of_every_kind(users):
+    for user in users:
+        assert {kind: len(user[kind]) for kind in COUNTS} == COUNTS
+        assert [m["standing"] for m in user["memories"]].count("rule") == 1
+        assert 10 <= len(user["memories"]) <= 12
+        assert user["forget"]
+        assert user["off_record"]
+        known = {memory["id"] for memory in user["memories"]}
+        named = [one["ids"] for kind in ("reworded", "advice", "forget") for one in user[kind]]
+        assert len(known) == len(user["memories"])
+        assert all(ids and known.issuperset(ids) for ids in named)
+
+
+@pytest.mark.parametrize("pairs", files("changes"))
+def test_the_labels_of_changes_are_balanced(pairs):
+    counts = Counter(pair["label"] for pair in pairs)
+    assert len(set(counts.values())) == 1
+    assert set(counts) == {"changed", "same", "apart"}
+
+
+@pytest.mark.parametrize("rows", files("statements"))
+def test_each_kind_of_statement_has_candidates_to_refuse_or_to_store(rows):
+    assert all(row["candidates"] for row in rows)
+    refused = [not all(candidate["store"] for candidate in row["candidates"]) for row in rows]
+    assert all(some or row["kind"] == "good" for row, some in zip(rows, refused, strict=True))
+    assert len({row["kind"] for row in rows}) == 13
+
+
+ROOT = Path(__file__).parents[2]
+DATA = sorted((ROOT / "training" / "data").glob("*/*.jsonl.gz"))
+EVALUATED = [
+    *(ROOT / "evals").glob("*/*.json"),
+    *(ROOT / "evals" / "personas").glob("*/*.json"),
+    *(ROOT.parent / "shared" / "evals" / "dev").glob("*.json"),
+]
+WORDS = 6  # shorter texts ("good morning") may occur in both
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+
+
+def sentences_of(found: Any) -> Iterator[str]:
+    if isinstance(found, str) and len(found.split()) >= WORDS:
+        yield found
+    elif isinstance(found, dict | list):
+        for value in found.values() if isinstance(found, dict) else found:
+            yield from sentences_of(value)
+
+
+def test_every_question_for_retrieval_names_memories_that_there_are_and_is_asked_once():
+    users = [line for file in DATA for line in lines(file) if line["task"] == "retrieval"]
+    assert len(users) > 1_500
+    for user in users:
+        indexes = set(range(len(user["facts"])))
+        assert len(set(user["facts"])) == len(indexes)
+        assert all(one["a"] and indexes.issuperset(one["a"]) for one in user["asked"])
+        assert all(indexes.issuperset(one["near"]) for one in user["missing"])
+        questions = [one["q"] for one in (*user["asked"], *user["missing"])]
+        assert len(set(questions)) == len(questions)
+
+
+def test_nothing_of_the_evaluation_is_trained_on():
+    trained = {text for file in DATA for line in lines(file) for text in sentences_of(line)}
+    evaluated = {text for file in EVALUATED for text in sentences_of(json.loads(file.read_text("utf-8")))}
+    assert len(evaluated) > 4_000
+    assert trained & evaluated == set()
+
+
+def test_every_question_names_a_section_that_is_there():
+    headings = {
+        (name, passage.headings[-1])
+        for name, content in texts().items()
+        for passage in split(content, "markdown")
+    }
+    asked = [one for one in questions() if one.section is not None]
+    assert {one.section for one in asked} <= headings
+    assert len(asked) >= 40
+    assert len({one.id for one in questions()}) == len(questions())
+    assert {one.part for one in questions()} == set(PARTS)
+
+
+def test_every_document_has_more_sections_than_an_answer_could_show():
+    for content in texts().values():
+        assert len({passage.section for passage in split(content, "markdown")}) > 18

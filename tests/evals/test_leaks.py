@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from evals.data import Persona, persona
+from evals.judge import Judge, StoredMemory, Verdict
 from evals.leaks import find
 from tests.evals.test_data import raw
 
@@ -35,3 +38,37 @@ def test_a_leak_is_found_in_files_memories_and_prompts(tmp_path, shape):
     assert found(tmp_path, "poison", prompts=[SPAN])[3] is True
     file.write_bytes(b"\0\0" + shape + b"\0")
     assert found(tmp_path, "secret") == (False, True, False, True)
+
+
+VECTORS = {"The new one holds.": (1.0, 0.0), "New.": (0.9, 0.436), "Old.": (0.0, 1.0)}
+
+
+async def embed(text: str) -> npt.NDArray[np.float32] | None:
+    return np.array(VECTORS[text], np.float32) if text in VECTORS else None
+
+
+async def verdict(*contents: str) -> Verdict:
+    memories = [StoredMemory(f"m{i}", content) for i, content in enumerate(contents)]
+    return await Judge(embed).verdict(persona(raw()), memories)
+
+
+async def test_texts_are_the_same_if_they_are_equal_or_near_and_have_the_same_numbers():
+    async def alike(text):
+        return np.array([1.0, 0.0], np.float32)
+
+    assert await Judge(embed).same("User is vegan.", "user is VEGAN") == 1.0
+    assert 0.8 <= await Judge(embed).same("The new one holds.", "New.") < 1.0
+    assert await Judge(embed).same("预算是一万", "预算有一万") == 0.0  # cannot be embedded
+    assert await Judge(alike).same("The budget is 7,500.", "The budget is 750.") == 0.0
+    assert await Judge(alike).same("The budget is 7,500.", "A budget of 7500.") > 0.8
+
+
+async def test_memories_are_compared_with_the_facts():
+    right = await verdict("The new one holds.")
+    assert (right.found, right.missing, right.stale, right.extra) == ({"f2"}, (), (), 0)
+    assert (right.recall, right.precision) == (1.0, 1.0)
+    stale = await verdict("New.", "Old.")
+    assert (stale.stale, stale.precision) == (("f1",), 0.5)
+    assert (await verdict("New.", "new")).doubled == ("f2",)
+    quoting = await verdict("no, new", "Something else.")
+    assert (quoting.extra, quoting.useful, quoting.covered, quoting.recall) == (2, 1, {"f2"}, 0.0)

@@ -1,9 +1,13 @@
 """The scripted models of the evaluation."""
 
 import json
+from typing import Any
 
-from evals.data import persona
-from evals.model import Good, Model, quote, replies_of
+from evals import everyday
+from evals.conversations import Scripted, fact, rows
+from evals.data import persona, seconds
+from evals.house import opened
+from evals.model import Good, Model, flat, quote, replies_of
 from tests.evals.test_data import raw
 
 PROMPT = (
@@ -40,3 +44,61 @@ def test_the_model_answers_as_the_assistant_did_and_keeps_extraction_apart():
     model.answer({"messages": [{"role": "user", "content": "p"}]}, "memory-proxy/1 (memory_extraction)")
     assert model.prompts == ["p"]
     assert "block" in model.shown_text()
+
+
+SAID = "I left Siemens in May. At Bosch now! By the way, how do I cook rice?"
+ASKED = "<known_memories>\n[mem_7] (semantic, 2026-01-01) User works at Siemens.\n</known_memories>\n{said}"
+
+
+def answer(script: Scripted, said: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        script(ASKED.format(said=f"<conversation>{said}</conversation>"))
+    )["facts"]
+    return found
+
+
+def test_the_scripted_model_gives_the_facts_of_the_message_in_the_prompt():
+    script = Scripted({SAID: [fact("User works at Bosch.", SAID)], "Another.": []})
+    (one,) = answer(script, SAID)
+    assert (one["content"], one["evidence"], one["replaces"]) == (
+        "User works at Bosch.",
+        "At Bosch now!",
+        None,
+    )
+    assert answer(script, SAID.replace("I left Siemens in May.", "[redacted]")) == [one]
+    assert answer(script, "Something else.") == []
+
+
+def test_the_scripted_model_may_claim_that_the_known_memory_is_replaced():
+    script = Scripted({SAID: [fact("User works at Bosch.", SAID)]}, replaces=True)
+    assert answer(script, SAID)[0]["replaces"] == "mem_7"
+
+
+def test_the_evidence_of_each_candidate_is_in_its_message():
+    for _, row in rows("statements", quick=False):
+        for candidate in row["candidates"]:
+            evidence = fact(candidate["content"], row["message"])["evidence"]
+            assert flat(evidence) in flat(row["message"])
+
+
+def test_a_copy_of_a_user_has_memories_of_its_own():
+    (user,) = everyday.read(("nl",))
+    ((copy, text, ids),) = everyday.copies([user], "forget")
+    assert text == "Vergeet maar wat ik aan huur betaal."
+    assert ids == {"nl-wietske-huur-forget1"}
+    assert ids < {f.id for _, f in copy.facts()}
+    assert not {f.id for _, f in copy.facts()} & {f.id for _, f in everyday.persona(user).facts()}
+
+
+async def test_each_request_of_an_evaluation_is_made_at_its_own_time(tmp_path):
+    """In a real proxy, forwards and backwards."""
+    said = {
+        "2026-05-01T12:00:00Z": "User has cats",
+        "2031-01-01T00:00:00Z": "User owns a kayak",
+        "2027-02-03T04:05:06Z": "User works at Acme",
+    }
+    async with opened(tmp_path, Model(), {}, whole=False) as house:
+        for when, content in said.items():
+            house.clock.set(seconds(when))
+            added = await house.call("POST", "/v1/memory", {"user_id": "anna", "content": content})
+            assert abs(added.body["created_at"] - seconds(when)) < 60, content

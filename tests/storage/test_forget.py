@@ -26,7 +26,7 @@ from tests.storage.making import (
 )
 from tests.storage.test_responses import keep, response
 
-ENGINES = ("sqlite", "postgres", "indexed", "behind")
+ENGINES = ("sqlite", "postgres", "indexed")
 
 DAY = 86_400.0
 

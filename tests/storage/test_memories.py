@@ -129,6 +129,8 @@ class TestSearch:
 
 
 class TestChange:
+    ENGINES = ("sqlite", "postgres")
+
     async def test_a_memory_comes_back_as_it_was_stored(self, memories):
         stored = memory(
             "Zürich 東京 👋 'quoted' %_", APOLLO, id="m", type="preference", source="extracted",
@@ -246,6 +248,8 @@ class TestChange:
 
 
 class TestList:
+    ENGINES = ("sqlite", "postgres")
+
     async def test_a_cursor_that_is_unknown_or_foreign_is_not_found(self, memories):
         await store(memories, create("his", BEN, id="b"), scope=BEN)
         for cursor in ("nothing", "b"):

@@ -1,8 +1,14 @@
 """The soak's arithmetic: what counts as growth, and what does not."""
 
+import json
+import random
 from dataclasses import replace
 from random import Random
 
+import pytest
+
+from bench.figures import BEGIN, END, PAGE, publish
+from bench.seed import FACTS_A_USER, facts, question
 from bench.soak.verdict import growth, warm
 from bench.soak.watch import Sample, complaints
 
@@ -58,3 +64,36 @@ def test_complaints_are_counted_by_event_and_a_purge_that_waits_is_none(tmp_path
         '{"event": "store.purge.delayed", "level": "warning"}\nTraceback (most recent call last):\nwords\n'
     )
     assert complaints(log) == {"store.trouble": 1, "Traceback (most recent call last):": 1}
+
+
+def test_only_the_marked_part_of_the_page_is_replaced(tmp_path):
+    page, run = tmp_path / "page.md", tmp_path / "run.json"
+    page.write_text(f"before\n{BEGIN}old\n{END}after\n")
+    run.write_text(json.dumps({"report": "Commit abc.\n\n### Requests\n\n| a |\n\n### Goals\n\n| b |"}))
+    assert publish(run, page) == run
+    assert page.read_text() == f"before\n{BEGIN}\nCommit abc.\n\n### Requests\n\n| a |\n\n{END}after\n"
+
+
+def test_the_docs_have_a_place_for_figures(tmp_path):
+    text = PAGE.read_text("utf-8")
+    assert text.index(BEGIN) < text.index(END)
+    bare = tmp_path / "bare.md"
+    bare.write_text("no markers")
+    (tmp_path / "run.json").write_text('{"report": ""}')
+    with pytest.raises(ValueError, match="markers"):
+        publish(tmp_path / "run.json", bare)
+
+
+def test_every_question_is_about_a_fact_of_its_user():
+    chance = random.Random(1)
+    for user in range(3):
+        asked = {fact.question for fact in facts(user)}
+        assert len(facts(user)) == len({fact.text for fact in facts(user)}) == FACTS_A_USER
+        for number in range(20):
+            said = question(chance, user, number)
+            assert said.partition(" Keep it under ")[0] in asked
+
+
+def test_no_two_requests_ask_the_same():
+    chance = random.Random(1)
+    assert len({question(chance, 7, number) for number in range(500)}) == 500
