@@ -16,8 +16,8 @@ from evals.data import Fact, Persona, Question
 from evals.score import Outcome
 from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
-from proxy.text.markup import fence
-from proxy.text.terms import terms
+from proxy.text.words import terms
+from proxy.wire.authorship import fence
 
 NAMES = ("dense", "BM25", "RRF-60")
 K1, B, RRF_K = 1.2, 0.75, 60

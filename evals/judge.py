@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from evals.data import Persona
 from evals.model import flat
-from proxy.text.terms import normalise
+from proxy.text.words import normalise
 
 SAME_COSINE = 0.8
 # A day that was put behind the words that mean it: "next week (2026-03-02 to 2026-03-08)".

@@ -247,10 +247,19 @@ class Metrics:
             "ended",
             buckets=(0.1, 0.3, 1, 2, 5, 10, 20, 30, 60),
         )
+        self.model_call_tokens = self._counter(
+            "memory_proxy_model_call_tokens_total",
+            "Tokens of our own LLM calls, if the endpoint reports them",
+            "role",
+            "direction",
+        )
         self.calls_left = self._gauge(
             "memory_proxy_model_calls_left", "Remaining LLM calls of this hour", of_processes="livesum"
         )
         self.jobs = self._gauge("memory_proxy_jobs", "Extraction jobs, by state", "state")
+        self.queued = self._gauge(
+            "memory_proxy_queued_jobs", "Queued jobs, by lane (1 explicit, 2 ordinary, 3 batch)", "lane"
+        )
         self.oldest_job = self._gauge(
             "memory_proxy_oldest_queued_job_seconds", "Age of the oldest queued extraction job, 0 without one"
         )

@@ -28,8 +28,8 @@ from tests.storage.making import (
     talk,
     vector,
 )
-from tests.storage.test_keys import key
 from tests.storage.test_responses import keep, response
+from tests.storage.test_small_stores import key
 
 MODEL = EmbeddingModel("wide", 3, 0.3, 0.8)
 OTHER = Scope("other", "anna")

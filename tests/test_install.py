@@ -2,11 +2,9 @@
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,13 +29,9 @@ def checkout(tmp_path: Path) -> Path:
 def install(checkout: Path, *extras: str) -> tuple[int, str]:
     """Return the exit status, and what was said."""
     run = subprocess.run(
-        [str(checkout / "scripts" / "install"), *extras],
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+        [str(checkout / "scripts" / "install"), *extras], env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
     return run.returncode, run.stderr
 
 
@@ -62,51 +56,6 @@ def test_an_extra_that_does_not_exist_is_refused(checkout: Path) -> None:
     status, said = install(checkout, "otel", "otle")
     assert (status, asked(checkout)) == (1, [])
     assert said == "There is no extra 'otle'. There are: demo, dev, download, otel.\n"
-
-
-def test_the_first_python_with_optimisations_is_taken(tmp_path: Path, checkout: Path) -> None:
-    path = [_python(tmp_path, name, fast=fast) for name, fast in (("a", False), ("b", True), ("c", True))]
-    assert _taken(checkout, path) == "b"
-    assert _taken(checkout, path, PYTHON=f"{path[2]}/python3") == "c"
-    assert _taken(checkout, path[:1]) == "a"  # better than none
-
-
-def _python(directory: Path, name: str, *, fast: bool) -> Path:
-    """Return a directory with a `python3` that makes environments that contain only its name."""
-    python = directory / name / "python3"
-    python.parent.mkdir()
-    python.write_text(
-        f"""#!/bin/sh
-case "$1 $2" in
-  *optimizations*) exit {0 if fast else 1} ;;
-  "-m venv") cp -r unmade .venv; echo {name} > taken ;;
-  *) exec {shlex.quote(sys.executable)} "$@" ;;
-esac
-"""
-    )
-    python.chmod(0o755)
-    return python.parent
-
-
-def _taken(checkout: Path, path: Sequence[Path], **environment: str) -> str:
-    """Return which of the Pythons on the path the environment is made with."""
-    if not (checkout / "unmade").exists():
-        (checkout / ".venv").rename(checkout / "unmade")
-    shutil.rmtree(checkout / ".venv", ignore_errors=True)
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHON"}
-    # Without the Pythons of this machine, and with its tools.
-    tools = checkout / "tools"
-    tools.mkdir(exist_ok=True)
-    for name in ("bash", "cat", "cp", "dirname", "env", "grep", "sh", "sha256sum"):
-        if not (tools / name).exists():
-            (tools / name).symlink_to(str(shutil.which(name)))
-    subprocess.run(
-        [str(checkout / "scripts" / "install")],
-        env={**environ, "PATH": os.pathsep.join(map(str, (*path, tools))), **environment},
-        timeout=30,
-        check=True,
-    )
-    return (checkout / "taken").read_text("utf-8").strip()
 
 
 def test_the_pinned_versions_leave_room_for_fastembed() -> None:

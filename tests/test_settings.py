@@ -184,13 +184,10 @@ def test_an_address_with_a_credential_or_fragment_is_refused_without_being_shown
 @pytest.mark.parametrize(
     "url",
     [
-        "http://h",
-        "https://h:9/a/v1/",
-        "http://[::1]:8080/v1",
-        "unix:/run/m.sock",
+        "http://h", "https://h:9/a/v1/", "http://[::1]:8080/v1", "unix:/run/m.sock",
         "http://h/v3?api-version=1",
     ],
-)
+)  # fmt: skip
 async def test_whatever_address_the_settings_take_the_upstream_takes(url: str) -> None:
     settings = load(None, {}, {"upstream": {"base_url": url}})
     assert settings.upstream.base_url
@@ -365,13 +362,10 @@ def test_a_configuration_of_the_removed_redis_store_is_refused_with_a_remedy(bac
 
 def test_variables_with_too_few_underscores_are_reported_and_those_of_kubernetes_are_not() -> None:
     environ = {
-        "MEMORY_PROXY_UPSTREAM_BASE_URL": "http://127.0.0.1:1/v1",
-        "MEMORY_PROXY_MEMORY__DEADLINE_MS": "1",
-        f"{PREFIX}MEMORY__DEADLINE_MS": "1",
-        "MEMORY_PROXY_CONFIG": "x",
-        "MEMORY_PROXY_SERVER_PORT": "tcp://10.0.0.1:8080",
-        "MEMORY_PROXY_SERVICE_HOST": "10.0.0.1",
-    }
+        "MEMORY_PROXY_UPSTREAM_BASE_URL": "http://127.0.0.1:1/v1", "MEMORY_PROXY_MEMORY__DEADLINE_MS": "1",
+        f"{PREFIX}MEMORY__DEADLINE_MS": "1", "MEMORY_PROXY_CONFIG": "x",
+        "MEMORY_PROXY_SERVER_PORT": "tcp://10.0.0.1:8080", "MEMORY_PROXY_SERVICE_HOST": "10.0.0.1",
+    }  # fmt: skip
     assert misspelt_variables(environ) == [
         ("MEMORY_PROXY_MEMORY__DEADLINE_MS", f"{PREFIX}MEMORY__DEADLINE_MS"),
         ("MEMORY_PROXY_UPSTREAM_BASE_URL", f"{PREFIX}UPSTREAM__BASE_URL"),

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.admit.safety import safe_id
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
-from proxy.http.exchange import RecentResponses
+from proxy.http.memory_work import RecentResponses
 from proxy.storage.exact_index import term_hash
 
 # At most, after three times as many more. A full table still doubles or halves (0.1 MB), and other threads

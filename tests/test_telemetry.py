@@ -73,21 +73,6 @@ def test_a_line_that_repeats_is_said_once_a_minute_with_the_number_left_out(
     assert lines == [("store.away", {"error": "Gone"}), logged, logged]
 
 
-def test_another_event_another_fact_and_what_comes_after_a_minute_are_said_in_full(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lines = recorded(monkeypatch, lambda facts: facts)
-    clock = Clock()
-    seldom = ThrottledLog(clock)
-    seldom.warning("store.away", error="Gone")
-    seldom.error("store.broken", error="Gone")
-    seldom.warning("store.away", error="Locked")
-    clock.now = REMIND_S
-    seldom.warning("store.away", error="Gone")
-    assert [event for event, _ in lines] == ["store.away", "store.broken", "store.away", "store.away"]
-    assert not any("left_out" in facts for _, facts in lines)
-
-
 def test_where_the_clock_is_set_back_nothing_is_kept_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = recorded(monkeypatch, lambda facts: facts)
     clock = Clock()

@@ -31,7 +31,7 @@ from proxy.domain.core import (
     Supersede,
 )
 from proxy.domain.judging import Relation
-from proxy.text.terms import normalise, terms
+from proxy.text.words import normalise, terms
 
 # ---------------------------------------------------------------- confidence
 P_IF_TRUE, P_IF_FALSE = 0.8, 0.3

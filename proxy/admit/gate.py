@@ -41,7 +41,7 @@ from proxy.domain.judging import Judge, Relation
 from proxy.domain.ports import Embedder, MemoryStore
 from proxy.domain.session import Job
 from proxy.telemetry import ThrottledLog
-from proxy.text.terms import terms
+from proxy.text.words import terms
 
 # ---------------------------------------------------------------- vectors and readings
 FEWEST = 20  # texts, before their languages say something

@@ -44,7 +44,7 @@ from proxy.admit.detection import (
     offsets_of,
     run,
 )
-from proxy.text.sentences import is_inner_stop
+from proxy.text.words import is_inner_stop
 
 
 # ---------------------------------------------------------------- formats

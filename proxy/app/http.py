@@ -9,14 +9,12 @@ from proxy.admit.safety import safe_id
 from proxy.app.factories import auth_of
 from proxy.app.maintenance import vitals
 from proxy.app.services import Services
-from proxy.domain.core import Prepared, Turn
+from proxy.domain.core import Turn
 from proxy.domain.limits import Rate
 from proxy.http.asgi import ASGIApp, Decoded
 from proxy.http.auth.identity import caller_of
-from proxy.http.exchange import RecentResponses
-from proxy.http.failopen import RecallLimiter
 from proxy.http.forwarding import Forwarding, Relayed
-from proxy.http.intercept import Intercept, Recaller, WritePath
+from proxy.http.intercept import Intercept, Recaller, ToolLoops, WritePath
 from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.mcp import McpEndpoint
 from proxy.http.memory_api.app import MemoryApi
@@ -33,22 +31,18 @@ from proxy.http.memory_api.memories import MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints
-from proxy.http.operations import Operations
-from proxy.http.responses.background import BackgroundRegistry
-from proxy.http.responses.capability_probe import AutoForwarding, EndpointProbe, ResponsesMode
-from proxy.http.responses.compact import CompactApi
-from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi, stored_app
+from proxy.http.memory_work import RecallLimiter, RecentResponses
+from proxy.http.operations import Operations, Ui
+from proxy.http.responses.endpoints import CompactApi, ConversationsApi, ResponsesApi, stored_app
 from proxy.http.responses.native_ownership import NativeOwnership
 from proxy.http.responses.owners import SealKey
-from proxy.http.responses.response_store import ResponseStore
-from proxy.http.responses.router import ResponsesRouter
+from proxy.http.responses.response_store import BackgroundRegistry, ResponseStore
+from proxy.http.responses.router import AutoForwarding, EndpointProbe, ResponsesMode, ResponsesRouter
 from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts
 from proxy.http.router import Application, Apps
-from proxy.http.turns import Defaults, RequestParser
-from proxy.http.ui.app import Ui
+from proxy.http.turns import CompressionRules, Defaults, RequestParser
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.edits import MemoryEditor
-from proxy.recall.history import CompressionRules, ToolLoops
 from proxy.recall.prepare import forget_memories, memories_to_forget, prepare
 from proxy.upstream.relay import Passthrough
 from proxy.wire.body import BodyLimits
@@ -93,8 +87,9 @@ def routes(services: Services) -> Application:
     return Application(apps, auth, services.metrics)
 
 
-Interceptor = Callable[[Dialect, Callable[[Relayed], Forwarding]], Intercept]
-"""Makes the app of an intercepted route; the second argument makes a request's forwarding of its relaying."""
+Interceptor = Callable[[Dialect, Callable[[Callable[[], Relayed]], Callable[[], Forwarding]]], Intercept]
+"""Makes the app of an intercepted route; the second argument returns what makes a request's forwarding, given
+what makes its relaying."""
 
 
 def _interceptor(services: Services) -> Interceptor:
@@ -107,21 +102,20 @@ def _interceptor(services: Services) -> Interceptor:
     )
     is_shared = services.settings.storage.backend != "sqlite"
 
-    def relayed(dialect: Dialect) -> Relayed:
-        return Relayed(
+    def intercept(
+        dialect: Dialect, forwarding: Callable[[Callable[[], Relayed]], Callable[[], Forwarding]]
+    ) -> Intercept:
+        relayed = partial(
+            Relayed,
             services.upstream,
             dialect,
             services.stores.sessions,
             recent,
             services.fail_open,
-            patience_s=ELSEWHERE_S if is_shared else 0.0,
+            ELSEWHERE_S if is_shared else 0.0,
         )
-
-    def intercept(dialect: Dialect, forwarding: Callable[[Relayed], Forwarding]) -> Intercept:
         parser = _parser(services, dialect)
-        return Intercept(
-            parser, recaller, write_path, recent, services.metrics, lambda: forwarding(relayed(dialect))
-        )
+        return Intercept(parser, recaller, write_path, recent, services.metrics, forwarding(relayed))
 
     return intercept
 
@@ -145,9 +139,10 @@ def _responses_apps(services: Services, intercept: Interceptor) -> tuple[ASGIApp
         learning=services.learning,
     )
 
-    def forwarding(relayed: Relayed) -> Forwarding:
-        translated = TranslatedForwarding(ports)
-        return AutoForwarding(relayed, translated, probe, clock, services.learning, ownership)
+    def forwarding(relayed: Callable[[], Relayed]) -> Callable[[], Forwarding]:
+        return lambda: AutoForwarding(
+            relayed(), TranslatedForwarding(ports), probe, clock, services.learning, ownership
+        )
 
     max_body_bytes = settings.server.max_body_bytes
     stored = ResponsesRouter(
@@ -225,11 +220,6 @@ def _memory_api(services: Services) -> MemoryApi:
     )
 
 
-async def _prepared(services: Services, loops: ToolLoops, turn: Turn) -> Prepared:
-    with services.learner.turns.turn():
-        return await loops.prepared(turn, lambda: prepare(turn, services.tools))
-
-
 async def _forgotten(services: Services, turn: Turn, ids: Sequence[str] | None) -> tuple[str, ...]:
     tools = services.tools
     if not tools.forgets:
@@ -263,7 +253,9 @@ def _parser(services: Services, dialect: Dialect) -> RequestParser:
 def _recaller(services: Services) -> Recaller:
     memory = services.settings.memory
     return Recaller(
-        recall=partial(_prepared, services, ToolLoops(services.stores.memories)),
+        recall=partial(prepare, tools=services.tools),
+        loops=ToolLoops(services.stores.memories),
+        priority=services.learner.turns,
         fail_open=services.fail_open,
         notes=services.stores.notes,
         zones=services.zones,

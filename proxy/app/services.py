@@ -14,17 +14,18 @@ from proxy.admit.gate import Gate
 from proxy.admit.safety import PII, SafetyPolicy, redact, safe_id
 from proxy.app.factories import cache_of, network_of, stores_of
 from proxy.config import ExternalModel, Settings
+from proxy.domain import timezones
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.evolution import EvolutionPolicy, Step
-from proxy.domain.limits import CallQuota
+from proxy.domain.limits import CallQuota, TurnPriority
 from proxy.domain.operating_system import trim_heap
 from proxy.domain.ports import Clock, Completer, Stores
-from proxy.http.failopen import FailOpen
 from proxy.http.limits import Ledger
-from proxy.http.turns import Zones
+from proxy.http.memory_work import FailOpen
+from proxy.http.turns import Zones, mark
 from proxy.learn import consolidation, reflection
-from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter, TurnPriority
+from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.evolution import Evolution, StepReport
@@ -39,16 +40,14 @@ from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
 from proxy.recall import rewrite
 from proxy.recall.documents import Shelf
-from proxy.recall.history import mark
 from proxy.recall.pack import Budget
 from proxy.recall.prepare import RecallTools, prepare
-from proxy.recall.query import readable
-from proxy.recall.rank import Ranking, Reranking
 from proxy.recall.rewrite import QueryRewriter, SearchPlanner
-from proxy.recall.search import Searcher
-from proxy.recall.triage import Restraint
-from proxy.upstream.client import Upstream
-from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, load_httpx
+from proxy.recall.search import Ranking, Reranking, Searcher
+from proxy.recall.triage import Restraint, readable
+from proxy.text.dates import past_period
+from proxy.upstream.client import Credentials, Upstream
+from proxy.upstream.completer import RoleModel, UpstreamCompleter, load_httpx
 from proxy.upstream.connection import ConnectionLimits, Timeouts
 from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network
@@ -149,7 +148,10 @@ class Services:
         for endpoint in endpoints.values():
             await stack.enter_async_context(endpoint)
         own = RoleModel(timeout_s=settings.memory.llm_timeout_seconds)
-        completer = UpstreamCompleter(upstream, credentials, roles, endpoints, learning=learning, own=own)
+        completer = UpstreamCompleter(
+            upstream, credentials, roles, endpoints, learning=learning, own=own,
+            on_usage=partial(_count_usage, metrics),
+        )  # fmt: skip
         cache = cache_of(settings, metrics.cache_outages.inc)
         if cache is not None:
             stack.push_async_callback(cache.close)
@@ -329,6 +331,7 @@ def _recall_tools(base: _Foundation, tokens: Tokens) -> RecallTools:
     return RecallTools(
         searcher=searcher,
         sessions=stores.sessions,
+        timeline=stores.timeline,
         notes=stores.notes,
         budget=Budget(tokens, settings.memory.budget_tokens, settings.memory.profile_tokens),
         clock=base.clock,
@@ -375,7 +378,8 @@ async def with_query_models(
 async def _warm_up(tools: RecallTools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:
     """Go once through everything that is loaded on first use (libraries, models, tables, patterns): some 0.2
     s that no request's deadline has."""
-    for look in (safe_id, recorder.redact):
+    asked = timezones.local(WARM_UP_TURN.at, timezones.DEFAULT)
+    for look in (safe_id, recorder.redact, partial(past_period, asked=asked)):
         await asyncio.to_thread(look, WARM_UP_TURN.said)
     unhurried = replace(tools, shelf=replace(tools.shelf, deadline_s=WARM_UP_S))
     await fail_open.attempt("warm_up", lambda: prepare(WARM_UP_TURN, unhurried), WARM_UP_S)
@@ -495,6 +499,11 @@ def _count_step(metrics: telemetry.Metrics, report: StepReport) -> None:
     metrics.evolution_seconds.labels(report.step, report.outcome).observe(report.seconds)
     for action, count in report.counts.items():
         metrics.evolved.labels(report.step, action).inc(count)
+
+
+def _count_usage(metrics: telemetry.Metrics, role: str, read: int, written: int) -> None:
+    metrics.model_call_tokens.labels(role, "read").inc(read)
+    metrics.model_call_tokens.labels(role, "written").inc(written)
 
 
 def _count_job(metrics: telemetry.Metrics, report: JobReport) -> None:

@@ -36,8 +36,8 @@ from proxy.storage.sqlite.file import SCHEMA_VERSION, Survey, older_schema, surv
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.connection import Timeouts
 from proxy.upstream.forms import described
-from proxy.upstream.headers import Headers
 from proxy.upstream.network import Network
+from proxy.wire.http import Headers
 
 GOOD, NOTE, BAD = "ok", "--", "!!"
 

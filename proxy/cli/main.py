@@ -20,6 +20,7 @@ _COMMANDS = (
     ("demo", "show memory at work in this terminal", "proxy.cli.main:add_demo"),
     ("doctor", "check configuration, upstream, store and models", "proxy.cli.main:add_doctor"),
     ("memory", "show and change the memories of a running proxy", "proxy.client.command_line:add_memory"),
+    ("top", "show what a running proxy does, live", "proxy.cli.top:add_top"),
     ("mcp", "serve a running proxy's memory to an MCP client (stdio)", "proxy.client.mcp:add_mcp"),
     ("keys", "create, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys:add_keys"),
     (

@@ -108,7 +108,7 @@ class MemoryClient:
     def _answer(self, request: urllib.request.Request, timeout_s: float = TIMEOUT_S) -> Iterator[Any]:
         """Open the answer. Errors until the end of the block become RequestRefused or NotAnswering."""
         try:
-            with _open(request, timeout=timeout_s) as response:
+            with open_url(request, timeout=timeout_s) as response:
                 yield response
         except urllib.error.HTTPError as e:
             with e:
@@ -118,7 +118,7 @@ class MemoryClient:
 
 
 # HTTP_PROXY of the environment is for other hosts: the proxy is usually on this one.
-_open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+open_url = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
 def encoded_query(query: Mapping[str, Any]) -> str:

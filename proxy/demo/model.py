@@ -25,8 +25,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from proxy.domain.errors import ClientError, InvalidRequest, error_body
-from proxy.text.markup import CLOSE, OPEN, strip_blocks
-from proxy.text.sentences import is_question, sentences
+from proxy.text.words import is_question, sentences
+from proxy.wire.authorship import CLOSE, OPEN, strip_blocks
 
 MODEL = "scripted-demo"
 MAX_FACTS = 10

@@ -181,6 +181,11 @@ class Memory:
     sources: tuple[str, ...] = ()  # ids of the memories that it was made from
     contradicted_by: str | None = None  # id of a newer one; both cannot hold, and neither is certain
 
+    @property
+    def held_until(self) -> float:
+        """When a superseded memory stopped to hold."""
+        return self.updated_at if self.valid_to is None else self.valid_to
+
     def is_current(self, now: float) -> bool:
         """True while the memory may be returned by a search."""
         expired = self.expires_at is not None and self.expires_at <= now

@@ -1,10 +1,12 @@
-"""Bounds on memory, calls and rates: a cache, a circuit breaker, rate limits and the quota of model calls."""
+"""Bounds: a cache, a circuit breaker, rate limits, the quota of model calls, and the priority of turns."""
 
+import asyncio
 import threading
 import time
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -292,3 +294,70 @@ class LocalCallQuota:
     async def refund(self, at: float) -> None:
         if at in self._times:
             self._times.remove(at)
+
+
+# ---------------------------------------------------------------- processor time
+# Turns come first: an extraction takes some tens of milliseconds of processor time, for which a turn that is
+# being prepared would wait. Mostly there is a pause without turns, while a user reads or a model answers. If
+# none comes for PATIENCE_S, the work runs alongside the turns until nothing is left to do, so that deferred
+# work cannot grow without bound.
+PAUSE_S = 0.02  # without a turn; a client that sends requests back to back has sent its next by then
+SHARE = 4  # time for turns : time for background work
+PATIENCE_S = 4.0  # less than learn.budget.CallBounds.patience_s
+
+
+class TurnPriority:
+    """Lets background work wait for pauses between turns. Not thread-safe."""
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic, patience_s: float = PATIENCE_S) -> None:
+        """`steady`: a monotonic clock."""
+        self._steady, self._patience_s = steady, patience_s
+        self._turns = 0
+        self._last_ended_at = float("-inf")
+        self._waiting = 0  # calls of `pause`
+        self._waiting_since: float | None = None  # None: no work had to wait since all was done
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Enter while a turn is being prepared."""
+        self._turns += 1
+        try:
+            yield
+        finally:
+            self._turns -= 1
+            self._last_ended_at = self._steady()
+
+    async def pause(self) -> None:
+        """Return in a pause, or after `patience_s` without one."""
+        self._waiting += 1
+        try:
+            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 a pause is not an event
+                await asyncio.sleep(left_s)
+        finally:
+            self._waiting -= 1
+
+    async def give_way(self, spent_s: float) -> None:
+        """Return in a pause, or after SHARE times the duration of the last step."""
+        ends_at = self._steady() + SHARE * spent_s
+        while (now := self._steady()) < ends_at:
+            pause_in_s = self._pause_in_s(now)
+            if pause_in_s <= 0:
+                return
+            await asyncio.sleep(min(pause_in_s, ends_at - now))
+
+    def nothing_due(self) -> None:
+        """Reset the patience: all work is done."""
+        if not self._waiting:
+            self._waiting_since = None
+
+    def _pause_in_s(self, now: float) -> float:
+        return PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
+
+    def _left_s(self) -> float:
+        """Return how long to sleep before the next check, 0 in a pause."""
+        now = self._steady()
+        if (pause_in_s := self._pause_in_s(now)) <= 0:
+            return 0.0
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return min(pause_in_s, self._waiting_since + self._patience_s - now)

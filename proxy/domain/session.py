@@ -234,6 +234,7 @@ class QueueCounts:
     waiting: int = 0  # for a credential
     dead: int = 0
     oldest_at: float | None = None
+    queued_by_lane: tuple[int, int, int] = (0, 0, 0)  # lanes 1, 2 and 3
 
 
 # ---------------------------------------------------------------- the port for notes

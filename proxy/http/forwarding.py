@@ -21,8 +21,7 @@ from urllib.parse import quote
 from proxy.domain.core import Prepared, Reason, Scope, Status
 from proxy.domain.ports import SessionStore
 from proxy.http.asgi import OFF_LOOP, Header, Send
-from proxy.http.exchange import ExchangeCommit, RecentResponses, read_answer
-from proxy.http.failopen import Failed, FailOpen
+from proxy.http.memory_work import ExchangeCommit, Failed, FailOpen, RecentResponses, read_answer
 from proxy.http.turns import ParsedRequest
 from proxy.telemetry import Metrics, log
 from proxy.upstream.client import Upstream
@@ -41,12 +40,12 @@ from proxy.upstream.forms import (
     next_attempt,
     refusal_of,
 )
-from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import Ending, Tap, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
 from proxy.wire.dialect import CHAT, Answer, Dialect
 from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, HistoryTurn, without
+from proxy.wire.http import request_headers
 
 COMMIT_FLOOR_S = 0.05  # the wait for the user's words to be committed, even if recall used up the deadline
 REFUSAL_S = 10.0  # for a refusal to arrive; one that takes longer is passed on as it comes

@@ -9,22 +9,42 @@ how a request is sent and answered: relayed (forwarding.py) or translated (respo
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 from proxy import telemetry
-from proxy.domain.core import Level, Prepared, Reason, Scope, Status, Turn
+from proxy.domain.core import Level, Prepared, Reason, Scope, Stamp, Status, Turn
 from proxy.domain.errors import ClientError, StoreError, UpstreamError
-from proxy.domain.ports import Recorder
+from proxy.domain.limits import TTLCache, TurnPriority
+from proxy.domain.ports import MemoryStore, Recorder
 from proxy.domain.session import NoteStore, Outcome
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send
-from proxy.http.errors import send_error
-from proxy.http.exchange import Erasure, ExchangeCommit, Forget, PendingCommits, RecentResponses
-from proxy.http.failopen import Failed, FailOpen, RecallLimiter
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, send_error
 from proxy.http.forwarding import Draft, Forwarding, Recalled, Shortened, ask, first_draft
-from proxy.http.turns import Client, ParsedRequest, RequestParser, Zones
-from proxy.recall.history import CompressionRules, answers_so_far, replaceable_turns, state_block
+from proxy.http.memory_work import (
+    Erasure,
+    ExchangeCommit,
+    Failed,
+    FailOpen,
+    Forget,
+    PendingCommits,
+    RecallLimiter,
+    RecentResponses,
+)
+from proxy.http.turns import (
+    Client,
+    CompressionRules,
+    ParsedRequest,
+    RequestParser,
+    Zones,
+    answers_so_far,
+    exchange_key,
+    opening,
+    replaceable_turns,
+    state_block,
+)
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Learning
 from proxy.upstream.relay import Downstream, Ending
@@ -34,11 +54,14 @@ from proxy.wire.history import remaining, turns_of, without
 FORGET_S = 1.0  # an answer begins after so long, even if the memories to forget are not erased yet
 
 
+# ---------------------------------------------------------------- recall
 @dataclass(frozen=True, slots=True)
 class Recaller:
     """Adds to a request what memory knows, within its deadline. Never raises."""
 
     recall: Callable[[Turn], Awaitable[Prepared]]
+    loops: "ToolLoops"
+    priority: TurnPriority
     fail_open: FailOpen
     notes: NoteStore
     zones: Zones
@@ -67,12 +90,16 @@ class Recaller:
             )
             if found is not None and not isinstance(found, Failed):
                 seen, shortened = found
-        prepared = await attempt("recall", lambda: self.recall(seen), request.left_s, self.limiter)
+        prepared = await attempt("recall", lambda: self._prepared(seen), request.left_s, self.limiter)
         if isinstance(prepared, Failed):
             prepared = Prepared(
                 status=Status.DEGRADED, reason=prepared.reason, level=Level.NONE, to_forget=None
             )
         return Recalled(request, prepared, commit, shortened)
+
+    async def _prepared(self, turn: Turn) -> Prepared:
+        with self.priority.turn():
+            return await self.loops.prepared(turn, lambda: self.recall(turn))
 
     async def _shortened(
         self, turn: Turn, request: ParsedRequest, forwarding: Forwarding
@@ -95,6 +122,64 @@ class Recaller:
         return replace(turn, messages=messages, left_out=dropped), shortened
 
 
+# ---------------------------------------------------------------- tool loops
+# A tool loop is injected the same block at each step: a provider reuses its cached prompt only up to the
+# first byte that differs. The block stays until the user speaks again; a forget ends it at once.
+LOOP_TTL_S = 3600.0  # after the last step
+LOOP_CACHE_SIZE = 512
+
+
+class ToolLoops:
+    """Blocks prepared in this process for questions whose answer may take several requests."""
+
+    def __init__(self, memories: MemoryStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._memories = memories
+        self._prepared = TTLCache[bytes, Prepared](LOOP_CACHE_SIZE, ttl_s=LOOP_TTL_S, clock=clock)
+        self._generations = TTLCache[bytes, int](LOOP_CACHE_SIZE, ttl_s=LOOP_TTL_S, clock=clock)  # by user
+
+    async def prepared(self, turn: Turn, prepare: Callable[[], Awaitable[Prepared]]) -> Prepared:
+        """Return the block prepared when the question was asked, if the turn continues its answer and
+        nothing was forgotten since; else the result of `prepare`."""
+        begins = opening(turn.messages) if turn.may_loop else ()
+        stamp = await self._stamp(turn) if begins else None
+        if stamp is None:
+            return await prepare()
+        owner = _hash(turn.scope.tenant, turn.scope.user)
+        self._see(owner, stamp.generation)
+        key = owner + _loop_key(turn, exchange_key(turn.session_id, begins))
+        continues = len(turn.messages) > len(begins)
+        prepared = (self._prepared.get(key) if continues else None) or await prepare()
+        if self._generations.get(owner) == stamp.generation:
+            self._prepared.put(key, prepared)
+        return prepared
+
+    async def _stamp(self, turn: Turn) -> Stamp | None:
+        try:
+            return await self._memories.stamp(turn.scope)
+        except StoreError:
+            return None
+
+    def _see(self, owner: bytes, generation: int) -> None:
+        """Delete the user's blocks if the user forgot something since."""
+        if self._generations.get(owner) != generation:
+            for key in self._prepared:
+                if key.startswith(owner):
+                    self._prepared.pop(key)
+        self._generations.put(owner, generation)
+
+
+def _loop_key(turn: Turn, conversation: str) -> bytes:
+    asked = turn.options
+    return _hash(
+        turn.scope.project, asked.types, asked.limit, asked.threshold, turn.tool_forced, conversation
+    )
+
+
+def _hash(*parts: object) -> bytes:
+    return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+# ---------------------------------------------------------------- the exchange
 @dataclass(frozen=True, slots=True)
 class WritePath:
     """Where exchanges are stored, and what else a request with memory leaves behind."""

@@ -15,9 +15,8 @@ from starlette.requests import Request
 
 from proxy.client import RequestRefused, encoded_query
 from proxy.domain.errors import MethodNotAllowed, ProxyError
-from proxy.http.asgi import ASGIApp, ASGIScope, Receive, Send, body_first
+from proxy.http.asgi import ASGIApp, ASGIScope, Receive, Send, body_first, error_of
 from proxy.http.auth.identity import Caller, admit, admitted
-from proxy.http.errors import error_of
 from proxy.http.memory_api.app import MemoryApi
 
 

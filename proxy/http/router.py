@@ -34,11 +34,12 @@ from proxy.http.asgi import (
     Message,
     Receive,
     Send,
+    answer,
+    send_error,
     with_headers,
 )
 from proxy.http.auth.identity import Area, Auth
-from proxy.http.errors import answer, send_error
-from proxy.upstream.headers import REQUEST_ID, request_id_in
+from proxy.wire.http import REQUEST_ID, request_id_in
 
 _ROUTE = "memory_proxy.route"  # the key of the route's name in the scope
 

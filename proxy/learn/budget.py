@@ -1,23 +1,17 @@
-"""When background work may use the upstream and the processor.
+"""When background work may call the upstream.
 
-Calls (`Load`). By default few calls run at once. When jobs have waited for too long, concurrency grows by one
+By default few calls run at once. When jobs have waited for too long, concurrency grows by one
 step with every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a
 model on one machine answers one request at a time) gets no more. Nor does it grow if this process has no
 processor time left: its extractions would take what the users' turns need. When the upstream says stop, one
 call runs at a time until one succeeds. The last of an hour's calls, and one slot, are reserved for what users
 explicitly ask to be remembered. All processes that share a store share the hourly budget. While the store is
 away no call is made: the jobs are in the same store, and what a call found could not be saved.
-
-Processor (`TurnPriority`). Turns come first: an extraction takes some tens of milliseconds of processor
-time, for which a turn that is being prepared would wait. Mostly there is a pause without turns, while a user
-reads or a model answers. If none comes for PATIENCE_S, the work runs alongside the turns until nothing is
-left to do, so that deferred work cannot grow without bound.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +27,6 @@ from proxy.domain.ports import Clock, Completer, CompletionRequest
 from proxy.domain.session import BATCH, EXPLICIT
 from proxy.learn.extractor import ROLE
 
-# ---------------------------------------------------------------- calls
 NO_LANE = 0
 _LOOK_S = 5.0  # age at which the hour's count is read again: other processes spend calls, too
 _AWAY_S = 5.0
@@ -254,66 +247,3 @@ _ENDED: dict[type[CompletionFailed], Ended] = {
 
 def _average(so_far: float | None, newest: float) -> float:
     return newest if so_far is None else so_far + _NEWEST * (newest - so_far)
-
-
-# ---------------------------------------------------------------- processor time
-PAUSE_S = 0.02  # without a turn; a client that sends requests back to back has sent its next by then
-SHARE = 4  # time for turns : time for background work
-PATIENCE_S = 4.0  # less than CallBounds.patience_s
-
-
-class TurnPriority:
-    """Lets background work wait for pauses between turns. Not thread-safe."""
-
-    def __init__(self, steady: Clock = time.monotonic, patience_s: float = PATIENCE_S) -> None:
-        """`steady`: a monotonic clock."""
-        self._steady, self._patience_s = steady, patience_s
-        self._turns = 0
-        self._last_ended_at = float("-inf")
-        self._waiting = 0  # calls of `pause`
-        self._waiting_since: float | None = None  # None: no work had to wait since all was done
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Enter while a turn is being prepared."""
-        self._turns += 1
-        try:
-            yield
-        finally:
-            self._turns -= 1
-            self._last_ended_at = self._steady()
-
-    async def pause(self) -> None:
-        """Return in a pause, or after `patience_s` without one."""
-        self._waiting += 1
-        try:
-            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 a pause is not an event
-                await asyncio.sleep(left_s)
-        finally:
-            self._waiting -= 1
-
-    async def give_way(self, spent_s: float) -> None:
-        """Return in a pause, or after SHARE times the duration of the last step."""
-        ends_at = self._steady() + SHARE * spent_s
-        while (now := self._steady()) < ends_at:
-            pause_in_s = self._pause_in_s(now)
-            if pause_in_s <= 0:
-                return
-            await asyncio.sleep(min(pause_in_s, ends_at - now))
-
-    def nothing_due(self) -> None:
-        """Reset the patience: all work is done."""
-        if not self._waiting:
-            self._waiting_since = None
-
-    def _pause_in_s(self, now: float) -> float:
-        return PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
-
-    def _left_s(self) -> float:
-        """Return how long to sleep before the next check, 0 in a pause."""
-        now = self._steady()
-        if (pause_in_s := self._pause_in_s(now)) <= 0:
-            return 0.0
-        if self._waiting_since is None:
-            self._waiting_since = now
-        return min(pause_in_s, self._waiting_since + self._patience_s - now)

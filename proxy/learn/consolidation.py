@@ -41,8 +41,7 @@ from proxy.learn.extractor import FOLLOWS
 from proxy.learn.llm_io import objects
 from proxy.prompts import prompt
 from proxy.telemetry import log
-from proxy.text.sentences import is_question
-from proxy.text.terms import terms
+from proxy.text.words import is_question, terms
 
 ROLE = "memory_consolidation"
 STEP = "consolidation"

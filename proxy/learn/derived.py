@@ -13,8 +13,7 @@ from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, Applied, Change, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import Conflict
 from proxy.learn.llm_io import defused
-from proxy.text.sentences import sentences, without_inner_stops
-from proxy.text.terms import fold, terms
+from proxy.text.words import fold, sentences, terms, without_inner_stops
 
 SUPPORT = 0.7  # share of a made text's terms that its sources hold: the rest is narration
 _ATTEMPTS = 8

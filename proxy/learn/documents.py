@@ -40,7 +40,7 @@ from proxy.domain.documents import (
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, TooLarge
 from proxy.domain.ports import Clock, Embedder
 from proxy.telemetry import ThrottledLog
-from proxy.text.sentences import WIDE, pieces
+from proxy.text.words import WIDE, pieces
 
 # ---------------------------------------------------------------- passages
 # In units: a character, three for one of a script without spaces. Some 170 tokens; the model reads 256.

@@ -34,7 +34,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import Conflict, InvalidRequest, QuotaExceeded
 from proxy.domain.ports import Clock, Quarantine
-from proxy.learn.dates import anchored
+from proxy.text.dates import anchored
 
 P = ParamSpec("P")
 T = TypeVar("T")

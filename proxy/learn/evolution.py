@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreError, StoreUnavailable
 from proxy.domain.evolution import NEVER, EvolutionPolicy, EvolutionStore, Step, StepCounts, Visit
+from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import Clock
-from proxy.learn.budget import TurnPriority
 from proxy.telemetry import ThrottledLog, log
 
 POLL_S = 5.0

@@ -25,13 +25,12 @@ from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, MemoryStore
 from proxy.domain.session import Batch, Exchange
-from proxy.learn.dates import anchored
 from proxy.learn.grounding import Grounded, ground, sources, window_of
 from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_facts, request_for
 from proxy.learn.triggers import intent_of
 from proxy.prompts import prompt
-from proxy.text.sentences import is_question, sentences
-from proxy.text.terms import normalise, terms
+from proxy.text.dates import anchored
+from proxy.text.words import is_question, normalise, sentences, terms
 
 ROLE = "memory_extraction"
 

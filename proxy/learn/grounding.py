@@ -21,10 +21,9 @@ from proxy.domain.core import Candidate, Evidence, Memory
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder
 from proxy.domain.session import Exchange
-from proxy.learn.dates import anchored, expiry
 from proxy.learn.llm_io import assistant_text, user_text
-from proxy.text.sentences import WIDE, is_question, sentences
-from proxy.text.terms import normalise, terms
+from proxy.text.dates import anchored, expiry
+from proxy.text.words import WIDE, is_question, normalise, sentences, terms
 
 MOST_REPLY_CHARS = 80  # a longer reply is understood without its question
 _WINDOW_TOKENS, _LEAST_WINDOW_TOKENS, _PAIR_TOKENS = 100, 40, 124

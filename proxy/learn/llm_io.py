@@ -24,7 +24,7 @@ from proxy.domain.core import DEFAULT_TIMEZONE, STATED_KINDS, Candidate, Memory
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Exchange
 from proxy.prompts import prompt
-from proxy.text.markup import without_thoughts
+from proxy.wire.authorship import without_thoughts
 
 # ---------------------------------------------------------------- exchanges as text
 _MAX_SAID, _MAX_ASSISTANT, _MAX_CONTEXT, _MAX_TOTAL = 6_000, 2_000, 600, 40_000  # characters

@@ -27,7 +27,7 @@ from proxy.learn.derived import chosen, commit, numbered, numbers, unsupported
 from proxy.learn.llm_io import conversation, objects
 from proxy.prompts import prompt
 from proxy.telemetry import log
-from proxy.text.terms import terms
+from proxy.text.words import terms
 
 ROLE = "memory_reflection"
 STEP = "reflection"

@@ -40,8 +40,7 @@ from proxy.learn.llm_io import (
 from proxy.learn.triggers import YES
 from proxy.prompts import prompt
 from proxy.telemetry import log
-from proxy.text.sentences import sentences, without_inner_stops
-from proxy.text.terms import fold, terms
+from proxy.text.words import fold, sentences, terms, without_inner_stops
 
 # ---------------------------------------------------------------- anchors
 _MOST_SENTENCES, _MOST_CHARS = 12, 400  # of a message, of a sentence: longer ones are statements

@@ -23,8 +23,7 @@ from proxy.domain.judging import Asks, Judge
 from proxy.domain.ports import Embedder, SessionStore, Trigger
 from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, Exchange, NewJob, SessionState, rest_of
 from proxy.telemetry import ThrottledLog
-from proxy.text.sentences import is_question, sentences
-from proxy.text.terms import terms
+from proxy.text.words import is_question, sentences, terms
 
 YES = 0.5
 NOTHING = Asks(remember=0.0, forget=0.0, off_record=0.0, rule=0.0)

@@ -29,10 +29,11 @@ from proxy.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
+from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import Clock, Completer, JobQueue, SessionStore
 from proxy.domain.session import BATCH, EXPLICIT, Batch, Job, SessionState
 from proxy.learn import extractor
-from proxy.learn.budget import NO_LANE, Load, TurnPriority
+from proxy.learn.budget import NO_LANE, Load
 from proxy.learn.extractor import Judged, related
 from proxy.learn.llm_io import Unreadable
 from proxy.learn.triggers import TopicDrift, TriggerPolicy, noting_undue, on_end, on_sweep, up_to

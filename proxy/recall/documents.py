@@ -17,13 +17,11 @@ from proxy.domain.documents import PATH, PassageHit, PassageIndex, PassageSearch
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
 from proxy.recall.pack import Block, recent_texts
-from proxy.recall.query import SearchQuery, query_of
-from proxy.recall.rank import stretch
-from proxy.recall.search import EncodedQuery
-from proxy.recall.triage import Verdict
+from proxy.recall.search import EncodedQuery, stretch
+from proxy.recall.triage import SearchQuery, Verdict, query_of
 from proxy.telemetry import ThrottledLog
-from proxy.text.markup import CLOSE, NOTICE, OPEN, neutralise
-from proxy.text.terms import terms as terms_of
+from proxy.text.words import terms as terms_of
+from proxy.wire.authorship import CLOSE, NOTICE, OPEN, neutralise
 
 PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands in their brackets:"
 SHORT_ID = 4  # characters of the end of a document's id

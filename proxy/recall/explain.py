@@ -21,9 +21,8 @@ from proxy.domain.core import (
 )
 from proxy.recall.documents import RankedPassage
 from proxy.recall.prepare import Recalled, RecallTools, Selection, select, untimed
-from proxy.recall.query import query_of
-from proxy.recall.rank import is_doubted, ranked, without_repeats
-from proxy.recall.search import SearchRequest, SearchResult
+from proxy.recall.search import SearchRequest, SearchResult, is_doubted, ranked, without_repeats
+from proxy.recall.triage import query_of
 
 LeftOut = Literal[
     "not_searched",  # the message needs no memory; the reason of the whole says why

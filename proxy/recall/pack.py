@@ -19,10 +19,11 @@ from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
 from proxy.domain.ports import TokenCounter
 from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, Anchor, RecentTurn, SessionNotes, State
-from proxy.text.markup import NOTICE, fence, neutralise
-from proxy.text.terms import fold, terms
+from proxy.text.words import fold, terms
+from proxy.wire.authorship import NOTICE, fence, neutralise
 
 SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to identify what an answer cites
+WAS = " Lines marked [was] held only in the time that they name."
 OVERRULED = " A preference of the project stands above a general one."
 PREFERRED = 1.1  # worth of a preference, compared with another memory of its score and length
 PROFILE_LINES = 6
@@ -59,9 +60,11 @@ def inject(
     notes: SessionNotes = NO_NOTES,
     messages: Sequence[Message] = (),
     timezone: str = DEFAULT_TIMEZONE,
+    past: Sequence[Memory] = (),
 ) -> Block:
     """Return the block: the session's `notes` that the `messages` do not show, as many whole memories as the
-    budget holds, fence included, and as much of the `profile` as its own budget holds.
+    budget holds, fence included, and as much of the `profile` as its own budget holds. The rest of the
+    budget is for `past` values that the message asks about, marked as such.
 
     A memory that does not fit is left out and the next is tried.
     """
@@ -69,7 +72,7 @@ def inject(
     def cost(line: str) -> int:
         return budget.tokens.count(line + "\n", model)
 
-    if not ranked and not profile and notes == NO_NOTES:
+    if not ranked and not profile and not past and notes == NO_NOTES:
         return NO_BLOCK
     frame, notice = budget.tokens.count(fence(["-"]), model), NOTICE
     first: list[str] = []
@@ -81,22 +84,30 @@ def inject(
     memories = [*(r.memory for r in ranked), *profile]
     if _may_differ(memories):
         frame, notice = frame + cost(OVERRULED), notice + OVERRULED
-    id_chars = _distinct_chars([m.id for m in memories])
+    id_chars = _distinct_chars([m.id for m in (*memories, *past)])
     lines = [render(m, id_chars, timezone) for m in memories]
     costs = [cost(line) for line in lines]
     chosen = _choose(ranked, costs, budget.memory_tokens - frame)
-    chosen += _fitting(range(len(ranked), len(memories)), costs, budget.profile_tokens)
-    if not (first or chosen):
-        return NO_BLOCK
     # The sum, not a count of the whole block: counts of lines are cached across requests.
     spent = frame + sum(costs[i] for i in chosen)
+    of_profile = _fitting(range(len(ranked), len(memories)), costs, budget.profile_tokens)
     if any(m.contradicted_by for m in memories):
-        shown = {memories[i].id for i in chosen}
-        newer = {i: _newer_note(memories[i], shown, id_chars) for i in chosen}
+        visible = {memories[i].id for i in (*chosen, *of_profile)}
+        newer = {i: _newer_note(memories[i], visible, id_chars) for i in (*chosen, *of_profile)}
         lines = [f"{line}{newer.get(i, '')}" for i, line in enumerate(lines)]
         spent += sum(cost(note) for note in newer.values() if note)
-    text = fence([*first, *(lines[i] for i in chosen)], notice=notice)
-    return Block(text, tuple(memories[i].id for i in chosen), spent)
+    was = [_was_line(m, id_chars, timezone) for m in past]
+    shown = _fitting(range(len(past)), list(map(cost, was)), budget.memory_tokens - spent - cost(WAS))
+    if not (first or chosen or shown or of_profile):
+        return NO_BLOCK
+    if shown:
+        spent, notice = spent + cost(WAS) + sum(cost(was[i]) for i in shown), notice + WAS
+    spent += sum(costs[i] for i in of_profile)
+    body = [*(lines[i] for i in chosen), *(was[i] for i in shown), *(lines[i] for i in of_profile)]
+    ids = (
+        [memories[i].id for i in chosen] + [past[i].id for i in shown] + [memories[i].id for i in of_profile]
+    )
+    return Block(fence([*first, *body], notice=notice), tuple(ids), spent)
 
 
 def _fitting(indices: Sequence[int], costs: Sequence[int], budget: int) -> list[int]:
@@ -136,6 +147,12 @@ def render(memory: Memory, id_chars: int = SHORT_ID, timezone: str = DEFAULT_TIM
     day = timezones.local(memory.valid_from, timezone).date().isoformat()
     # The end of the id: ids that sort by time share their beginning.
     return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
+
+
+def _was_line(memory: Memory, id_chars: int, timezone: str) -> str:
+    """Return the line of a superseded value: the days from and until which it held, and its content."""
+    began, ended = (_day(at, timezone) for at in (memory.valid_from, memory.held_until))
+    return f"[was {began} until {ended} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
 
 
 def _newer_note(memory: Memory, shown: Collection[str], id_chars: int) -> str:

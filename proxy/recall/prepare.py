@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from proxy.domain import timezones
 from proxy.domain.core import (
     DEFAULT_TIMEZONE,
     Level,
@@ -25,16 +26,17 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Asks
-from proxy.domain.ports import Clock, SessionStore, Snapshot
+from proxy.domain.ports import Clock, SessionStore, Snapshot, Timeline
 from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
 from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
 from proxy.recall.pack import Block, Budget, inject, unseen
-from proxy.recall.query import query_of
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
 from proxy.recall.search import EncodedQuery, Searcher, SearchRequest, SearchResult, offered
-from proxy.recall.triage import Restraint, Verdict, begins, triage
+from proxy.recall.triage import Restraint, Verdict, begins, query_of, triage
 from proxy.telemetry import ThrottledLog, log
+from proxy.text.dates import past_period
 
+QUESTION_CHARS = 300  # of a message that are read for the times that it names
 LINES = 3  # turns of the session that a request without history is reminded of
 HISTORY_MESSAGES = 3  # earlier messages of the user that a model which rewrites or plans queries is shown
 FORGET_ASKED = 0.5  # the operating point of the calibrated head
@@ -66,6 +68,7 @@ class RecallTools:
     restraint: Restraint = field(default_factory=Restraint)
     rewriter: QueryRewriter | None = None
     planner: SearchPlanner | None = None
+    timeline: Timeline | None = None  # superseded values, for questions about the past
     forgets: bool = True  # memories that a message asks to forget
     stage: Stage = untimed  # context manager entered around each stage (timing)
     seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs failures of notes and history
@@ -84,6 +87,7 @@ class Recalled:
     ranked: Sequence[Ranked] = ()
     profile: Sequence[Memory] = ()
     passages: Sequence[RankedPassage] = ()
+    past: Sequence[Memory] = ()  # superseded values that the message asks about
     status: Status = Status.NONE
     reason: Reason | None = None
     level: Level = Level.FULL
@@ -97,7 +101,7 @@ class Recalled:
         ranked = [one for one in self.ranked if one.memory.id not in hidden]
         reason = Reason.FORGOTTEN if self.ranked and not ranked else self.reason
         profile = [memory for memory in self.profile if memory.id not in hidden]
-        return replace(self, ranked=ranked, profile=profile, reason=reason)
+        return replace(self, ranked=ranked, profile=profile, reason=reason, past=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ async def select(turn: Turn, tools: RecallTools) -> Selection:
             notes=notes,
             messages=turn.messages,
             timezone=turn.timezone or DEFAULT_TIMEZONE,
+            past=recalled.past,
         )
         block = with_passages(block, recalled.passages, tools.shelf, tools.budget.tokens, turn.model)
     return Selection(recalled, block, to_forget)
@@ -245,7 +250,10 @@ async def _searched(
     ids = {r.memory.id for r in found.ranked}
     rest = _not_visible(turn, [memory for memory in profile if memory.id not in ids])
     reason = Reason.ALREADY_VISIBLE if found.ranked and not fresh else found.reason
-    return Recalled(fresh, rest, passages, reason=reason, level=found.level, found=found, offered=profile)
+    past = await _past(turn, tools, [one.memory.id for one in found.ranked])
+    return Recalled(
+        fresh, rest, passages, past, reason=reason, level=found.level, found=found, offered=profile
+    )
 
 
 async def _encoded(
@@ -270,6 +278,26 @@ async def _encoded(
     if rewritten.text != query.text:
         reading = await searcher.read(rewritten.text)
     return await searcher.encode(planned(rewritten, plan), reading), narrowed(types, plan)
+
+
+async def _past(turn: Turn, tools: RecallTools, ids: Sequence[str]) -> list[Memory]:
+    """Return what the memories superseded and was true in the past time that the message names, if any."""
+    if tools.timeline is None or not ids:
+        return []
+    try:
+        earlier = await tools.timeline.earlier(turn.scope, ids)
+    except StoreError:
+        tools.seldom.warning("memory.past_unavailable")
+        return []
+    if not earlier:
+        return []
+    zone = turn.timezone or DEFAULT_TIMEZONE
+    at = turn.at if turn.said_at is None else turn.said_at
+    if (period := past_period(turn.query[:QUESTION_CHARS], timezones.local(at, zone))) is None:
+        return []
+    start, end = (timezones.day_start(day.year, day.month, day.day, zone) for day in period)
+    found = {m.id: m for id_ in ids for m in earlier.get(id_, ())}
+    return _not_visible(turn, [m for m in found.values() if m.valid_from < end and m.held_until > start])
 
 
 def _not_visible(turn: Turn, memories: Sequence[Memory]) -> list[Memory]:

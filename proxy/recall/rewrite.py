@@ -25,10 +25,10 @@ from proxy.domain.errors import CompletionFailed
 from proxy.domain.limits import CircuitBreaker, TTLCache
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.prompts import prompt
-from proxy.recall.query import MAX_TERMS, SearchQuery, leans
+from proxy.recall.triage import MAX_TERMS, SearchQuery, leans
 from proxy.telemetry import log
-from proxy.text.markup import without_thoughts
-from proxy.text.terms import fold, terms
+from proxy.text.words import fold, terms
+from proxy.wire.authorship import without_thoughts
 
 V = TypeVar("V")
 

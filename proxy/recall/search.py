@@ -1,4 +1,13 @@
-"""Search the memories of a scope, by vector and by words, and read the user's profile.
+"""Search the memories of a scope, by vector and by words, rank what is found, and read the user's profile.
+
+1. Cosine and BM25 are fused into one score, weighed by recency, use, importance and confidence. Cosines are
+   stretched over the hits to [0, 1]. BM25 is divided by the best, or by LEAST_BM25 where even the best is
+   poor, so that poor word matches do not outweigh the vectors. This score chooses the candidates.
+2. The judge decides which candidates help with the message. It gets all of them in one batch, and reads
+   message and memory together where their vectors leave it open. A request's own `similarity_threshold`
+   replaces the judge: the least cosine. Without a judge the embedding model's threshold decides.
+3. Optionally a cross-encoder reorders the first ones, a few at a time, within a share of the time that is
+   left. If it fails, the order stays.
 
 An embedder that is missing, fails, or does not know the language costs its half of the search, never the
 whole. Store errors are raised: without a store there is no memory.
@@ -10,14 +19,19 @@ when they change, so that a request pays nothing for it; without vectors in memo
 are classified here.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
+from typing import Literal
 
 import numpy as np
 
 from proxy.domain.core import (
+    Hit,
     Level,
     Memory,
     MemoryFilter,
@@ -28,24 +42,317 @@ from proxy.domain.core import (
     Search,
     with_children,
 )
-from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge, Reading
-from proxy.domain.limits import TTLCache
-from proxy.domain.ports import Clock, Embedder, MemoryStore, ProfileKind, Snapshot
-from proxy.recall.query import MAX_TERMS, SearchQuery
-from proxy.recall.rank import (
-    HELPS,
-    Ranking,
-    Reranking,
-    ScoredHit,
-    Threshold,
-    depth,
-    fused,
-    is_doubted,
-    relevant,
-)
-from proxy.telemetry import ThrottledLog
+from proxy.domain.errors import EmbeddingFailed, RerankFailed
+from proxy.domain.judging import Judge, MemoryText, Reading
+from proxy.domain.limits import CircuitBreaker, TTLCache
+from proxy.domain.ports import Clock, Embedder, MemoryStore, ProfileKind, Reranker, Snapshot
+from proxy.recall.triage import MAX_TERMS, SearchQuery
+from proxy.telemetry import ThrottledLog, log
+from proxy.text.words import normalise
 
+DAY = 86_400.0
+LEAST_BM25 = 6.0  # about two rare words in common
+# Relevance, measured on held-out users.
+HELPS = 0.5  # the operating point of the calibrated head: memories are shown if one reaches it
+ALSO_HELPS = 0.03  # then others of at least this are shown, too
+HELP_SHARE = 0.2  # of the final score; the rest is the fused score
+CANDIDATES = 12  # that the judge reads, at least
+MOST_CANDIDATES = 24
+DOUBTED = 0.7  # confidence of a preference up to which it is not shown; stating it again raises it
+# Reranking.
+RERANK_TOP = 20
+RERANK_STEP = 4  # memories at a time
+RERANKS_AT_ONCE = 2  # requests: others in a burst are served in the order they have, rather than late
+TRIP_AFTER = 3  # failures in a row
+OPEN_S = 30.0  # until the model is asked again
+RERANK_TIME_SHARE = 0.6  # of the time that is left: the rest is for injecting
+RERANK_WEIGHT = 0.7  # of the model's score; the rest is the score before
+LEAST_SPREAD = 4.0  # logits: a smaller difference between best and worst says little
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Constants of the order. A factor is within [1 - depth, 1 + depth]: it decides between near-equals."""
+
+    dense: bool = True  # search by meaning
+    lexical: bool = True  # search by words
+    fusion: Literal["linear", "rrf"] = "linear"
+    dense_weight: float = 0.65
+    rrf_k: int = 60
+    recency_depth: float = 0.03
+    weight_depth: float = 0.02  # use moves the order a little, and hides nothing
+    importance_depth: float = 0.05
+    confidence_depth: float = 0.05
+    half_life_days: float = 90.0
+    project_worth: float = 0.25  # added for a memory of the request's project
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredHit:
+    """A hit and its fused score in [0, 1]."""
+
+    hit: Hit
+    score: float
+
+
+def fused(hits: Sequence[Hit], ranking: Ranking, *, project: str | None, now: float) -> list[ScoredHit]:
+    """Return the hits with their scores, best first; between equals the latest."""
+    scores = _reciprocal_ranks(hits, ranking.rrf_k) if ranking.fusion == "rrf" else _linear(hits, ranking)
+    found = []
+    for hit, score in zip(hits, scores, strict=True):
+        if project is not None and hit.memory.scope.project == project:
+            score += ranking.project_worth
+        found.append((score * merit(hit.memory, now, ranking), hit))
+    found.sort(key=lambda one: (-one[0], -one[1].memory.updated_at, one[1].memory.id))
+    return [ScoredHit(hit, min(1.0, score)) for score, hit in found]
+
+
+def merit(memory: Memory, now: float, ranking: Ranking) -> float:
+    """Return the product of a memory's factors: recency, weight, importance, confidence. 1 is average."""
+    seen = max(memory.updated_at, memory.last_accessed or 0.0)
+    recency = 2 * math.pow(0.5, max(0.0, now - seen) / DAY / ranking.half_life_days) - 1
+    # An imported memory may have a weight other than 1; its logarithm is symmetric between .2 and 5.
+    weight = math.log(min(5.0, max(0.2, memory.weight)), 5.0)
+    return (
+        (1 + ranking.recency_depth * recency)
+        * (1 + ranking.weight_depth * weight)
+        * (1 + ranking.importance_depth * (2 * memory.importance - 1))
+        * (1 + ranking.confidence_depth * (2 * memory.confidence - 1))
+    )
+
+
+def stretch(cosine: float | None, low: float, spread: float) -> float:
+    """Return the cosine's place between the lowest and the highest; one alone is the highest."""
+    if cosine is None:
+        return 0.0
+    return (cosine - low) / spread if spread > 0 else 1.0
+
+
+def _linear(hits: Sequence[Hit], ranking: Ranking) -> list[float]:
+    cosines = [h.cosine for h in hits if h.cosine is not None]
+    best = max((h.bm25 for h in hits), default=0.0)
+    if not cosines:
+        return [h.bm25 / best if best else 0.0 for h in hits]
+    low, share, most = min(cosines), ranking.dense_weight, max(best, LEAST_BM25)
+    spread = max(cosines) - low
+    return [share * stretch(h.cosine, low, spread) + (1 - share) * h.bm25 / most for h in hits]
+
+
+def _reciprocal_ranks(hits: Sequence[Hit], k: int) -> list[float]:
+    """Fuse rankings by reciprocal rank: score = Σ 1/(k + rank), rank from 1, scaled so that first in
+    every list is 1. k = 60 after Cormack et al., SIGIR 2009. Absent hits add nothing."""
+    scores = [0.0] * len(hits)
+    near = [(h.cosine, i) for i, h in enumerate(hits) if h.cosine is not None]
+    lists = [near, [(h.bm25, i) for i, h in enumerate(hits) if h.bm25 > 0]]
+    for found in lists:
+        for place, (_, i) in enumerate(sorted(found, key=lambda pair: -pair[0]), start=1):
+            scores[i] += (k + 1) / (k + place) / (2 if near else 1)
+    return scores
+
+
+# ---------------------------------------------------------------- relevance
+Readings = Callable[[Sequence[str]], Awaitable[Sequence[bytes | None]]]
+"""Returns the stored readings of memories by their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What a candidate must reach; None: nothing. `asked`: the request's own least cosine, which decides
+    alone. `floor`: the server's least cosine. `model`: the embedding model's, used without a judge.
+    `helps`: what the judge must give."""
+
+    asked: float | None = None
+    floor: float | None = None
+    model: float | None = None
+    helps: float = HELPS
+
+
+@dataclass(frozen=True, slots=True)
+class Relevant:
+    """The candidates that help, best first. `judged`: the judge has read them; `helps`: what it gave each, by
+    the memory's id."""
+
+    ranked: list[Ranked]
+    judged: bool
+    helps: Mapping[str, float] = field(default_factory=dict)
+
+
+def depth(limit: int) -> int:
+    """Return how many candidates to look at for a request that wants `limit` memories."""
+    return max(CANDIDATES, min(limit + 2, MOST_CANDIDATES))
+
+
+async def relevant(
+    reading: Reading | None,
+    candidates: Sequence[ScoredHit],
+    judge: Judge | None,
+    threshold: Threshold,
+    readings: Readings | None = None,
+) -> Relevant:
+    """Return the candidates that help with the message. If the judge fails, the cosine decides."""
+    if threshold.asked is None and judge is not None and reading is not None:
+        near = [c for c in candidates if _reaches(c, threshold.floor)]
+        try:
+            helps = await _read_together(reading, near, judge, readings)
+        except EmbeddingFailed:
+            pass
+        else:
+            given = {c.hit.memory.id: share for c, share in zip(near, helps, strict=True)}
+            return Relevant(_helping(near, helps, threshold.helps), judged=True, helps=given)
+    plain_rule = threshold.model if threshold.floor is None else threshold.floor
+    least = plain_rule if threshold.asked is None else threshold.asked
+    plain = [ranked(c) for c in candidates if _reaches(c, least)]
+    return Relevant(without_repeats(plain), judged=False)
+
+
+async def _read_together(
+    reading: Reading, candidates: Sequence[ScoredHit], judge: Judge, readings: Readings | None
+) -> Sequence[float]:
+    """Return how much each candidate helps with the message, in [0, 1]. Raises EmbeddingFailed."""
+    memories = [MemoryText(c.hit.memory.content, c.hit.vector) for c in candidates]
+
+    async def stored(indices: Sequence[int]) -> Sequence[bytes | None]:
+        assert readings is not None
+        return await readings([candidates[i].hit.memory.id for i in indices])
+
+    return await judge.helps(reading, memories, stored if readings is not None else None)
+
+
+def _helping(candidates: Sequence[ScoredHit], helps: Sequence[float], least: float) -> list[Ranked]:
+    if max(helps, default=0.0) < least:
+        return []
+    found = [
+        ranked(candidate, share)
+        for candidate, share in zip(candidates, helps, strict=True)
+        if share >= min(least, ALSO_HELPS)
+    ]
+    return without_repeats(sorted(found, key=lambda one: -one.score))
+
+
+def ranked(candidate: ScoredHit, helps: float | None = None) -> Ranked:
+    """Return the candidate with its final score. `helps`: what the judge gave it."""
+    score, found_by = candidate.score, why(candidate)
+    if helps is None:
+        return Ranked(candidate.hit.memory, score, found_by)
+    score = HELP_SHARE * helps + (1 - HELP_SHARE) * score
+    return Ranked(candidate.hit.memory, score, f"{found_by}, helps {_short(helps)}")
+
+
+def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Return the memories without those whose text is contained in a better one of the same type."""
+    distinct: list[Ranked] = []
+    said: list[tuple[str, str]] = []
+    for one in ranked:
+        text = normalise(one.memory.content)
+        if not any(kind == one.memory.type and text in better for kind, better in said):
+            said.append((one.memory.type, text))
+            distinct.append(one)
+    return distinct
+
+
+def is_doubted(memory: Memory) -> bool:
+    """True for an uncertain preference, which would influence every answer if it was shown."""
+    return memory.type == "preference" and memory.confidence <= DOUBTED
+
+
+def why(candidate: ScoredHit) -> str:
+    """Return which lists found it: "dense .41, lexical 3.2"."""
+    hit, parts = candidate.hit, []
+    if hit.cosine is not None:
+        parts.append(f"dense {_short(hit.cosine)}")
+    if hit.bm25 > 0:
+        parts.append(f"lexical {hit.bm25:.1f}")
+    return ", ".join(parts)
+
+
+def _reaches(candidate: ScoredHit, least: float | None) -> bool:
+    """True if its cosine is high enough; without a cosine a shared word does."""
+    cosine = candidate.hit.cosine
+    return least is None or (candidate.hit.bm25 > 0 if cosine is None else cosine >= least)
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".replace("0.", ".", 1)
+
+
+# ---------------------------------------------------------------- reranking
+class Reranking:
+    """Reorders what was ranked. `deadline_s`: for all memory work of a request."""
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        *,
+        deadline_s: float,
+        top: int = RERANK_TOP,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reranker, self._deadline_s, self.top = reranker, deadline_s, top
+        self._breaker = CircuitBreaker(OPEN_S, trip_after=TRIP_AFTER, clock=clock)
+        self._reading = 0
+
+    async def reorder(self, question: str, ranked: Sequence[Ranked], *, spent_s: float) -> Sequence[Ranked]:
+        """Return the same memories, those that the model has read in time in its order.
+
+        `spent_s`: how much of the deadline has passed.
+        """
+        left_s = RERANK_TIME_SHARE * (self._deadline_s - max(0.0, spent_s))
+        if len(ranked) < 2 or left_s <= 0 or self._busy or not self._reranker.understands(question):
+            return ranked
+        logits = await self._read(question, [one.memory.content for one in ranked[: self.top]], left_s)
+        if len(logits) < 2:
+            return ranked
+        read = blended(ranked[: len(logits)], logits)
+        # The budget is filled by score, so memories that were not read must not score above those that were.
+        unread = (replace(one, score=min(one.score, read[-1].score)) for one in ranked[len(logits) :])
+        return [*read, *unread]
+
+    @property
+    def _busy(self) -> bool:
+        return self._reading >= RERANKS_AT_ONCE or self._breaker.is_open
+
+    async def _read(self, question: str, texts: Sequence[str], within_s: float) -> Sequence[float]:
+        """Return the logits of the first texts, as many as time allows."""
+        logits: list[float] = []
+        self._reading += 1
+        try:
+            async with asyncio.timeout(within_s):
+                for start in range(0, len(texts), RERANK_STEP):
+                    logits += await self._reranker.rerank(question, texts[start : start + RERANK_STEP])
+        except TimeoutError:
+            log.debug("memory.rerank_cut", read=len(logits), of=len(texts))
+        except RerankFailed as error:
+            log.warning("memory.rerank_failed", error=str(error))
+            logits = []
+        finally:
+            self._reading -= 1
+        if logits:
+            self._breaker.succeeded()
+        elif open_s := self._breaker.failed():
+            log.warning("memory.rerank_rests", seconds=open_s)
+        return logits
+
+
+def blended(ranked: Sequence[Ranked], logits: Sequence[float]) -> list[Ranked]:
+    """Return the memories by RERANK_WEIGHT of the model's score and the rest of the score before.
+
+    Both are scaled to [0, 1]. A spread below LEAST_SPREAD is not stretched, so that a model to which all
+    are alike leaves the order nearly as it was.
+    """
+    best, before = max(logits), max(one.score for one in ranked) or 1.0
+    spread = max(best - min(logits), LEAST_SPREAD)
+    scored = [
+        replace(
+            one,
+            score=RERANK_WEIGHT * (1 - (best - logit) / spread) + (1 - RERANK_WEIGHT) * one.score / before,
+            why=f"{one.why}, reranked",
+        )
+        for one, logit in zip(ranked, logits, strict=True)
+    ]
+    return sorted(scored, key=lambda one: -one.score)
+
+
+# ---------------------------------------------------------------- search and profile
 LIST_LENGTH = 16  # of each of the two lists, at least
 PROFILE_HOLDS = 0.5  # the operating point of the calibrated head
 _LISTED_PREFERENCES = 100  # from a store without vectors in memory

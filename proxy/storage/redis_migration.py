@@ -34,7 +34,7 @@ from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import Connection
 from proxy.storage.sql.embeddings import NO_MODEL
 from proxy.storage.sql.erasure import counts_from_dict, store_receipt
-from proxy.text import terms
+from proxy.text.words import terms
 
 Row = Mapping[str, Any]
 
@@ -222,7 +222,7 @@ class _User:
             missing = vector is None and row["vector"] is not None
             writer.without_vector += missing and row["superseded_by"] is None
             writer.insert(
-                "vectors", memory=seq, embedding=vector, terms=pack(terms.terms(memory.content)),
+                "vectors", memory=seq, embedding=vector, terms=pack(terms(memory.content)),
                 generation=NO_MODEL if missing else row["generation"],
             )  # fmt: skip
             for event in history.get(memory_id, ()):

@@ -1,1 +1,1 @@
-"""Text functions without I/O: terms, sentences, the memory block, reasoning marks."""
+"""Text functions without I/O: words and sentences, relative dates."""

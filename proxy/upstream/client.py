@@ -7,7 +7,9 @@ from urllib.parse import urljoin, urlsplit
 
 from proxy import telemetry
 from proxy.domain.base_url import DEFAULT_PORTS, BaseUrl, parse_base_url
+from proxy.domain.core import Scope
 from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
+from proxy.domain.limits import TTLCache
 from proxy.upstream.connection import (
     WIRE_ERRORS,
     Body,
@@ -18,8 +20,8 @@ from proxy.upstream.connection import (
     UpstreamRequest,
     UpstreamResponse,
 )
-from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.upstream.network import Network, UpstreamRoute, open_connection, refused_by_proxy
+from proxy.wire.http import CREDENTIALS, Headers
 
 PREFIX = b"/v1"
 _PROXY_WANTS_CREDENTIALS = 407
@@ -341,3 +343,31 @@ def redirect_target(at: BaseUrl, method: str, target: bytes, status: int, locati
 
 def _refused(status: int, where: str, remedy: str) -> str:
     return f"The upstream redirects ({status}) {where}, where the proxy does not follow: {remedy}."
+
+
+# ---------------------------------------------------------------- the users' credentials
+_CARRIED = CREDENTIALS | {b"openai-organization", b"openai-project"}
+
+
+class Credentials:
+    """The last credential of each user, for our own calls on the user's behalf. In memory only.
+
+    The headers are those that the upstream sees: a key or token of the proxy is never among them, the
+    upstream key that it maps to may be.
+    """
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._by_user = TTLCache[tuple[str, str], Headers](limit)
+
+    def remember(self, scope: Scope, headers: Headers) -> None:
+        """Store what the upstream has just accepted for the user, or not refused. A request without a
+        credential (the server's key is sent with it, or none is needed) replaces an older one, too."""
+        self._by_user.put((scope.tenant, scope.user), [each for each in headers if each[0] in _CARRIED])
+
+    def get(self, scope: Scope) -> Headers:
+        """Return the headers that carry the user's credential, none if it is not known."""
+        return list(self._by_user.get((scope.tenant, scope.user)) or ())
+
+    def forget(self, scope: Scope) -> None:
+        """Remove the user's credential."""
+        self._by_user.pop((scope.tenant, scope.user))

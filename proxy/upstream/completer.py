@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from proxy import __version__, telemetry
-from proxy.domain.core import Scope
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -28,7 +27,7 @@ from proxy.domain.errors import (
 )
 from proxy.domain.limits import CircuitBreaker, TTLCache
 from proxy.domain.ports import CompletionRequest
-from proxy.upstream.client import Upstream, credential
+from proxy.upstream.client import Credentials, Upstream, credential
 from proxy.upstream.forms import (
     MAX_LEARNT,
     Forms,
@@ -39,9 +38,9 @@ from proxy.upstream.forms import (
     own_options,
     refusal_of,
 )
-from proxy.upstream.headers import CREDENTIALS, Headers
-from proxy.wire.answers import Values, objects
+from proxy.wire.answers import Values, objects, tokens_of
 from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece
+from proxy.wire.http import Headers
 
 if TYPE_CHECKING:
     import httpx
@@ -53,33 +52,6 @@ _REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
 _TOO_MANY = 429
 _MAX_STARTS = 100  # of a JSON object in a text: each is tried
 _BUSY = (_TOO_MANY, 503, 529)
-
-
-_CARRIED = CREDENTIALS | {b"openai-organization", b"openai-project"}
-
-
-class Credentials:
-    """The last credential of each user, for our own calls on the user's behalf. In memory only.
-
-    The headers are those that the upstream sees: a key or token of the proxy is never among them, the
-    upstream key that it maps to may be.
-    """
-
-    def __init__(self, limit: int = 10_000) -> None:
-        self._by_user = TTLCache[tuple[str, str], Headers](limit)
-
-    def remember(self, scope: Scope, headers: Headers) -> None:
-        """Store what the upstream has just accepted for the user, or not refused. A request without a
-        credential (the server's key is sent with it, or none is needed) replaces an older one, too."""
-        self._by_user.put((scope.tenant, scope.user), [each for each in headers if each[0] in _CARRIED])
-
-    def get(self, scope: Scope) -> Headers:
-        """Return the headers that carry the user's credential, none if it is not known."""
-        return list(self._by_user.get((scope.tenant, scope.user)) or ())
-
-    def forget(self, scope: Scope) -> None:
-        """Remove the user's credential."""
-        self._by_user.pop((scope.tenant, scope.user))
 
 
 # ---------------------------------------------------------------- back-off
@@ -172,10 +144,12 @@ class UpstreamCompleter:
         jitter: Callable[[], float] = random.random,
         learning: Learning | None = None,
         own: RoleModel = RoleModel(),
+        on_usage: Callable[[str, int, int], None] = lambda role, read, written: None,
         transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
         """`endpoints` has an Upstream for every endpoint that `roles` name; they belong to the caller. `own`:
-        for roles that are not named, which ask the conversation's own model. `transport`: answers every call
+        for roles that are not named, which ask the conversation's own model. `on_usage`: called with the
+        role and the tokens read and written that an answer reports. `transport`: answers every call
         in place of the upstream and the endpoints."""
         self._upstream = upstream
         self._credentials = credentials
@@ -184,7 +158,7 @@ class UpstreamCompleter:
         self._clock, self._jitter = clock, jitter
         self._breakers = TTLCache[EndpointKey, CircuitBreaker](_MAX_PAUSES)
         self._learning, self._own = learning or Learning(Forms(clock)), own
-        self._transport = transport
+        self._on_usage, self._transport = on_usage, transport
         self._doubted = TTLCache[ModelRoute, bool](MAX_LEARNT)  # a server error was over with less options
 
     async def complete(self, request: CompletionRequest) -> str:
@@ -216,7 +190,12 @@ class UpstreamCompleter:
         if answer.status in _BUSY:
             raise self._turned_away(call, answer)
         self._breakers.pop(call.key)
-        return await asyncio.to_thread(_text, answer)
+        content, usage = await asyncio.to_thread(_content, answer)
+        if usage is not None:
+            self._on_usage(call.request.role, *usage)
+        if not content.strip():
+            raise CompletionFailed("the answer holds no text")  # some have thoughts only
+        return content
 
     def _addressed(self, request: CompletionRequest) -> _AddressedCall:
         role = self._roles.get(request.role, self._own)
@@ -334,22 +313,16 @@ def _thought_to_the_limit(answer: _Answer) -> bool:
         return False
 
 
-def _text(answer: _Answer) -> str:
+def _content(answer: _Answer) -> tuple[str, tuple[int, int] | None]:
+    """Return what the message says, else the arguments of its first tool call, else the JSON object in its
+    thoughts; and the tokens read and written. Some servers stream, or compress, whatever they are asked
+    for."""
     if answer.status in _CREDENTIAL_NEEDED:
         raise CredentialNeeded(f"status {answer.status}")
     if answer.status in _REFUSED:
         raise CompletionRefused(f"status {answer.status}")
     if not 200 <= answer.status < 300:
         raise CompletionFailed(f"status {answer.status}")
-    content = _content(answer)
-    if not content.strip():
-        raise CompletionFailed("the answer holds no text")  # some have thoughts only
-    return content
-
-
-def _content(answer: _Answer) -> str:
-    """Return what the message says, else the arguments of its first tool call, else the JSON object in its
-    thoughts. Some servers stream, or compress, whatever they are asked for."""
     headers = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
     values = Values(headers.get(b"content-type", ""), headers.get(b"content-encoding", ""))
     reader, texts = ChatReader(), dict.fromkeys(PieceKind, "")
@@ -358,9 +331,9 @@ def _content(answer: _Answer) -> str:
             if isinstance(piece, TextPiece):
                 texts[piece.kind] += piece.text
     if texts[PieceKind.TEXT].strip():
-        return texts[PieceKind.TEXT]
+        return texts[PieceKind.TEXT], tokens_of(reader.usage)
     arguments = "".join(reader.calls.named[0].arguments) if reader.calls.named else ""
-    return arguments or _json_in(texts[PieceKind.THOUGHT])
+    return arguments or _json_in(texts[PieceKind.THOUGHT]), tokens_of(reader.usage)
 
 
 def _json_in(thoughts: str) -> str:

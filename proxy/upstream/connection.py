@@ -27,7 +27,7 @@ from typing import cast
 import httptools
 
 from proxy.domain.errors import UpstreamBroken, UpstreamCut
-from proxy.upstream.headers import Headers, response_headers
+from proxy.wire.http import Headers, response_headers
 
 # tcpi_bytes_acked, a u64 in the kernel's struct tcp_info since Linux 4.1
 _ACKED = struct.Struct("120x Q")

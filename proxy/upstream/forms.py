@@ -24,7 +24,7 @@ from proxy.domain.errors import InvalidRequest
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import CompletionRequest, FormStore
 from proxy.wire.body import loads
-from proxy.wire.codings import unpacked
+from proxy.wire.http import unpacked
 
 LEARNT_FOR_S = 86_400.0  # servers are updated: what one refused is tried again after a day
 SUSPECTED_FOR_S = 600.0  # a placement that was refused when only a request without memory was taken

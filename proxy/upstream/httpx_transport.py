@@ -19,8 +19,8 @@ from proxy.domain.errors import (
 )
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Body, Timeouts, UpstreamResponse
-from proxy.upstream.headers import Headers
 from proxy.upstream.network import Network
+from proxy.wire.http import Headers
 
 _FRAMING = frozenset((b"host", b"content-length", b"transfer-encoding", b"connection"))
 MOST_BYTES = 1_000_000  # of a document

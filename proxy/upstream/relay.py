@@ -13,7 +13,7 @@ from proxy import telemetry
 from proxy.domain.errors import TooLarge, UpstreamCut, UpstreamError
 from proxy.upstream.client import PREFIX, Upstream
 from proxy.upstream.connection import UpstreamResponse
-from proxy.upstream.headers import Headers, request_headers, request_id_in, with_ours
+from proxy.wire.http import Headers, request_headers, request_id_in, with_ours
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.wire.body import loads
-from proxy.wire.codings import TooLong, Undecodable, Unpacker, named_codings
-from proxy.wire.content import clean
+from proxy.wire.body import clean, loads
+from proxy.wire.http import TooLong, Undecodable, Unpacker, named_codings
 
 Json = dict[str, Any]
 

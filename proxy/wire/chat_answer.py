@@ -23,8 +23,8 @@ from typing import Any
 
 import orjson
 
-from proxy.text.markup import ThoughtSplitter, opened, shows_thoughts
 from proxy.wire.answers import Problem, problem_of
+from proxy.wire.authorship import ThoughtSplitter, opened, shows_thoughts
 
 Json = dict[str, Any]
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from proxy.domain.core import Message
 from proxy.wire.body import Body
-from proxy.wire.content import SYSTEM_ROLES, text_of
-from proxy.wire.dialect import CALLS, CHAT, RESPONSES, Dialect, tool_role
+from proxy.wire.dialect import CALLS, CHAT, RESPONSES, SYSTEM_ROLES, Dialect, text_of, tool_role
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,11 +49,6 @@ class Authorship:
         return self.wrapped and not self.pasted and not self.typed
 
 
-def may_be_wrapped(text: str) -> bool:
-    """False if a look shows that nothing surrounds the user's words."""
-    return _signs(text).search(text) is not None or _may_hold_mail(text)
-
-
 def unwrapped(text: str, depth: int = _MAX_DEPTH) -> Authorship:
     """Return the user's words; `text` itself if nothing was put around them."""
     if (asked := _asked_in_json(text)) is not None:
@@ -106,7 +101,7 @@ def folded(name: str) -> str:
 
 
 # ---------------------------------------------------------------- marks
-_SIGNS = re.compile(r"[<>\[{`~]")  # a mark begins with one; a set alone is searched for fastest
+SIGNS = re.compile(r"[<>\[{`~]")  # a mark begins with one; a set alone is searched for fastest
 # Quotation marks and ruled lines are searched for only if there are any.
 _MORE_SIGNS = re.compile(r"[<>\[{`~]|\"\"\"|'''|[:：][ \t]*\n")
 _MARKS = re.compile(
@@ -395,7 +390,7 @@ class _Scan:
 def _signs(text: str) -> re.Pattern[str]:
     """Return what a mark of this text may begin with."""
     more = '"""' in text or "'''" in text or ":\n" in text or "：\n" in text
-    return _MORE_SIGNS if more else _SIGNS
+    return _MORE_SIGNS if more else SIGNS
 
 
 def _skip_space(text: str, at: int) -> int:

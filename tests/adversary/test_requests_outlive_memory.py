@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.app import maintenance
-from proxy.http import exchange as http_exchange
+from proxy.http import memory_work
 from proxy.learn.worker import HAND_ON_S
 from proxy.recall.search import Searcher
 from proxy.storage.sql.jobs import SqlJobs
@@ -111,7 +111,7 @@ async def test_a_long_paste_does_not_block_the_event_loop(house):
 async def test_answers_that_end_while_the_store_is_away_are_extracted_when_it_is_back(
     house, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(http_exchange, "COMMIT_S", 0.3)
+    monkeypatch.setattr(memory_work, "COMMIT_S", 0.3)
     model, users = Gated(), [f"user-{n}" for n in range(4)]
     model.may_answer.clear()
     store, away = tmp_path / "data" / "memory.db", tmp_path / "away.db"

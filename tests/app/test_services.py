@@ -17,8 +17,8 @@ from proxy.app.services import WARM_UP_TURN, Services
 from proxy.config import load
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable
-from proxy.http import failopen
-from proxy.learn.budget import PAUSE_S
+from proxy.domain.limits import PAUSE_S
+from proxy.http import memory_work
 from proxy.recall.prepare import prepare
 from tests.models.heads import write_heads
 from tests.storage.recording import recorded
@@ -102,10 +102,10 @@ async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(da
             raise StoreUnavailable("down")
         return "fine"
 
-    monkeypatch.setattr(failopen, "OPEN_S", 0.05)
+    monkeypatch.setattr(memory_work, "OPEN_S", 0.05)
     now, broken = 1e9, True
     async with opened(data_dir, clock=lambda: now) as services:
-        for _ in range(failopen.TRIP_AFTER):
+        for _ in range(memory_work.TRIP_AFTER):
             await services.fail_open.attempt("recall", work, 1)
         assert services.fail_open.resting is not None
         now, broken = now - 86_400, False
@@ -123,7 +123,7 @@ async def test_the_worker_pauses_while_a_turn_is_prepared(data_dir, monkeypatch)
 
     monkeypatch.setattr(http, "prepare", held)
     async with opened(data_dir) as services, asyncio.timeout(60):
-        turn = asyncio.ensure_future(http._recaller(services).recall(WARM_UP_TURN))
+        turn = asyncio.ensure_future(http._recaller(services)._prepared(WARM_UP_TURN))
         await begun.wait()
         job = asyncio.create_task(services.learner.turns.pause())
         await asyncio.sleep(5 * PAUSE_S)

@@ -131,13 +131,9 @@ def _whole(message: Message) -> dict[str, Any]:
     said = {"role": "assistant", **message, **({"tool_calls": calls} if calls else {})}
     finish = "tool_calls" if calls else "stop"
     return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "scripted",
-        "choices": [_choice("message", said, finish)],
-        "usage": _USAGE,
-    }
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "scripted",
+        "choices": [_choice("message", said, finish)], "usage": _USAGE,
+    }  # fmt: skip
 
 
 def _events(message: Message, body: dict[str, Any]) -> list[bytes]:

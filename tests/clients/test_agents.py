@@ -21,7 +21,6 @@ from agents import (
 )
 from openai import AsyncOpenAI
 from openai.types.shared import Reasoning
-from pydantic import BaseModel
 
 from tests.clients.acting import ASKED, SAID
 from tests.clients.stage import Stage
@@ -29,13 +28,6 @@ from tests.clients.stage import Stage
 MODELS = [OpenAIResponsesModel, OpenAIChatCompletionsModel]
 BOTH_CITIES = "What is the weather in Oslo and in Lima?"
 set_tracing_disabled(True)  # it would call home
-
-
-class Weather(BaseModel):
-    """What the structured answer holds."""
-
-    city: str
-    degrees: int
 
 
 @function_tool
@@ -107,12 +99,6 @@ async def test_the_runner_continues_its_last_response(sdk: AsyncOpenAI, chat_onl
     assert said == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
 
 
-@pytest.mark.parametrize("model", MODELS)
-async def test_structured_output_is_parsed(sdk: AsyncOpenAI, model: Any) -> None:
-    who = agent(model("gpt-4.1", sdk), output_type=Weather)
-    assert (await Runner.run(who, "The day in Oslo?")).final_output == Weather(city="Oslo", degrees=7)
-
-
 @function_tool
 def get_picture() -> ToolOutputImage:
     """Return a picture."""
@@ -134,16 +120,10 @@ async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
     sdk: AsyncOpenAI, stream: bool
 ) -> None:
     settings = ModelSettings(
-        store=False,
-        reasoning=Reasoning(effort="low", summary="auto"),
-        response_include=["reasoning.encrypted_content"],
-        parallel_tool_calls=True,
-        truncation="auto",
-        verbosity="low",
-        metadata={"run": "1"},
-        include_usage=True,
-        top_logprobs=1,
-    )
+        store=False, reasoning=Reasoning(effort="low", summary="auto"),
+        response_include=["reasoning.encrypted_content"], parallel_tool_calls=True, truncation="auto",
+        verbosity="low", metadata={"run": "1"}, include_usage=True, top_logprobs=1,
+    )  # fmt: skip
     tools = [get_weather, WebSearchTool()]
     who = agent(OpenAIResponsesModel("gpt-5", sdk), tools=tools, model_settings=settings)
     result = await run(who, f"Think. {BOTH_CITIES}", stream=stream)

@@ -1,7 +1,5 @@
 """LangChain's ChatOpenAI, over both APIs."""
 
-import asyncio
-import uuid
 from typing import Any
 
 import openai
@@ -104,31 +102,15 @@ async def test_structured_output_is_parsed(chat_only: Stage, user: str, response
     assert await llm.ainvoke("The day in Oslo?") == Weather(city="Oslo", degrees=7)
 
 
-@APIS
-async def test_images_and_earlier_answers_pass(chat_only: Stage, user: str, responses: bool) -> None:
-    image = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
-    text = f"What is this? {uuid.uuid4().hex}"
-    said = [HumanMessage([{"type": "text", "text": text}, image])]
-    assert (await ask(model(chat_only, user, responses), said, stream=False)).text == "All right, noted."
-    assert chat_only.actor is not None
-    parts = chat_only.actor.last_chat()["messages"][-1]["content"]
-    assert [part["type"] for part in parts] == ["text", "image_url"]
-    assert parts[0]["text"] == text
-
-
 @STREAMS
 async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
     chat_only: Stage, user: str, stream: bool
 ) -> None:
     settings = {
-        "reasoning": {"effort": "low", "summary": "auto"},
-        "include": ["reasoning.encrypted_content"],
-        "store": False,
-        "verbosity": "low",
-        "truncation": "auto",
-        "service_tier": "auto",
+        "reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"],
+        "store": False, "verbosity": "low", "truncation": "auto", "service_tier": "auto",
         "output_version": "responses/v1",
-    }
+    }  # fmt: skip
     llm = model(chat_only, user, True, **settings).bind_tools([get_weather, {"type": "web_search"}])
     said: list[Any] = [HumanMessage(f"Think. {BOTH_CITIES}")]
     answer = await ask(llm, said, stream=stream)
@@ -150,15 +132,6 @@ async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str, stream
     answer = await ask(llm, said, stream=stream)
     said += [answer, *[write.invoke(call) for call in answer.tool_calls]]
     assert (await ask(llm, said, stream=stream)).text == "The tools say: wrote a verse"
-
-
-@APIS
-async def test_the_blocking_calls_work_too(chat_only: Stage, user: str, responses: bool) -> None:
-    llm = model(chat_only, user, responses)
-    answers = await asyncio.to_thread(llm.batch, ["Hello.", "Hello again."])
-    assert [answer.text for answer in answers] == ["All right, noted."] * 2
-    chunks = await asyncio.to_thread(lambda: list(llm.stream("Hello.")))
-    assert "".join(chunk.text for chunk in chunks) == "All right, noted."
 
 
 @APIS

@@ -1,7 +1,5 @@
 """The official SDK."""
 
-import asyncio
-import contextlib
 import json
 from typing import Any
 
@@ -10,7 +8,7 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from tests.clients.acting import ASKED, CUT, HANG, REFUSE, SAID
+from tests.clients.acting import ASKED, REFUSE, SAID
 from tests.clients.stage import Stage
 
 WEATHER: Any = {
@@ -71,13 +69,6 @@ async def test_what_one_session_says_the_next_one_knows(
         assert "10,000" not in await say(stranger, ASKED, stream=stream)
 
 
-async def test_a_session_that_says_off_is_not_remembered(stage: Stage, user: str) -> None:
-    async with client(stage, user, **{"X-Memory-Mode": "off"}) as sdk:
-        raw = await sdk.responses.with_raw_response.create(model="m", input=SAID)
-    assert raw.headers["x-memory-status"] == "off"
-    assert raw.headers["x-memory-store"] == "off"
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_tool_loop_over_a_chain_reaches_its_answer(chat_only: Stage, user: str, stream: bool) -> None:
     async with client(chat_only, user) as sdk:
@@ -129,45 +120,6 @@ async def test_structured_output_is_parsed(chat_only: Stage, user: str) -> None:
         assert completion.choices[0].message.parsed == Weather(city="Oslo", degrees=7)
 
 
-async def test_stored_responses_are_read_listed_and_deleted(chat_only: Stage, user: str) -> None:
-    async with client(chat_only, user) as sdk:
-        made = await sdk.responses.create(model="m", input="Hello there, Zoë.")
-        assert await sdk.responses.retrieve(made.id) == made
-        items = [item async for item in await sdk.responses.input_items.list(made.id)]
-        assert items[0].content[0].text == "Hello there, Zoë."  # type: ignore[union-attr]
-        await sdk.responses.delete(made.id)
-        with pytest.raises(openai.NotFoundError):
-            await sdk.responses.retrieve(made.id)
-        with pytest.raises(openai.BadRequestError) as refused:
-            await sdk.responses.create(model="m", input="And?", previous_response_id=made.id)
-        assert refused.value.code == "previous_response_not_found"
-
-
-async def test_a_conversation_holds_what_its_responses_said(chat_only: Stage, user: str) -> None:
-    async with client(chat_only, user) as sdk:
-        conversation = await sdk.conversations.create(metadata={"topic": "demo"})
-        await sdk.responses.create(model="m", input="One.", conversation=conversation.id)
-        await sdk.responses.create(model="m", input="Two.", conversation=conversation.id)
-        items = [item async for item in await sdk.conversations.items.list(conversation.id, order="asc")]
-        assert [item.role for item in items] == ["user", "assistant"] * 2  # type: ignore[union-attr]
-        await sdk.conversations.delete(conversation.id)
-
-
-async def test_a_background_response_can_be_waited_for_and_followed(chat_only: Stage, user: str) -> None:
-    async with client(chat_only, user) as sdk:
-        response = await sdk.responses.create(model="m", input="Hello.", background=True)
-        assert response.status in ("queued", "in_progress")
-        for _ in range(200):
-            if response.status not in ("queued", "in_progress"):
-                break
-            response = await sdk.responses.retrieve(response.id, timeout=5)
-        assert response.output_text == "All right, noted."
-        stream = await sdk.responses.create(model="m", input="Hello.", background=True, stream=True)
-        events = [event async for event in stream]
-        assert [event.sequence_number for event in events] == list(range(len(events)))
-        assert events[-1].type == "response.completed"
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("say", [chat, respond])
 async def test_an_upstreams_refusal_is_the_sdks_own_error(
@@ -177,38 +129,6 @@ async def test_an_upstreams_refusal_is_the_sdks_own_error(
         with pytest.raises(openai.RateLimitError) as refused:
             await say(sdk, f"Hello. {REFUSE}", stream=stream)
     assert (refused.value.code, refused.value.response.headers["retry-after"]) == ("rate_limit_exceeded", "7")
-
-
-async def test_an_answer_that_breaks_off_fails(chat_only: Stage, user: str) -> None:
-    async with client(chat_only, user) as sdk:
-        stream = await sdk.responses.create(model="m", input=f"Hello. {CUT}", stream=True)
-        events = [event async for event in stream]
-        last: Any = events[-1]
-        assert (last.type, last.response.error.code) == ("response.failed", "server_error")
-        assert (await sdk.responses.retrieve(last.response.id)).status == "failed"
-        with pytest.raises(openai.InternalServerError):
-            await sdk.responses.create(model="m", input=f"Hello. {CUT}")
-
-
-async def stored(sdk: AsyncOpenAI, id_: str) -> Any:
-    """Return the response once it is stored."""
-    async with asyncio.timeout(10):
-        while True:
-            with contextlib.suppress(openai.NotFoundError):
-                return await sdk.responses.retrieve(id_)
-            await asyncio.sleep(0.05)
-
-
-async def test_a_client_that_leaves_frees_the_upstream(chat_only: Stage, user: str) -> None:
-    actor = chat_only.actor
-    assert actor is not None
-    async with client(chat_only, user) as sdk:
-        actor.left.clear()
-        async with await sdk.responses.create(model="m", input=f"Hello. {HANG}", stream=True) as stream:
-            id_ = (await anext(aiter(stream))).response.id  # type: ignore[union-attr]
-        async with asyncio.timeout(5):
-            await actor.left.wait()
-        assert (await stored(sdk, id_)).status in ("in_progress", "cancelled")
 
 
 async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str) -> None:

@@ -21,13 +21,9 @@ async def converse(node_dir: Path, stage: Stage, user: str, *turns: str, **more:
     """Say the turns, one after the other in one conversation; return what the driver tells."""
     asked = {"baseURL": stage.base_url, "headers": stage.headers(user), "model": "gpt-4.1", "turns": turns}
     process = await asyncio.create_subprocess_exec(
-        "node",
-        str(DRIVER),
-        json.dumps({**asked, **more}),
-        env={**os.environ, "CLIENTS_NODE": str(node_dir)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+        "node", str(DRIVER), json.dumps({**asked, **more}), env={**os.environ, "CLIENTS_NODE": str(node_dir)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     try:
         async with asyncio.timeout(30):
             out, err = await process.communicate()
@@ -67,15 +63,9 @@ async def test_reasoning_comes_and_goes_back(
     node_dir: Path, chat_only: Stage, user: str, stream: bool, store: bool
 ) -> None:
     result = await converse(
-        node_dir,
-        chat_only,
-        user,
-        f"Think. {BOTH_CITIES}",
-        "Fine.",
-        model="gpt-5",
-        stream=stream,
+        node_dir, chat_only, user, f"Think. {BOTH_CITIES}", "Fine.", model="gpt-5", stream=stream,
         options={"store": store, "reasoningSummary": "auto", "reasoningEffort": "low"},
-    )
+    )  # fmt: skip
     assert result["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
 
 

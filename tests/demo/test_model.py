@@ -11,7 +11,7 @@ from proxy.demo.model import MODEL, extract, scripted_model, session_state, summ
 from proxy.domain.core import Stamp
 from proxy.domain.session import Batch, Exchange
 from proxy.learn import extractor, session_notes
-from proxy.text.markup import fence
+from proxy.wire.authorship import fence
 from tests.learn.support import exchange
 from tests.support.fake_proxy import serving_in_thread
 

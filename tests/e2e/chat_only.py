@@ -51,8 +51,5 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
 def tool_call(id_: str, name: str, arguments: str, index: int = 0) -> dict[str, Any]:
     """Return a call as it is in a message, or in its first delta."""
     return {
-        "index": index,
-        "id": id_,
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
+        "index": index, "id": id_, "type": "function", "function": {"name": name, "arguments": arguments},
+    }  # fmt: skip

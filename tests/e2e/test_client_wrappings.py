@@ -35,16 +35,6 @@ src/pay.ts
 # Current Mode
 ACT MODE
 </environment_details>"""
-CLINE_TASK = f"""<task>
-Rename the export, and remember that I prefer tabs over spaces.
-</task>
-
-# task_progress RECOMMENDED
-
-When starting a new task, it is recommended to create a todo list.
-- [ ] Set up project structure
-
-{CLINE_ENVIRONMENT}"""
 REMINDER = """<system-reminder>
 As you answer the user's questions, you can use the following context:
 # userEmail
@@ -86,33 +76,17 @@ def blocks(h: House) -> list[str]:
 
 # L1 to L5: (messages, facts that a model takes from the wrapping)
 CONTEXT: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
-    "L1 Open WebUI": (
+    "Open WebUI": (
         users(OPEN_WEBUI + "By the way, my cat is called Miso."),
         [("Oslo", "User lives in Oslo."), ("Lisbon", "User moved to Lisbon."), ("cite", "User wants citations.")],
     ),
-    "L2 Cline": (
-        users(CLINE_TASK.replace("Rename the export", "My cat is called Miso")),
-        [("Europe/Berlin", "User is in the time zone Europe/Berlin."), ("/home/kim", "User works in /home/kim/shop.")],
-    ),
-    "L3 Claude Code": (
-        users(f"{REMINDER}\nPlease remember that my cat is called Miso."),
-        [("kim@shop", "User's email address is kim@shop.example."), ("currentDate", "User has a current date.")],
-    ),
-    "L4 Codex": (
+    "Codex": (
         users(*CODEX, "My cat is called Miso, remember that."),
         [("zsh", "User's shell is zsh."), ("Dutch", "User wants answers in Dutch.")],
     ),
-    "L5 a friend's post": (
-        users('My cat is called Miso, remember that. And look what Jo posted:\n> I moved to Lisbon in May, and I love it.'),
-        [("Lisbon", "User moved to Lisbon.")],
-    ),
-    "L5 a friend's post, and the user's words behind it": (
+    "a friend's post": (
         users('Jo posted this:\n\n"""\nI moved to Lisbon in May.\n"""\n\nWhat do I reply? My cat is called Miso, remember that.'),
         [("Lisbon", "User moved to Lisbon.")],
-    ),
-    "L5 a page": (
-        users("Remember that my cat is called Miso. What do you think of this?\n```\nI am a nurse in Lisbon.\n```"),
-        [("nurse", "User is a nurse."), ("Lisbon", "User lives in Lisbon.")],
     ),
 }  # fmt: skip
 

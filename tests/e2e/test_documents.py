@@ -1,17 +1,12 @@
 """Documents through the whole proxy: posted once, cited in a chat, deleted when forgotten."""
 
-import functools
 from typing import Any
 
 import httpx2
-import pytest
 
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import has, say, stored
-from tests.support.backends import Place, place
 from tests.support.model import ScriptedModel, known
-
-__all__ = ["place"]
 
 RUNBOOK = """\
 # Harbour service
@@ -30,14 +25,6 @@ Nothing is shipped between Friday noon and Monday morning.
 """
 QUESTION = "How do I roll back a bad deployment of the harbour service?"
 ABOUT = ("cello", "User plays the cello.")
-
-
-@pytest.fixture
-def house(house: Houses, place: Place) -> Houses:
-    """A proxy over each backend."""
-    place.directory.mkdir()
-    storage = {"data_dir": place.directory, "backend": place.backend}
-    return functools.partial(house, data_dir=place.directory, storage=storage, **place.settings)
 
 
 async def post(h: House, user: str, **more: Any) -> dict[str, Any]:
@@ -117,7 +104,7 @@ async def test_a_forgotten_user_s_documents_are_never_shown_again(house: Houses)
 
 
 async def test_a_long_document_is_embedded_by_the_upkeep(house: Houses) -> None:
-    long = RUNBOOK + "".join(f"## Part {n}\n\nOn topic number {n}.\n\n" for n in range(80))
+    long = RUNBOOK + "".join(f"## Part {n}\n\nOn topic number {n}.\n\n" for n in range(64))
     async with house() as h:
         document = await post(h, "alice", content=long)
         assert document["status"] == "indexing"

@@ -274,7 +274,6 @@ def test_the_server_takes_the_peer_from_the_socket_and_from_nowhere_else() -> No
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Origin": "https://evil.example"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Host": "evil.example", "Origin": "http://evil.example"},
     ],

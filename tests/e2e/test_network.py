@@ -81,21 +81,6 @@ async def test_an_impossible_status_and_a_redirect_elsewhere_are_errors_in_opena
             assert "hush" not in answer.text
 
 
-async def test_a_redirect_within_the_origin_is_followed_with_memory(house: Houses) -> None:
-    model = ScriptedModel()
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.request.target == b"/v1/chat/completions":
-            await exchange.reply(b"", 308, [(b"location", b"/v1/chat/completions/")])
-        else:
-            await model(exchange)
-
-    async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
-        h.upstream.script = script
-        answer = await http.post(f"{h.base_url}/chat/completions", json=CHAT, headers=ALICE)
-    assert (answer.status_code, answer.headers["x-memory-store"]) == (200, "queued")
-
-
 async def test_a_timeout_names_its_setting(house: Houses) -> None:
     async with (
         house(upstream_extra={"response_timeout_seconds": 0.1}) as h,

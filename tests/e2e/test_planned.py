@@ -1,12 +1,8 @@
 """Plans and reranking in the whole proxy: what a scripted model says changes the search, or nothing."""
 
-import json
 from typing import Any
 
-import pytest
-
 from tests.e2e.conftest import House, Houses
-from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
 
 FACTS = ("User's budget for the Hawaii trip is $10,000.", "User was born in Porto.", "User plays the cello.")
@@ -46,29 +42,3 @@ async def test_a_plan_calls_off_what_holds_nothing_of_the_user(house: Houses) ->
     assert poem["x-memory-status"] != "injected"
     assert mine["x-memory-status"] == "injected"
     assert (first.header(b"user-agent") or b"").endswith(b"(memory_plan)")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "I'm sorry, I can't do that.",
-        json.dumps({"facts": [{"type": "semantic", "content": "User likes tea.", "confidence": 1}]}),
-        '{"search": "maybe", "types": ["diary"]}',
-        "",
-    ],
-)
-async def test_a_planner_that_answers_nonsense_changes_nothing_and_is_not_stored(
-    house: Houses, answer: str
-) -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.json(completion(answer))
-
-    model = ScriptedModel()
-    async with ScriptedUpstream(script) as planner, house(model, external_models=[row(planner.url)]) as h:
-        await add_facts(h)
-        answered = await ask(h, "How much money can I spend on my vacation?")
-        async with h.client() as client:
-            stored: Any = await client.get("/memory?user_id=alice&limit=100", cast_to=object)
-    assert answered["x-memory-status"] == "injected"
-    assert FACTS[0] in str(model.last_messages)
-    assert sorted(one["content"] for one in stored["data"]) == sorted(FACTS)

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from openai import NotFoundError
 
-from proxy.http.responses import capability_probe as auto
+from proxy.http.responses import router as auto
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange
@@ -31,16 +31,9 @@ class Changing(ChatOnly):
 
 
 NATIVE: dict[str, Any] = {
-    "id": "resp_abc",
-    "object": "response",
-    "created_at": 1,
-    "status": "completed",
-    "model": "m",
-    "output": [],
-    "parallel_tool_calls": True,
-    "tool_choice": "auto",
-    "tools": [],
-}
+    "id": "resp_abc", "object": "response", "created_at": 1, "status": "completed", "model": "m",
+    "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+}  # fmt: skip
 
 
 def targets(model: ChatOnly) -> list[bytes]:

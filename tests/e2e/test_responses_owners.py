@@ -64,11 +64,8 @@ async def test_a_chain_may_begin_without_a_user_and_continue_for_one(house: Hous
         ids: list[str] = []
         for text, extra in (("one", {}), ("two", {}), ("three", ALICE), ("four", ALICE)):
             made = await client.responses.create(
-                model="m",
-                input=text,
-                previous_response_id=ids[-1] if ids else None,
-                extra_body=extra,
-            )
+                model="m", input=text, previous_response_id=ids[-1] if ids else None, extra_body=extra,
+            )  # fmt: skip
             ids.append(made.id)
         said = [m["content"] for m in h.model.last_messages if m["role"] == "user"]
         assert said == ["one", "two", "three", "four"]

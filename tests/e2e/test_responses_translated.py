@@ -61,12 +61,12 @@ async def test_what_was_created_is_what_is_retrieved_until_it_is_deleted(house: 
                 await client.responses.delete(made.id)
 
 
-async def test_a_chain_of_fifty_turns_is_replayed_to_the_upstream_without_old_instructions(
+async def test_a_chain_of_twenty_turns_is_replayed_to_the_upstream_without_old_instructions(
     house: Houses,
 ) -> None:
     async with house(ChatOnly("ok")) as h, h.client() as client:
         previous: str | None = None
-        for n in range(50):
+        for n in range(20):
             made = await client.responses.create(
                 model="m",
                 input=f"turn {n}",
@@ -75,8 +75,8 @@ async def test_a_chain_of_fifty_turns_is_replayed_to_the_upstream_without_old_in
             )
             previous = made.id
         messages = h.model.last_messages
-        assert [m["content"] for m in messages if m["role"] == "user"] == [f"turn {n}" for n in range(50)]
-        assert sum(m["role"] == "assistant" for m in messages) == 49
+        assert [m["content"] for m in messages if m["role"] == "user"] == [f"turn {n}" for n in range(20)]
+        assert sum(m["role"] == "assistant" for m in messages) == 19
         assert "First only." not in str(messages)
 
 
@@ -251,21 +251,6 @@ async def memories(h: House) -> list[Any]:
         answer = await http.get(f"{h.base_url}/memory", params={"user_id": "alice"})
     data: list[Any] = answer.json()["data"]
     return data
-
-
-async def test_a_chain_is_one_session(house: Houses) -> None:
-    async with house(ChatOnly()) as h, h.client() as client:
-        user: Any = {"memory_context": {"user_id": "alice"}}
-        first = await client.responses.with_raw_response.create(model="m", input="I pack.", extra_body=user)
-        later = await client.responses.with_raw_response.create(
-            model="m", input="Shoes?", previous_response_id=first.parse().id, extra_body=user
-        )
-        assert later.headers["x-memory-session-id"] == first.headers["x-memory-session-id"]
-        named: Any = {"memory_context": {"user_id": "alice", "session_id": "s-9"}}
-        named_later = await client.responses.with_raw_response.create(
-            model="m", input="Socks?", previous_response_id=first.parse().id, extra_body=named
-        )
-        assert named_later.headers["x-memory-session-id"] == "s-9"
 
 
 async def test_a_store_out_of_reach_costs_the_state_and_not_the_answer(house: Houses, tmp_path: Path) -> None:

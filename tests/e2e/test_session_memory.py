@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.http import exchange
+from proxy.http import memory_work
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import ResponsesModel, context, stored
 from tests.support.model import ScriptedModel, known
@@ -130,7 +130,7 @@ async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Ho
 async def test_the_next_turn_knows_the_last_however_fast_it_comes(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "WAIT_S", 4.0)  # a busy disk takes longer than a request would wait
+    monkeypatch.setattr(memory_work, "WAIT_S", 4.0)  # a busy disk takes longer than a request would wait
     async with house(ScriptedModel(answer=FORTY)) as h, httpx2.AsyncClient(timeout=30) as http:
         fact = {"user_id": "alice", "content": "User's ferry to Naxos costs 90 euros."}
         assert (await http.post(f"{h.base_url}/memory", json=fact)).status_code == 201
@@ -163,7 +163,7 @@ async def episodes(h: House) -> list[dict[str, Any]]:
 async def test_a_session_that_ended_is_summed_up_once(house: Houses) -> None:
     model = ScriptedModel(answer="Here are hotels on Maui.")
     model.roles["memory_summary"] = json.dumps(SUMMARY)
-    async with house(model, memory={"extraction_batch_size": 2}) as h:
+    async with house(model, memory={"extraction_batch_size": 2, "personal_idle_seconds": 0.6}) as h:
         await talk(h)
         await end(h)
         (memory,) = await until(lambda: episodes(h))

@@ -10,7 +10,6 @@ from tests.support.model import ScriptedModel, known
 
 DENTIST = ("dentist", "User has a dentist appointment tomorrow at 9.")
 TOKYO_MORNING = "2026-03-05T22:30:00Z"  # Friday 6 March, 07:30 in Tokyo
-LA_EVENING = "2026-03-06T05:00:00Z"  # Thursday 5 March, 21:00 in Los Angeles
 
 
 async def chat(h: House, text: str, headers: dict[str, str] | None = None, **context: Any) -> Any:
@@ -33,7 +32,6 @@ async def stored(h: House) -> list[dict[str, Any]]:
     ("said_at", "zone", "shown", "meant"),
     [
         (TOKYO_MORNING, "Asia/Tokyo", "2026-03-06 07:30 Asia/Tokyo, Friday", "2026-03-07"),
-        (LA_EVENING, "America/Los_Angeles", "2026-03-05 21:00 America/Los_Angeles, Thursday", "2026-03-06"),
         (TOKYO_MORNING, None, "2026-03-06 04:00 +05:30, Friday", "2026-03-07"),
     ],
 )  # fmt: skip
@@ -62,25 +60,18 @@ async def test_the_zone_is_known_in_the_next_conversation_and_the_block_shows_it
         assert "2026-03-05 #" in str(model.last_messages)
 
 
-@pytest.mark.parametrize(
-    ("context", "headers", "param"),
-    [
-        ({"timezone": "Asia/Tokio"}, {}, "memory_context.timezone"),
-        ({"timezone": ""}, {}, "memory_context.timezone"),
-        ({"timezone": 9}, {}, "memory_context.timezone"),
-        ({}, {"X-Memory-Timezone": "Mars/Phobos"}, "X-Memory-Timezone"),
-        ({"created_at": "2999-01-01T00:00:00Z"}, {}, "memory_context.created_at"),
-        ({"created_at": "2023-05-10"}, {}, "memory_context.created_at"),
-        ({"created_at": "0001-01-01T00:00:00+14:00"}, {}, "memory_context.created_at"),
-        ({"created_at": 10**400}, {}, "memory_context.created_at"),
-        ({"created_at": True}, {}, "memory_context.created_at"),
-    ],
-)
-async def test_a_wrong_zone_or_date_is_refused_by_name(
-    house: Houses, context: dict[str, Any], headers: dict[str, str], param: str
-) -> None:
-    async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
+async def test_a_wrong_zone_or_date_is_refused_by_name(house: Houses) -> None:
+    async def refused(context: dict[str, Any], headers: dict[str, str] | None = None) -> str:
         body = {"model": "m", "messages": [], "memory_context": {"user_id": "alice", **context}}
         answer = await http.post("/chat/completions", json=body, headers=headers)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        assert answer.status_code == 400
+        return str(answer.json()["error"]["param"])
+
+    dates = ("2999-01-01T00:00:00Z", "2023-05-10", "0001-01-01T00:00:00+14:00", 10**400, True)
+    async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
+        for zone in ("Asia/Tokio", "", 9):
+            assert await refused({"timezone": zone}) == "memory_context.timezone"
+        assert await refused({}, {"X-Memory-Timezone": "Mars/Phobos"}) == "X-Memory-Timezone"
+        for date in dates:
+            assert await refused({"created_at": date}) == "memory_context.created_at"
         assert not h.model.chats

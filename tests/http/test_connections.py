@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.http import connections
 from proxy.http.connections import CONNECTIONS, ClientLimits, Connections, RawTargetProtocol
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
@@ -45,6 +46,11 @@ class Echo:
         length = (b"content-length", str(len(body)).encode())
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
         await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SWEEP_S", 0.1)
 
 
 @contextlib.asynccontextmanager
@@ -94,10 +100,10 @@ async def test_a_head_that_trickles_does_not_last() -> None:
 
 
 async def test_a_slow_upload_that_continues_is_fine() -> None:
-    async with limited(head_s=0.5, body_s=1.5) as (_, origin), connected(origin) as client:
+    async with limited(head_s=0.3, body_s=0.8) as (_, origin), connected(origin) as client:
         await client.send(POST)
         for digit in b"12345":
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(0.25)
             await client.send(bytes([digit]))
         assert b" 200 " in await client.head()
 
@@ -106,7 +112,7 @@ async def test_a_request_that_is_being_answered_has_all_the_time() -> None:
     async with limited(head_s=0.3, body_s=0.3) as (app, origin), connected(origin) as client:
         app.go.clear()
         await client.send(GET)
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(0.8)
         app.go.set()
         assert b" 200 " in await client.head()
         assert app.ended == []
@@ -128,7 +134,7 @@ async def test_connections_that_wait_for_their_client_make_room(sent: bytes) -> 
 
 
 async def test_the_peer_that_has_most_makes_room() -> None:
-    connections, closed = Connections(ClientLimits(most=3)), list[str]()
+    room, closed = Connections(ClientLimits(most=3)), list[str]()
 
     class One:
         def __init__(self, name: str) -> None:
@@ -141,9 +147,9 @@ async def test_the_peer_that_has_most_makes_room() -> None:
             closed.append(self.name)
 
     for name, peer in (("a1", "a"), ("b1", "b"), ("b2", "b"), ("c1", "c"), ("b3", "b")):
-        assert connections.admit(One(name), peer)
+        assert room.admit(One(name), peer)
     assert closed == ["b1", "a1"]
-    assert len(connections) == 3
+    assert len(room) == 3
 
 
 async def test_a_connection_is_refused_only_if_all_are_busy() -> None:

@@ -40,28 +40,16 @@ async def test_a_request_refused_before_the_upstream_was_asked_is_not_counted(ho
         assert 0 < total < 60
 
 
-async def test_a_secret_as_session_id_is_replaced_by_a_digest(house: Houses) -> None:
-    async with house() as h, h.client() as client:
-        raw = await client.chat.completions.with_raw_response.create(
-            model="m",
-            messages=[{"role": "user", "content": "I knit."}],
-            extra_body={"memory_context": {"user_id": "ana", "session_id": KEY}},
-        )
-        assert raw.headers["x-memory-session-id"] == safe_id(KEY) != KEY
-
-
-async def test_a_secret_as_project_id_is_stored_as_a_digest(house: Houses, tmp_path: Path) -> None:
-    async with house(data_dir=tmp_path) as h, h.client() as client:
-        context = {"user_id": "ana", "project_id": KEY}
-        await client.chat.completions.create(
-            model="m",
-            messages=[{"role": "user", "content": "I knit."}],
-            extra_body={"memory_context": context},
-        )
-        async with httpx2.AsyncClient(base_url=h.base_url) as http:
-            added = await http.post("/memory", json={"content": "Ana knits socks."} | context)
-            found = await http.get("/memory", params=context)
-        assert added.json()["project_id"] == safe_id(KEY) != KEY
+async def test_a_secret_as_session_or_project_id_is_stored_as_a_digest(house: Houses, tmp_path: Path) -> None:
+    context = {"user_id": "ana", "project_id": KEY}
+    asked = {"model": "m", "messages": [{"role": "user", "content": "I knit."}]}
+    async with house(data_dir=tmp_path) as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
+        said = {**asked, "memory_context": {**context, "session_id": KEY}}
+        headers = (await http.post("/chat/completions", json=said)).headers
+        assert headers["x-memory-session-id"] == safe_id(KEY) != KEY
+        added = await http.post("/memory", json={"content": "Ana knits socks."} | context)
+        found = await http.get("/memory", params=context)
+        assert added.json()["project_id"] == safe_id(KEY)
         assert [each["id"] for each in found.json()["data"]] == [added.json()["id"]]
     assert not files_with(tmp_path, KEY)
 

@@ -77,8 +77,6 @@ def many(entry: str, count: int, field: str) -> bytes:
 MESSAGE = '{"role":"user","content":"x"}'
 TOO_MUCH = {
     "a million messages": ("/v1/chat/completions", many(MESSAGE, 1_000_000, "messages"), "messages"),
-    "30,000 messages": ("/v1/chat/completions", many(MESSAGE, 30_000, "messages"), "messages"),
-    "a million items": ("/v1/responses", many(MESSAGE, 1_000_000, "input"), "input"),
     "30,000 items": ("/v1/responses", many(MESSAGE, 30_000, "input"), "input"),
     "2,049 messages": ("/v1/chat/completions", many(MESSAGE, 2_049, "messages"), "messages"),
     "a text of 50 MB": (
@@ -102,8 +100,6 @@ async def test_oversized_requests_are_refused_and_delay_no_other(what: str, hous
 
 LARGE = {
     "2,048 long messages": ("/v1/chat/completions", "messages", [("word " * 800, 2_048)]),
-    "a text of 8 MB": ("/v1/chat/completions", "messages", [("word " * 1_600_000, 1)]),
-    "2,048 long items": ("/v1/responses", "input", [("word " * 800, 2_048)]),
     "an item of 8 MB": ("/v1/responses", "input", [("word " * 1_600_000, 1)]),
 }
 

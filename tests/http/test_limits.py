@@ -226,44 +226,6 @@ def test_without_a_file_or_locks_requests_are_still_counted(
     ledger.close()
 
 
-HOLD = """
-import fcntl, sys
-file = open(sys.argv[1], "r+b")
-fcntl.lockf(file, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-class SleepClock:
-    """Time that passes only while a caller sleeps."""
-
-    now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def test_a_suspended_holder_of_the_lock_delays_others_once_a_second(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = SleepClock()
-    monkeypatch.setattr(module, "time", clock)
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        for _ in range(50):
-            put(ledger, "a", 5.0)
-        assert clock.now - 1_000.0 == pytest.approx(module.LOCK_WAIT_S, rel=0.1)
-        assert put(ledger, "a", 5.0) == 5.0
-        holder.communicate()
-
-
 COUNT = """
 import sys
 from pathlib import Path
@@ -273,8 +235,8 @@ module.LOCK_WAIT_S = 30.0  # on a busy machine the holder of a lock may have to 
 ledger = Ledger(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
-rate, passed = Rate(60, 6_000), 0
-for _ in range(4_000):
+rate, passed = Rate(60, 1_500), 0
+for _ in range(1_000):
     passed += ledger.exchange("anna", lambda at: check_rate(rate, 1_000.0, at)).passes
 print(passed)
 """
@@ -297,4 +259,4 @@ def test_processes_together_let_exactly_a_burst_through(path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write(b"go\n")
         process.stdin.flush()
-    assert sum(int(process.communicate(timeout=60)[0]) for process in counting) == 6_000
+    assert sum(int(process.communicate(timeout=60)[0]) for process in counting) == 1_500

@@ -2,11 +2,11 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import structlog
 
 from proxy.domain.errors import (
     Conflict,
@@ -16,21 +16,20 @@ from proxy.domain.errors import (
     StoreUnavailable,
     UpstreamTimeout,
 )
-from proxy.http.asgi import Message
-from proxy.http.errors import error_of, send_error
+from proxy.http.asgi import Message, error_of, send_error
 from proxy.http.intercept import Intercept
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.router import give_request_id
 from tests.e2e.conftest import House, Houses
+from tests.storage.recording import recorded
 from tests.support.model import ScriptedModel
-from tests.support.process import serving_process
-from tests.support.upstream import Exchange, ScriptedUpstream
+from tests.support.upstream import Exchange
 
 
 @pytest.mark.parametrize(
     ("broken", "step", "method", "path"),
     [
-        (MemoryApi, "_answer", "GET", "/memory?user_id=anna"),
+        (MemoryApi, "answer", "GET", "/memory?user_id=anna"),
         (Intercept, "_exchange", "POST", "/chat/completions"),
     ],
 )
@@ -85,11 +84,11 @@ async def test_every_answer_has_the_id_of_its_request_in_the_log(house: Houses) 
             assert answer.headers.get_list("x-request-id") == ["gw-1"], path
 
 
-@pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
-async def test_an_error_of_the_upstream_has_the_request_id_too(house: Houses, path: str) -> None:
+async def test_an_error_of_the_upstream_has_the_request_id_too(house: Houses) -> None:
     async with house(_Silent()) as h, httpx2.AsyncClient(timeout=30) as http:
-        answer = await http.post(h.base_url + path, json=HELLO, headers={"X-Request-Id": "gw-1"})
-    assert (answer.status_code, answer.headers["x-request-id"]) == (502, "gw-1")
+        for path in ("/chat/completions", "/embeddings"):
+            answer = await http.post(h.base_url + path, json=HELLO, headers={"X-Request-Id": "gw-1"})
+            assert (answer.status_code, answer.headers["x-request-id"]) == (502, "gw-1")
 
 
 class _Silent(ScriptedModel):
@@ -118,15 +117,12 @@ MEANT = [
     ("POST /v1/chat/completions/chat/completions", "/v1/chat/completions"),
     ("POST /v1/chat/completions/v1/chat/completions", "/v1/chat/completions"),
     ("POST /v1/responses/chat/completions", "/v1/chat/completions"),
-    ("GET /v1/chat/completions/models", "/v1/models"),
-    ("POST /responses", "/v1/responses"),
-    ("GET /models", "/v1/models"),
-    ("GET /memory", "/v1/memory"),
+    ("GET /v1/chat/completions/models", "/v1/models"), ("POST /responses", "/v1/responses"),
+    ("GET /models", "/v1/models"), ("GET /memory", "/v1/memory"),
     ("POST /V1/chat/completions", "/v1/chat/completions"),
-    ("POST /v1/Chat/completions", "/v1/chat/completions"),
-    ("POST /v1/RESPONSES", "/v1/responses"),
+    ("POST /v1/Chat/completions", "/v1/chat/completions"), ("POST /v1/RESPONSES", "/v1/responses"),
     ("POST /openai/deployments/gpt/chat/completions", "/v1/chat/completions"),
-]
+]  # fmt: skip
 
 
 async def test_a_wrong_path_is_answered_with_the_right_one(house: Houses) -> None:
@@ -160,19 +156,19 @@ def test_an_unprintable_request_id_is_replaced(given: bytes) -> None:
     assert re.fullmatch("req_[0-9a-f]{32}", give_request_id({"headers": [(b"x-request-id", given)]}))
 
 
-async def test_every_line_about_a_request_holds_the_clients_id(tmp_path: Path, models_dir: Path) -> None:
-    late = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "0.001", "MEMORY_PROXY__LOGGING__LEVEL": "debug"}
+async def test_every_line_about_a_request_holds_the_clients_id(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "What is my boat called?"}]}
-    async with ScriptedUpstream(ScriptedModel()) as upstream, httpx2.AsyncClient(timeout=30) as http:
-        flags = ("--upstream", upstream.url)
-        async with serving_process(tmp_path / "data", *flags, models_dir=models_dir, **late) as served:
-            for id_ in ("gw-1", "gw-2"):  # over one connection
-                headers = {"X-Request-Id": id_, "X-Memory-User-Id": "ana"}
-                await http.post(f"{served.base_url}/chat/completions", json=body, headers=headers)
-            recalled = await served.until_logged("memory.recalled", 2)
-            late_for = {line.get("request_id") for line in served.logged("memory.deadline")}
-    assert [line["request_id"] for line in recalled] == ["gw-1", "gw-2"]
-    assert "gw-1" in late_for  # the next ones are counted, not logged
+    async with house(memory={"deadline_ms": 0.001}) as h, httpx2.AsyncClient(timeout=30) as http:
+        lines = recorded(monkeypatch, lambda facts: structlog.contextvars.get_contextvars() | facts)
+        for id_ in ("gw-1", "gw-2"):  # over one connection
+            headers = {"X-Request-Id": id_, "X-Memory-User-Id": "ana"}
+            await http.post(f"{h.base_url}/chat/completions", json=body, headers=headers)
+    recalled = [facts for event, facts in lines if event == "memory.recalled"]
+    assert [facts["request_id"] for facts in recalled] == ["gw-1", "gw-2"]
+    # The next ones are counted, not logged.
+    assert [f["request_id"] for event, f in lines if event == "memory.deadline"][:1] == ["gw-1"]
 
 
 # ---------------------------------------------------------------- errors

@@ -14,11 +14,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.http11 import Request, Response
 
 from proxy.http.connections import WebSocketProtocol
-from tests.e2e.conftest import House, Houses, house, models_dir
+from tests.e2e.conftest import House, Houses
 from tests.support.upstream import Exchange, ScriptedUpstream
-
-__all__ = ["house", "models_dir"]
-
 
 OFFERS: list[Any] = ["realtime"]
 
@@ -96,13 +93,13 @@ async def test_a_refusal_of_the_upstream_passes_with_its_body(house: Houses) -> 
     assert b"not today" in (response.body or b"")
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/responses/resp_1"])
-async def test_the_routes_with_memory_have_no_websocket_and_say_so_at_once(house: Houses, path: str) -> None:
+async def test_the_routes_with_memory_have_no_websocket_and_say_so_at_once(house: Houses) -> None:
     async with through(house) as (upstream, h, _):
-        with pytest.raises(InvalidStatus) as refused:
-            await connect(f"ws{h.origin.removeprefix('http')}{path}")
-    assert refused.value.response.status_code == 426
-    assert b"upgrade_refused" in (refused.value.response.body or b"")
+        for path in ("/v1/responses", "/v1/chat/completions", "/v1/responses/resp_1"):
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(f"ws{h.origin.removeprefix('http')}{path}")
+            assert refused.value.response.status_code == 426
+            assert b"upgrade_refused" in (refused.value.response.body or b"")
     assert not upstream.requests
 
 
@@ -130,7 +127,10 @@ async def test_a_key_among_the_subprotocols_is_a_credential(house: Houses) -> No
     assert not upstream.requests
 
 
-async def test_a_client_that_vanishes_ends_the_upstreams_side(house: Houses) -> None:
+async def test_a_client_that_vanishes_ends_the_upstreams_side(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.upstream.relay._LAST_WORDS_S", 0.2)
     async with through(house) as (upstream, _, url):
         client = await connect(url, subprotocols=OFFERS)
         client.transport.abort()

@@ -12,9 +12,9 @@ from proxy.admit import safety
 from proxy.admit.gate import Gate
 from proxy.domain.core import Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.judging import Asks, Judge, Statement
+from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
 from proxy.domain.session import Batch, Exchange, NewExchange, Outcome
-from proxy.learn.budget import TurnPriority
 from proxy.learn.triggers import TriggerPolicy, intent_of, on_completion
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sqlite.stores import SqliteStores

@@ -14,19 +14,23 @@ from proxy.domain.errors import (
     CredentialNeeded,
     StoreUnavailable,
 )
-from proxy.domain.limits import HOUR_S, LocalCallQuota, QuotaDecision
+from proxy.domain.limits import (
+    HOUR_S,
+    PATIENCE_S,
+    PAUSE_S,
+    SHARE,
+    LocalCallQuota,
+    QuotaDecision,
+    TurnPriority,
+)
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import BATCH, EXPLICIT
 from proxy.learn.budget import (
     NO_LANE,
-    PATIENCE_S,
-    PAUSE_S,
-    SHARE,
     CallBounds,
     CallOutcome,
     Load,
     MeteredCompleter,
-    TurnPriority,
 )
 from tests.learn.support import ANA, NOON, ScriptedCompleter, facts
 

@@ -22,7 +22,7 @@ from proxy.learn.documents import (
     split,
 )
 from proxy.telemetry import REMIND_S, ThrottledLog
-from proxy.text.terms import terms
+from proxy.text.words import terms
 from tests.storage.recording import recorded
 from tests.support.backends import place
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.admit.safety import DEFAULT
-from proxy.domain.core import KINDS, Candidate, Create, Evidence, Memory, Scope
+from proxy.domain.core import STATED_KINDS, Candidate, Create, Evidence, Memory, Scope
 from proxy.domain.judging import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor
@@ -38,7 +38,7 @@ def test_the_prompt_holds_dates_context_and_known_memories_with_ids():
     assert "We are going to Hawaii" not in conversation
     assert request.schema is not None
     items = request.schema["properties"]["facts"]["items"]
-    assert items["properties"]["type"]["enum"] == sorted(KINDS)
+    assert items["properties"]["type"]["enum"] == list(STATED_KINDS)
     assert set(items["properties"]) == set(items["required"])
 
 

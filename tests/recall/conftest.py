@@ -34,15 +34,9 @@ MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_thresho
 
 def memory(id: str, content: str, **changes) -> Memory:
     made = Memory(
-        id=id,
-        scope=SCOPE,
-        type="semantic",
-        content=content,
-        source="extracted",
-        created_at=NOW,
-        updated_at=NOW,
-        valid_from=NOW,
-    )
+        id=id, scope=SCOPE, type="semantic", content=content, source="extracted", created_at=NOW,
+        updated_at=NOW, valid_from=NOW,
+    )  # fmt: skip
     return replace(made, **changes)
 
 
@@ -51,14 +45,9 @@ def turn(*texts: str, **changes) -> Turn:
     roles = ("user", "assistant") if len(texts) % 2 else ("assistant", "user")
     messages = tuple(Message(roles[i % 2], text) for i, text in enumerate(texts))
     made = Turn(
-        request_id="r1",
-        scope=SCOPE,
-        session_id="s1",
-        model="gpt-4o",
-        messages=messages,
-        options=MemoryOptions(read=True, write=True, types=None, limit=10, threshold=None),
-        at=NOW,
-    )
+        request_id="r1", scope=SCOPE, session_id="s1", model="gpt-4o", messages=messages,
+        options=MemoryOptions(read=True, write=True, types=None, limit=10, threshold=None), at=NOW,
+    )  # fmt: skip
     return replace(made, **changes)
 
 
@@ -111,18 +100,11 @@ class Past:
             raise StoreUnavailable
         return [
             Exchange(
-                seq=i,
-                id=f"e{i}",
-                scope=scope,
-                session_id=session_id,
-                model="m",
-                said=text,
-                answer="",
-                at=NOW,
-                whole=True,
+                seq=i, id=f"e{i}", scope=scope, session_id=session_id, model="m", said=text, answer="",
+                at=NOW, whole=True,
             )
             for i, text in enumerate(self.said[-limit:])
-        ]
+        ]  # fmt: skip
 
 
 @dataclass
@@ -192,10 +174,6 @@ def tools_with(
     """Return tools over these memories. `embedder`: one that understands Latin script by default."""
     embedder = embedder or Scripted()
     return RecallTools(
-        searcher=Searcher(memories, embedder, lambda: NOW, judge, **searcher),
-        sessions=Past(),
-        notes=NoNotes(),
-        shelf=no_documents(),
-        budget=Budget(Words(), 200, 60),
-        clock=lambda: NOW,
-    )
+        searcher=Searcher(memories, embedder, lambda: NOW, judge, **searcher), sessions=Past(),
+        notes=NoNotes(), shelf=no_documents(), budget=Budget(Words(), 200, 60), clock=lambda: NOW,
+    )  # fmt: skip

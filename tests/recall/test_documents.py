@@ -11,10 +11,9 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.recall.documents import SHORT_ID, RankedPassage, Shelf, look_up, render, search, with_passages
 from proxy.recall.pack import Block
 from proxy.recall.prepare import prepare
-from proxy.recall.query import query_of
-from proxy.recall.triage import Verdict
+from proxy.recall.triage import Verdict, query_of
 from proxy.telemetry import REMIND_S, ThrottledLog
-from proxy.text.markup import CLOSE, NOTICE, OPEN, fence, strip_blocks
+from proxy.wire.authorship import CLOSE, NOTICE, OPEN, fence, strip_blocks
 from tests.recall.conftest import SCOPE, Scripted, Words, memory, turn
 from tests.recall.conftest import Shelf as Memories
 from tests.storage.recording import recorded

@@ -30,15 +30,11 @@ def reasons(explanation) -> dict[str, str | None]:
 
 async def test_each_memory_is_shown_or_has_its_own_reason():
     hits = [
-        BUDGET,
-        hit("again", "the Portugal trip"),
-        hit("tea", "User likes tea."),
+        BUDGET, hit("again", "the Portugal trip"), hit("tea", "User likes tea."),
         hit("doubt", "User prefers hostels.", type="preference", confidence=0.5),
-        hit("seen", "User sleeps badly near the station, always."),
-        hit("long", "Breakfast " * 300),
-        hit("far", "User owns a boat.", 0.1),
-        hit("cat", "User has a cat."),
-    ]
+        hit("seen", "User sleeps badly near the station, always."), hit("long", "Breakfast " * 300),
+        hit("far", "User owns a boat.", 0.1), hit("cat", "User has a cat."),
+    ]  # fmt: skip
     tools = holding(*hits, help=lambda _, text: 0.01 if "tea" in text else 0.9 if "cat" in text else 0.95)
     tools = replace(tools, searcher=replace(tools.searcher, least_cosine=0.2))
     options = MemoryOptions(read=True, write=True, types=None, limit=4, threshold=None)

@@ -8,8 +8,18 @@ import pytest
 
 from proxy.domain.core import Evidence, Message, Ranked, Scope
 from proxy.domain.session import Anchor, RecentTurn, SessionNotes
-from proxy.recall.pack import OVERRULED, PROFILE_LINES, TURN_TOKENS, Budget, inject, reminders, render, unseen
-from proxy.text.markup import OPEN
+from proxy.recall.pack import (
+    OVERRULED,
+    PROFILE_LINES,
+    TURN_TOKENS,
+    WAS,
+    Budget,
+    inject,
+    reminders,
+    render,
+    unseen,
+)
+from proxy.wire.authorship import OPEN
 from tests.recall.conftest import Words, memory
 
 SIX = "one two three four five six"
@@ -71,16 +81,13 @@ KINDS = [
         ([*FACTS, TASTE], [1.0, *[0.6] * 4, 0.57], 4 * LINE, "s0 s1 s2 p"),  # a preference, hardly worse
         ([*FACTS[:4], TASTE], [1.0, *[0.6] * 3, 0.3], 4 * LINE, "s0 s1 s2 s3"),  # a preference, much worse
         (
-            [FACTS[0], STEPS, *FACTS[1:]],
-            [1.0, 0.8, *[0.7] * 4],
-            5 * LINE,
-            "s0 s1 s2 s3 s4",
+            [FACTS[0], STEPS, *FACTS[1:]], [1.0, 0.8, *[0.7] * 4], 5 * LINE, "s0 s1 s2 s3 s4",
         ),  # long, hardly better
         (KINDS, [], 2 * LINE, "m0 m3"),  # the type decides between equals
         ([STEPS, *FACTS], [], 28, "steps"),  # the best match takes most of the budget
         ([memory("long", "word " * 500), FACTS[0]], [], 20, "s0"),  # one that does not fit
     ],
-)
+)  # fmt: skip
 def test_the_best_match_goes_in_first_then_the_most_worth_per_token(memories, scores, room, chosen):
     assert pack(memories, OVERHEAD + room + 3, scores=scores).memory_ids == tuple(chosen.split())
 
@@ -96,6 +103,20 @@ def test_the_profile_follows_the_memories_and_has_its_own_budget():
     assert 0 < both.tokens - alone.tokens <= 60
     assert len(inject([], rules, budget=Budget(Words(), 200, 5_000), model="m").memory_ids) == PROFILE_LINES
     assert inject([], rules, budget=Budget(Words(), 200, 0), model="m").text == ""
+
+
+def test_past_values_take_only_what_is_left_and_say_when_they_held():
+    days = [86_400.0 * n for n in range(1, 11)]
+    old = [memory(f"w{n}", f"Weighs {n} kg", valid_from=days[n], valid_to=days[n + 1]) for n in range(9)]
+    now = [Ranked(memory("now", "Weighs 70 kg"), 1.0, "")]
+    alone = inject(now, budget=Budget(Words(), 60), model="m")
+    block = inject(now, past=old, budget=Budget(Words(), 60), model="m")
+    assert block.memory_ids[0] == "now"
+    assert 1 < len(block.memory_ids) < 9
+    assert alone.tokens < block.tokens <= 60
+    assert "[was 1970-01-02 until 1970-01-03 #w0] Weighs 0 kg" in block.text
+    assert WAS in block.text
+    assert inject(now, past=old, budget=Budget(Words(), alone.tokens), model="m") == alone
 
 
 # ---------------------------------------------------------------- session notes

@@ -1,16 +1,18 @@
 """The read path as a whole, over scripted models and stores."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import pytest
 
-from proxy.domain.core import Hit, Level, MemoryOptions, Message, Status
+from proxy.domain.core import Hit, Level, Memory, MemoryOptions, Message, Scope, Status
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Needs
 from proxy.domain.session import Anchor, SessionNotes
 from proxy.recall.prepare import LINES, RecallTools, prepare
-from proxy.recall.rank import Ranking
+from proxy.recall.search import Ranking
 from proxy.recall.triage import Restraint
 from proxy.telemetry import REMIND_S, ThrottledLog
 from tests.recall.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, tools_with, turn
@@ -27,6 +29,19 @@ def holding(*hits: Hit, judge: ScriptedJudge | None = None, **searcher) -> Recal
 
 def broken(*_) -> None:
     raise EmbeddingFailed
+
+
+@dataclass
+class Line:
+    """A timeline in which every memory superseded the same values."""
+
+    values: list[Memory]
+    broken: bool = False
+
+    async def earlier(self, scope: Scope, ids: Sequence[str]) -> dict[str, list[Memory]]:
+        if self.broken:
+            raise StoreUnavailable
+        return dict.fromkeys(ids, self.values)
 
 
 # ---------------------------------------------------------------- triage
@@ -304,3 +319,24 @@ async def test_an_unnamed_session_returns_only_anchors_of_its_own_request(tools)
     assert ("Answer in Chinese." in block, "Keep it short." in block) == (True, False)
     await prepare(turn("and now?", named=True, standalone=True), noted)
     assert notebook.asked == [{"lines": 0}, {"lines": LINES}]
+
+
+# ---------------------------------------------------------------- the past
+async def test_a_question_about_a_past_time_is_shown_what_held_then_in_the_users_zone():
+    asked = datetime(2027, 5, 12, 10, tzinfo=UTC).timestamp()
+    began, ended = (datetime(2027, 3, day, 22, tzinfo=UTC).timestamp() for day in (9, 30))
+    old = memory("old", "User's budget for the trip is $5,000.", valid_from=began, valid_to=ended)
+    for question, zone, is_shown in (
+        ("What was my budget in March?", "UTC", True),
+        ("What was my budget last week?", "UTC", False),
+        ("What was my budget on 2027-03-31?", "UTC", False),
+        ("What was my budget on 2027-03-31?", "Asia/Tokyo", True),  # it was the 31st there
+        ("What is my budget?", "UTC", False),
+    ):
+        tools = replace(holding(BUDGET), timeline=Line([old]))
+        prepared = await prepare(turn(question, at=asked, timezone=zone), tools)
+        assert ("[was " in prepared.block, "old" in prepared.memory_ids) == (is_shown, is_shown), question
+        assert prepared.memory_ids[0] == "budget"
+    tools = replace(holding(BUDGET), timeline=Line([old], broken=True))
+    prepared = await prepare(turn("What was my budget in March?", at=asked), tools)
+    assert prepared.memory_ids == ("budget",)

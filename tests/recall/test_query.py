@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.recall.query import MAX_TERMS, MAX_WORDS, leans, query_of, readable
+from proxy.recall.triage import MAX_TERMS, MAX_WORDS, leans, query_of, readable
 
 LOG = "\n".join(f"12:0{n % 10} pump {n} reports pressure {n * 3} and temperature {n * 7}" for n in range(300))
 
@@ -28,15 +28,10 @@ def test_the_ends_of_a_long_message_without_questions_are_read():
 @pytest.mark.parametrize(
     "text",
     [
-        "x" * 1_000_000,
-        "🙂" * 200_000,
-        "7 " * 400_000,
-        "问" * 500_000,
-        "?" * 300_000,
-        "```" * 100_000,
+        "x" * 1_000_000, "🙂" * 200_000, "7 " * 400_000, "问" * 500_000, "?" * 300_000, "```" * 100_000,
         "\n" * 9,
     ],
-)
+)  # fmt: skip
 def test_any_text_is_read_quickly(text, benchmark_ms):
     assert benchmark_ms(lambda: query_of(text)) < 60
     query = query_of(text)

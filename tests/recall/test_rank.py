@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain.core import Hit, Scope
-from proxy.recall.rank import DAY, Ranking, fused
+from proxy.recall.search import DAY, Ranking, fused
 from tests.recall.conftest import NOW, memory
 
 

@@ -10,7 +10,7 @@ from proxy.domain.core import Hit, MemoryOptions, Ranked
 from proxy.domain.errors import RerankFailed
 from proxy.recall.explain import search
 from proxy.recall.prepare import prepare
-from proxy.recall.rank import OPEN_S, RERANK_STEP, RERANKS_AT_ONCE, TRIP_AFTER, Reranking, blended
+from proxy.recall.search import RERANK_STEP, RERANKS_AT_ONCE, Reranking, blended
 from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
 from tests.support.judge import ScriptedJudge
 
@@ -35,13 +35,6 @@ class Oracle:
 
     def understands(self, text: str) -> bool:
         return self.reads
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def ranked(count: int) -> list[Ranked]:
@@ -93,23 +86,6 @@ async def test_after_the_deadline_what_was_read_is_in_order_and_the_rest_stays()
     found = await reordered(oracle, ranked(20))
     assert ids(found)[0] == "m7"
     assert ids(found)[2 * RERANK_STEP :] == [f"m{i}" for i in range(2 * RERANK_STEP, 20)]
-
-
-async def test_a_model_that_keeps_failing_is_not_asked_for_a_while():
-    oracle, clock = Oracle("number7.", failing=True), Clock()
-    reranking = Reranking(oracle, deadline_s=0.1, clock=clock)
-    for failing in (*[True] * (TRIP_AFTER - 1), False, *[True] * (TRIP_AFTER - 1)):
-        oracle.failing = failing
-        await reranking.reorder("which?", ranked(10), spent_s=0)
-    oracle.failing = False
-    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0))[0] == "m7", "not in a row"
-    oracle.failing = True
-    for _ in range(TRIP_AFTER):
-        await reranking.reorder("which?", ranked(10), spent_s=0)
-    oracle.failing = False
-    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0)) == ids(ranked(10))
-    clock.now += OPEN_S + 1
-    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0))[0] == "m7"
 
 
 async def test_in_a_burst_only_the_first_requests_are_reranked():

@@ -10,7 +10,6 @@ from proxy.domain.core import Create, Hit, MemoryFilter, MemoryOptions, Scope, S
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import CompletionRequest
 from proxy.recall.prepare import prepare
-from proxy.recall.query import MAX_TERMS, query_of
 from proxy.recall.rewrite import (
     ANSWER_TTL_S,
     MAX_KEYWORDS,
@@ -29,6 +28,7 @@ from proxy.recall.rewrite import (
     sound_question,
     value_of,
 )
+from proxy.recall.triage import MAX_TERMS, query_of
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
@@ -162,10 +162,7 @@ async def test_the_endpoint_is_shown_redacted_messages_cut_between_words():
         "The hotel costs $900 a night.",  # an answer
         "Is the hotel of our Portugal trip $900?",  # a new number
         "Is the Portugal hotel the Ritz in Lisbon?",  # new names
-        "And how much for that one?",  # says no more than the user did
         "Which of these fine delicious recipes would Portugal cook?",  # mostly about something else
-        "How much is the hotel\nof our Portugal trip?",
-        "How much is the hotel of our Portugal trip? " * 8 + "?",
         None,
     ],
 )
@@ -196,11 +193,8 @@ def test_only_a_statement_is_accepted_as_an_imagined_answer(imagined):
     [
         ('```json\n{"question": "What is it?"}\n```', "What is it?"),
         ('<think>{"question": "Wrong?"} hm</think>Sure: {"question": "What is it?"} Done.', "What is it?"),
-        ("What is it?", "What is it?"),
-        ('{"facts": []}', None),
         ('{"question": 7}', None),
         ('{"question": "What is', None),
-        ("Sure!\nHere is the question.", None),
         ("<think>never ends", None),
     ],
 )
@@ -230,17 +224,9 @@ def with_plan(answer: str, memories, judge: ScriptedJudge | None = None):
         ('<think>{"search": false}</think> {"search": true}', SearchPlan()),
         ('{"search": 1, "types": "Semantic, PREFERENCE"} ok', SearchPlan(types=("semantic", "preference"))),
         ('{"search": true, "types": ["diary", 7, null]}', SearchPlan()),
-        (
-            '{"search": true, "keywords": ["", " a ", "x\\ny", 3, "' + "z" * 99 + '"]}',
-            SearchPlan(keywords=("a",)),
-        ),
-        ('{"search": true, "types": {}, "keywords": {}, "hyde": 5}', SearchPlan()),
         ("Certainly! I would search for the vacation.", None),
         ('{"facts": [{"type": "semantic", "content": "User likes tea", "confidence": 0.9}]}', None),
-        ('{"search": "vacation budget"}', None),
-        ('{"search": ' * 2000, None),
         ("{" * 20_000, None),
-        ("[true, false]", None),
     ],
 )
 def test_a_plan_is_read_leniently(answer, plan):

@@ -19,7 +19,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.ports import MemoryStore
 from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState, StoredExchange
-from proxy.text import terms
+from proxy.text.words import terms
 
 ANNA = Scope("acme", "anna")
 BEN = Scope("acme", "ben")
@@ -53,7 +53,7 @@ async def store(memories: MemoryStore, *changes: Change, scope: Scope = ANNA) ->
 
 
 async def find(memories, words="", scope=ANNA, *, vec=None, **fields):
-    search = Search(vector=vec, terms=terms.terms(words), **{"now": NOW, **fields})
+    search = Search(vector=vec, terms=terms(words), **{"now": NOW, **fields})
     return await memories.search(scope, search)
 
 

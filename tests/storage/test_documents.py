@@ -18,7 +18,7 @@ from proxy.domain.documents import (
 from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
-from proxy.text.terms import terms
+from proxy.text.words import terms
 from tests.storage.forgetting_support import ZEUS
 from tests.storage.making import (
     ANNA,

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.session import Outcome
 from proxy.storage.sql import forget_related as module
-from proxy.text.sentences import sentences
+from proxy.text.words import sentences
 from tests.storage.forgetting_support import WORD, shelve
 from tests.storage.making import (
     ANNA,

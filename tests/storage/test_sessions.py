@@ -243,7 +243,7 @@ class TestQueue:
         job = await jobs.claim(NOW, 60)
         await talk(sessions, trigger=always)
         await jobs.retry(job, at=NOW + 30, reason="timeout")
-        assert await jobs.counts() == QueueCounts(queued=1, oldest_at=NOW)
+        assert await jobs.counts() == QueueCounts(queued=1, oldest_at=NOW, queued_by_lane=(0, 1, 0))
         assert await jobs.claim(NOW + 29, 60) is None
         again = await jobs.claim(NOW + 30, 60)
         assert again.attempts == 2
@@ -381,7 +381,7 @@ class TestOverseeing:
         assert await jobs.revive("acme", "anna", letters[1].id) == 1
         assert await jobs.revive("acme", "anna") == 2
         assert await jobs.revive("acme", None) == 0
-        assert await jobs.counts() == QueueCounts(queued=4, oldest_at=NOW)
+        assert await jobs.counts() == QueueCounts(queued=4, oldest_at=NOW, queued_by_lane=(0, 4, 0))
 
 
 @pytest.mark.usefixtures("mode")

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from proxy.demo.model import ChatMessage, Completion, answer, statements, text_of
 from proxy.demo.tour import BUDGET, CHANGE, NEW_BUDGET, QUESTIONS
 from proxy.domain.errors import error_body
-from proxy.text.markup import fence
+from proxy.wire.authorship import fence
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.text.terms import fold, simplified, terms
+from proxy.text.words import fold, simplified, terms
 
 
 def test_no_text_becomes_more_than_six_times_as_long():

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from proxy.http.ui.app import Ui
+from proxy.http.operations import Ui
 
 Row = dict[str, Any]
 NOW = time.time()

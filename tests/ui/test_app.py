@@ -8,11 +8,11 @@ import httpx2 as httpx
 import pytest
 
 from proxy.domain.core import Reason, Source
-from proxy.http.ui import app
-from proxy.http.ui.app import Ui
+from proxy.http import operations as app
+from proxy.http.operations import Ui
 from proxy.recall.explain import LeftOut
 
-STATIC = Path(app.__file__).parent / "static"
+STATIC = Path(app.__file__).parent / "ui/static"
 UI = Ui.load()
 
 

@@ -16,11 +16,8 @@ CHAT = b"/v1/chat/completions"
     ("base", "ours", "theirs"),
     [
         ("/v1", CHAT, CHAT),
-        ("/v1beta/openai/", CHAT, b"/v1beta/openai/chat/completions"),  # Gemini
-        ("/api/paas/v4", CHAT, b"/api/paas/v4/chat/completions"),  # Zhipu
         ("/v1/openai", b"/v1/models?a", b"/v1/openai/models?a"),  # DeepInfra
         ("", CHAT, b"/chat/completions"),  # Perplexity
-        ("/", b"/v1?a", b"/?a"),
         (
             "/openai/deployments/d?api-version=1",
             CHAT,

@@ -14,22 +14,11 @@ from proxy.upstream.connection import ConnectionLimits, Timeouts, UpstreamRespon
 from tests.support.upstream import Exchange, ScriptedUpstream, head
 
 TARGETS = [
-    b"/v1/models",
-    b"/v1/models/",
-    b"/v1",
-    b"/v1?",
-    b"/v1/files?",
-    b"/v1/files?a=1&a=2&b",
-    b"/v1/files?q=%2A%zz+%20*~'",
-    b"/v1/a%2Fb/%41/%zz/%",
-    b"/v1//double//slash",
-    b"/v1/../up/./here/..",
-    b"/v1/files#fragment",
-    b"/v1/files?a=1#fragment?b",
-    b"/v1/\xc3\xa9\xff",
-    b"/v1/a;b=c,d:e@f!$&'()*+=[]|\\^`{}\"<>",
-    b'/v1/vectors?filter=[{"a":1}]',
-]
+    b"/v1/models", b"/v1/models/", b"/v1", b"/v1?", b"/v1/files?", b"/v1/files?a=1&a=2&b",
+    b"/v1/files?q=%2A%zz+%20*~'", b"/v1/a%2Fb/%41/%zz/%", b"/v1//double//slash", b"/v1/../up/./here/..",
+    b"/v1/files#fragment", b"/v1/files?a=1#fragment?b", b"/v1/\xc3\xa9\xff",
+    b"/v1/a;b=c,d:e@f!$&'()*+=[]|\\^`{}\"<>", b'/v1/vectors?filter=[{"a":1}]',
+]  # fmt: skip
 
 
 async def drain(opened: UpstreamResponse) -> bytes:
@@ -161,16 +150,6 @@ async def test_a_connection_limit_is_kept() -> None:
 # ---------------------------------------------------------------- failures
 
 
-async def test_a_silent_upstream_times_out() -> None:
-    async with (
-        ScriptedUpstream(Exchange.client_left) as scripted,
-        upstream_of(scripted, timeouts=Timeouts(headers_s=0.05)) as upstream,
-    ):
-        with pytest.raises(UpstreamTimeout):
-            await one(upstream)
-        await scripted.until_closed()
-
-
 async def test_an_answer_that_stops_is_cut_after_the_read_timeout() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.start_stream()
@@ -209,8 +188,6 @@ async def test_an_upstream_that_takes_no_more_of_an_upload_times_out() -> None:
     "nonsense",
     [
         b"",
-        b"HTTP/1.1 2",
-        b"HTTP/1.1 200 OK\r\ncontent-le",
         b"SSH-2.0-OpenSSH\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nx-long: " + b"y" * 200_000 + b"\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",

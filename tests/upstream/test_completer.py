@@ -5,7 +5,6 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,8 +15,8 @@ from proxy import __version__
 from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
 from proxy.domain.ports import Completer, CompletionRequest
-from proxy.upstream.client import Upstream
-from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, retry_after
+from proxy.upstream.client import Credentials, Upstream
+from proxy.upstream.completer import RoleModel, UpstreamCompleter, retry_after
 from proxy.upstream.forms import LEARNT_FOR_S, Forms, Learning
 from tests.support.upstream import Exchange, Script, ScriptedUpstream, completion, completion_events, ok
 
@@ -75,14 +74,21 @@ async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is(
     assert request.header(b"authorization") is None
     assert request.json == {
         "model": "model-1",
-        "messages": [
-            {"role": "system", "content": "Answer in JSON."},
-            {"role": "user", "content": "Hi"},
-        ],
-        "response_format": {"type": "json_object"},
-        "max_tokens": 1024,
-        "temperature": 0.0,
-    }
+        "messages": [{"role": "system", "content": "Answer in JSON."}, {"role": "user", "content": "Hi"}],
+        "response_format": {"type": "json_object"}, "max_tokens": 1024, "temperature": 0.0,
+    }  # fmt: skip
+
+
+async def test_the_tokens_that_an_answer_reports_are_counted_for_its_role() -> None:
+    counted = list[tuple[str, int, int]]()
+    usage = {"prompt_tokens": 12, "completion_tokens": 3}
+    script = answering(completion("{}") | {"usage": usage})
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
+        completer = UpstreamCompleter(
+            upstream, Credentials(), {}, on_usage=lambda *counts: counted.append(counts)
+        )
+        await completer.complete(question())
+    assert counted == [("memory_extraction", 12, 3)]
 
 
 async def test_only_the_user_s_own_credential_is_used() -> None:
@@ -120,14 +126,11 @@ async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s() -> No
     ("status", "error", "calls"),
     [
         (401, CredentialNeeded, 1),
-        (403, CredentialNeeded, 1),
         (400, CompletionRefused, 4),  # without options, without a system role, streamed
         (404, CompletionFailed, 1),
-        (422, CompletionRefused, 4),
         (429, CompletionPostponed, 1),
         (503, CompletionFailed, 1),
         (500, CompletionFailed, 2),  # without options
-        (307, CompletionFailed, 1),
     ],
 )
 async def test_each_refusal_has_its_meaning(status: int, error: type[Exception], calls: int) -> None:
@@ -141,21 +144,11 @@ async def test_each_refusal_has_its_meaning(status: int, error: type[Exception],
 @pytest.mark.parametrize(
     "answer",
     [
-        b"",
-        b"<html>",
-        b"[]",
-        b"{}",
-        b'{"choices": []}',
-        b'{"choices": [{"message": {"content": null}}]}',
-        b'{"choices": [{"message": {"content": 5}}]}',
-        b'{"choices": [{"message": {"content": ""}}]}',
+        b"", b"<html>", b"{}", b'{"choices": [{"message": {"content": ""}}]}',
         b'{"choices": [{"message": {"content": " ", "reasoning_content": "I think that"}}]}',
-        b'{"choices": [{"message": null}]}',
-        b'{"choices": "no"}',
-        b"\xff\xfe",
         b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n',
     ],
-)
+)  # fmt: skip
 async def test_an_answer_that_is_not_a_completion_is_a_failure(answer: bytes) -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.reply(answer)
@@ -176,19 +169,6 @@ async def test_a_model_that_is_too_slow_fails_and_is_hung_up_on() -> None:
             with pytest.raises(CompletionFailed, match=f"no answer within {limit} s"):
                 await completer.complete(question(role))
         await scripted.until_closed()
-
-
-async def test_an_upstream_that_breaks_off_is_a_failure() -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.start_stream()
-        exchange.reset()
-
-    async with asking(script) as (scripted, completer):
-        with pytest.raises(CompletionFailed):
-            await completer.complete(question())
-        await scripted.__aexit__()
-        with pytest.raises(CompletionFailed):
-            await completer.complete(question())
 
 
 # ---------------------------------------------------------------- options
@@ -349,13 +329,6 @@ def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
     assert credentials.get(ANN) == []
 
 
-async def test_an_endpoint_without_a_listener_is_named_with_the_systems_error() -> None:
-    async with Upstream("http://127.0.0.1:9/v1") as upstream:
-        with pytest.raises(CompletionFailed) as failed:
-            await UpstreamCompleter(upstream, Credentials(), {}).complete(question())
-    assert str(failed.value) == "upstream_unreachable (ECONNREFUSED)"
-
-
 async def test_a_router_of_respx_mocks_the_calls() -> None:
     credentials, router = Credentials(), respx.Router()
     credentials.remember(ANN, KEY)
@@ -388,20 +361,6 @@ async def test_a_cookie_of_one_answer_is_not_sent_with_the_next_call() -> None:
         for user in ("ann", "bob"):
             await completer.complete(question(scope=Scope("t", user)))
     assert [request.header(b"cookie") for request in scripted.requests] == [None, None]
-
-
-async def test_a_call_takes_the_base_path_the_server_s_key_and_a_unix_socket(tmp_path: Path) -> None:
-    url = f"unix:{tmp_path}/Model.sock:/api?v=1"
-    async with (
-        ScriptedUpstream(answering(completion("x")), unix=tmp_path / "Model.sock") as scripted,
-        Upstream(url, api_key="sk-1") as upstream,
-    ):
-        for _ in range(2):
-            assert await UpstreamCompleter(upstream, Credentials(), {}).complete(question()) == "x"
-    assert [request.target for request in scripted.requests] == [b"/api/chat/completions?v=1"] * 2
-    first = scripted.requests[0]
-    assert (first.header(b"host"), first.header(b"authorization")) == (b"localhost", b"Bearer sk-1")
-    assert len(scripted.connections) == 1
 
 
 async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only() -> None:
@@ -507,10 +466,8 @@ CALL = {"id": "c", "type": "function", "function": {"name": "facts", "arguments"
     [
         {"content": [{"type": "text", "text": '{"a": 1}'}, {"type": "other"}]},
         {"content": None, "reasoning_content": 'So {this} is it:\n{"a": 1}'},
-        {"content": "", "reasoning": '{"a": 1}'},
         {"content": None, "tool_calls": [CALL]},
         {"tool_calls": [CALL, CALL | {"index": 1, "id": "d"}]},
-        {"content": None, "function_call": CALL["function"]},
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])

@@ -8,15 +8,6 @@ from proxy.upstream.httpx_transport import fetch
 from tests.support.upstream import Exchange, ScriptedUpstream
 
 
-async def test_the_document_is_what_the_address_answers() -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.reply(b'{"keys": []}')
-
-    async with ScriptedUpstream(script) as issuer:
-        assert await fetch(f"{issuer.origin}/.well-known/jwks.json") == b'{"keys": []}'
-        assert issuer.requests[0].target == b"/.well-known/jwks.json"
-
-
 async def test_no_redirect_is_followed() -> None:
     async with ScriptedUpstream() as elsewhere:
 

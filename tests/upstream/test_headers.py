@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.upstream.headers import Headers, request_headers, response_headers, with_ours
+from proxy.wire.http import Headers, request_headers, response_headers, with_ours
 
 CREDENTIALS = [(b"authorization", b"Bearer a"), (b"api-key", b"b"), (b"x-api-key", b"c")]
 HOP_BY_HOP = (

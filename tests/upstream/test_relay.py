@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.errors import TooLarge, UpstreamError
-from proxy.http.errors import send_error
+from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
-from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import ClientLeft, Downstream, Ending, Tap, passthrough, relay
+from proxy.wire.http import request_headers
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
@@ -112,7 +112,7 @@ async def test_each_piece_arrives_before_the_next_is_sent() -> None:
         assert await client.reader.readexactly(5) == b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("status", [200, 201, 400, 401, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [200, 400, 503])
 async def test_any_status_passes_with_its_body_and_headers(status: int) -> None:
     body = b'{"error": {"message": "n\xc3\xb6", "odd": 1.0}}\n'
     own = [(b"retry-after", b"3"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"x-latin", b"\xe9")]
@@ -330,30 +330,33 @@ async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(h
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "code"),
+    ("how", "status", "code"),
     [
-        (Exchange.close, 502, "upstream_invalid_response"),
-        (Exchange.client_left, 504, "upstream_timeout"),
-        (None, 502, "upstream_unreachable"),
+        ("closes", 502, "upstream_invalid_response"),
+        ("is silent", 504, "upstream_timeout"),
+        ("is gone", 502, "upstream_unreachable"),
     ],
 )
 async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(
-    script: Any, status: int, code: str
+    how: str, status: int, code: str
 ) -> None:
-    async def closing(exchange: Exchange) -> None:
-        exchange.close()
+    async def script(exchange: Exchange) -> None:
+        if how == "closes":
+            exchange.close()
+        else:
+            await exchange.client_left()
 
-    chosen = closing if script is Exchange.close else script or Exchange.client_left
-    timeouts = Timeouts(headers_s=0.05)
-    async with ScriptedUpstream(chosen) as scripted, proxy_of(scripted, timeouts=timeouts) as proxy:
-        if script is None:
+    async with (
+        ScriptedUpstream(script) as scripted,
+        proxy_of(scripted, timeouts=Timeouts(headers_s=0.05)) as proxy,
+    ):
+        if how == "is gone":
             await scripted.__aexit__()
         answer, body = await ask(proxy.origin, b"POST /v1/x", (), b"{}")
     assert b" %d " % status in answer
     assert b"content-type: application/json" in answer
     error = orjson.loads(body)["error"]
-    assert (error["code"], error["param"]) == (code, None)
-    assert error["message"]
+    assert (error["code"], error["param"], bool(error["message"])) == (code, None, True)
 
 
 # ---------------------------------------------------------------- the pieces by themselves

@@ -7,10 +7,9 @@ import orjson
 import pytest
 
 from proxy.domain.core import Message
-from proxy.text.markup import fence
-from proxy.wire.dialect import CHAT, Answer, Dialect
+from proxy.wire.authorship import fence
+from proxy.wire.dialect import CHAT, Answer
 
-DIALECT: Dialect = CHAT  # mypy: the class keeps the protocol
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 NOTE = {"role": "system", "content": BLOCK}
 
@@ -37,40 +36,26 @@ def user(content: Any) -> dict[str, Any]:
 def test_every_role_and_kind_of_content_is_read() -> None:
     body = {
         "messages": [
-            {"role": "system", "content": "Be kind."},
-            {"role": "developer", "content": [text("Be brief.")]},
-            user([text("Look:"), IMAGE, AUDIO, FILE, text("what is it?")]),
-            CALL,
-            OUTPUT,
+            {"role": "system", "content": "Be kind."}, {"role": "developer", "content": [text("Be brief.")]},
+            user([text("Look:"), IMAGE, AUDIO, FILE, text("what is it?")]), CALL, OUTPUT,
             {"role": "tool", "content": [text("a"), text("b")]},
             {"role": "function", "name": "f", "content": "old style"},
-            {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]},
-            user([IMAGE]),
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]}, user([IMAGE]),
             {"role": "user", "name": "ada", "content": ["plain", {"type": "input_text", "text": "parts"}]},
         ]
-    }
+    }  # fmt: skip
     assert CHAT.messages(body) == (
-        Message("system", "Be kind."),
-        Message("developer", "Be brief."),
-        Message("user", "Look:\nwhat is it?"),
-        Message("assistant", ""),
-        Message("tool", "21 degrees"),
-        Message("tool", "a\nb"),
-        Message("tool", "old style"),
-        Message("assistant", "I cannot."),
-        Message("user", ""),
-        Message("user", "plain\nparts"),
-    )
+        Message("system", "Be kind."), Message("developer", "Be brief."),
+        Message("user", "Look:\nwhat is it?"), Message("assistant", ""), Message("tool", "21 degrees"),
+        Message("tool", "a\nb"), Message("tool", "old style"), Message("assistant", "I cannot."),
+        Message("user", ""), Message("user", "plain\nparts"),
+    )  # fmt: skip
 
 
 NOTHING_SAID: list[Any] = [
     [IMAGE],
-    [IMAGE, IMAGE],
     [text(""), IMAGE],
-    [text(" "), FILE],
     [text(BLOCK), IMAGE],
-    "",
-    [],
 ]
 
 
@@ -90,23 +75,9 @@ def test_who_may_have_spoken_behind_a_tools_output_is_the_user(content: Any) -> 
 
 
 ODD_BODIES: list[dict[str, Any]] = [
-    {},
-    {"messages": None},
-    {"messages": "hi"},
-    {"messages": {"role": "user"}},
-    {
-        "messages": [
-            None,
-            1,
-            "x",
-            [],
-            {},
-            {"role": None},
-            {"role": ["user"]},
-            {"role": "narrator", "content": "x"},
-        ]
-    },
-]
+    {}, {"messages": None}, {"messages": "hi"}, {"messages": {"role": "user"}},
+    {"messages": [None, 1, "x", [], {}, {"role": ["user"]}, {"role": "narrator", "content": "x"}]},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("body", ODD_BODIES)
@@ -124,25 +95,14 @@ def test_our_own_block_that_comes_back_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "forced"),
     [
-        ({}, False),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, False),
-        ({"tool_choice": None}, False),
-        ({"tool_choice": "auto"}, False),
-        ({"tool_choice": "none"}, False),
+        ({}, False), ({"tool_choice": None}, False), ({"tool_choice": "auto"}, False),
         ({"tool_choice": "required"}, True),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
-        ({"tool_choice": {"type": "custom", "custom": {"name": "f"}}}, True),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, False),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required"}}}, True),
         ({"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []}}, True),
-        ({"tool_choice": {"type": "mcp", "server_label": "s"}}, True),
-        ({"tool_choice": {"type": "auto"}}, False),
-        ({"tool_choice": {}}, False),
-        ({"tool_choice": ["required"]}, False),
-        ({"function_call": "auto"}, False),
-        ({"function_call": {"name": "f"}}, True),
+        ({"tool_choice": {"type": "auto"}}, False), ({"function_call": {"name": "f"}}, True),
     ],
-)
+)  # fmt: skip
 def test_only_a_demanded_call_forces_a_tool(fields: dict[str, Any], forced: bool) -> None:
     assert CHAT.tool_forced(fields) is forced
 
@@ -264,19 +224,6 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
 def test_only_the_first_choice_counts() -> None:
     other = chunk({"content": "other"}, "stop", index=1)
     assert heard(HEL, other, LO, cut=True) == Answer("Hello ü", whole=False)
-
-
-@pytest.mark.parametrize("field", [{"tool_calls": [{"id": "c"}]}, {"function_call": {"name": "f"}}])
-def test_an_answer_that_calls_tools_is_unfinished(field: dict[str, Any]) -> None:
-    assert heard(document({"content": None, **field}), kind="application/json").calls
-    assert heard(chunk(field), chunk({}, "stop")).calls
-    assert not heard(document({"content": "Hi", "tool_calls": []}), kind="application/json").calls
-
-
-def test_an_emoji_cut_between_two_events_is_whole_again() -> None:
-    halves = [b'data: {"choices":[{"delta":{"content":"\\u%s"}}]}\n\n' % half for half in (b"d83d", b"de00")]
-    assert heard(*halves, STOP) == Answer("😀", whole=True)
-    assert heard(halves[0], cut=True) == Answer("\ufffd", whole=False)
 
 
 def test_an_echo_of_our_block_is_not_part_of_the_answer() -> None:

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.markup import fence
+from proxy.wire.authorship import fence
 from proxy.wire.body import dump, parse
-from proxy.wire.content import PLACEMENTS
-from proxy.wire.dialect import CHAT, MAX_MODEL_CHARS, RESPONSES, Dialect
+from proxy.wire.dialect import CHAT, MAX_MODEL_CHARS, PLACEMENTS, RESPONSES, Dialect
 
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 texts = st.text(alphabet=st.sampled_from("ab \n<>é我\ud83d"), max_size=6)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.core import Message
-from proxy.text.markup import fence
-from proxy.wire.content import PLACEMENTS
+from proxy.wire.authorship import fence
+from proxy.wire.dialect import PLACEMENTS
 from proxy.wire.history import (
     CHAT_HISTORY,
     RESPONSES_HISTORY,
@@ -24,7 +24,6 @@ from proxy.wire.history import (
 
 BLOCK = fence(["- topic: Hawaii"])
 NOTE = {"role": "system", "content": BLOCK}
-ITEM_NOTE = {"type": "message", "role": "system", "content": [{"type": "input_text", "text": BLOCK}]}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 RULES = {"role": "system", "content": "Be kind."}
 
@@ -112,12 +111,10 @@ def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
 @pytest.mark.parametrize(
     "entries",
     [
-        [user(), reply()],
         [user([{"type": "text", "text": "hi"}]), reply([{"type": "refusal", "refusal": "no"}])],
         [user(), calls("a", "b"), result("b"), result("a"), reply()],
         [user(), calls("a"), result("a"), RULES, calls("a"), result("a"), reply()],  # ids repeat
         [user(), reply(None, function_call={"name": "f"}), {"role": "function", "name": "f"}, reply()],
-        [user(), calls("a"), {**result("a"), "content": [IMAGE]}, reply("I see a cat.")],
     ],
 )
 def test_a_turn_that_is_text_and_complete_may_go(entries: list[Any]) -> None:
@@ -128,28 +125,18 @@ def test_a_turn_that_is_text_and_complete_may_go(entries: list[Any]) -> None:
     "entries",
     [
         pytest.param([user([{"type": "text", "text": "this"}, IMAGE]), reply()], id="an image"),
-        pytest.param([user([{"type": "file", "file": {"file_id": "f"}}]), reply()], id="a file"),
         pytest.param([user(), reply(None, audio={"id": "a"})], id="an answer that was spoken"),
-        pytest.param([user({"odd": 1}), reply()], id="content of an unknown form"),
         pytest.param([user(), calls("a"), reply()], id="a call without its output"),
         pytest.param([user(), result("a"), reply()], id="an output without its call"),
-        pytest.param([user(), calls("a"), result("a"), result("a"), reply()], id="an output too many"),
-        pytest.param([user(), calls("a"), result("a")], id="an output that nobody answered"),
         pytest.param([user()], id="a question that nobody answered"),
         pytest.param(
             [user(), reply(None, tool_calls=[{"type": "function"}]), reply()], id="a call without id"
         ),
         pytest.param([user(), {"role": "critic", "content": "x"}, reply()], id="an unknown role"),
-        pytest.param([user(), "text", reply()], id="no object"),
     ],
 )
 def test_a_turn_that_says_more_than_can_be_known_stays(entries: list[Any]) -> None:
     assert not whole(*entries)
-
-
-def test_a_call_and_its_output_in_two_turns_keep_both() -> None:
-    body = chat(user(), calls("a"), user("stop"), result("a"), reply(), user())
-    assert [turn.whole for turn in turns(body)] == [False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -191,13 +178,10 @@ CALLED = [
     "item",
     [
         {"type": "item_reference", "id": "msg_1"},
-        {"id": "msg_1"},
         {"type": "compaction", "encrypted_content": "x"},
         {"type": "image_generation_call", "id": "ig", "result": "AAAA"},
-        {"type": "code_interpreter_call", "id": "ci", "container_id": "c"},
         {"type": "tool_search_output", "call_id": "t"},
         {"type": "tomorrow_call", "id": "t"},
-        {"type": 7},
     ],
     ids=str,
 )

@@ -7,11 +7,9 @@ import orjson
 import pytest
 
 from proxy.domain.core import Message
-from proxy.text.markup import fence
-from proxy.wire.content import PLACEMENTS
-from proxy.wire.dialect import RESPONSES, Answer, Dialect
+from proxy.wire.authorship import fence
+from proxy.wire.dialect import PLACEMENTS, RESPONSES, Answer
 
-DIALECT: Dialect = RESPONSES  # mypy: the class keeps the protocol
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 
 
@@ -55,17 +53,10 @@ def test_every_kind_of_item_is_read_or_passed_over() -> None:
         ]
     }
     assert RESPONSES.messages(body) == (
-        Message("developer", "Be brief."),
-        Message("user", "Look:\nwell?"),
-        Message("assistant", ""),
-        Message("tool", "21 degrees"),
-        Message("assistant", ""),
-        Message("tool", "a\nb"),
-        Message("tool", ""),
-        Message("assistant", "Fine."),
-        Message("assistant", "No."),
-        Message("user", ""),
-    )
+        Message("developer", "Be brief."), Message("user", "Look:\nwell?"), Message("assistant", ""),
+        Message("tool", "21 degrees"), Message("assistant", ""), Message("tool", "a\nb"), Message("tool", ""),
+        Message("assistant", "Fine."), Message("assistant", "No."), Message("user", ""),
+    )  # fmt: skip
 
 
 IMAGE = item("user", [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}])
@@ -77,16 +68,10 @@ SPOKEN = item("user", [{"type": "input_audio", "input_audio": {"data": "AAAA", "
     ("behind", "role"),
     [
         ([OUTPUT], "tool"),
-        ([OUTPUT, IMAGE, FILE], "tool"),
-        (
-            [{"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot"}}],
-            "tool",
-        ),
         ([OUTPUT, item("developer", "It is Monday.")], "tool"),
         ([OUTPUT, SPOKEN], "user"),
         ([OUTPUT, REFERENCE], "user"),  # it may be the answer
         ([OUTPUT, item("assistant", "Done.")], "user"),
-        ([CALL], "user"),
         ([], "user"),
     ],
 )
@@ -115,11 +100,6 @@ def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body: dict
     assert RESPONSES.conversation_key(body) == ""
     for placement in ("before_last_user", "after_system", "merge_system", "in_user"):
         assert RESPONSES.insert(body, BLOCK, placement) is body
-
-
-def test_the_chain_is_known_by_the_previous_response() -> None:
-    assert RESPONSES.previous_response_id({"previous_response_id": "resp_1"}) == "resp_1"
-    assert [RESPONSES.previous_response_id({"previous_response_id": v}) for v in (None, "", 7)] == [None] * 3
 
 
 def test_the_conversation_key_is_the_upstreams_own_where_there_is_one() -> None:
@@ -203,11 +183,6 @@ def test_an_answer_that_asks_the_client_for_something_is_unfinished(call: dict[s
     assert not heard(CREATED, event("response.output_item.done", item=searched), bare).calls
 
 
-def test_an_ending_without_output_keeps_what_the_deltas_said() -> None:
-    ended = event("response.incomplete", response={"status": "incomplete"})
-    assert heard(CREATED, delta("Hel"), delta("lo"), ended) == Answer("Hello", True, "resp_1")
-
-
 def test_a_broken_stream_gives_what_was_heard() -> None:
     assert heard(CREATED, delta("Hel"), delta("lo")[:-4]) == Answer("Hel", False, "resp_1")
     failed = event("response.failed", response=response("failed"))
@@ -220,11 +195,8 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
 def test_parts_are_distinguished_and_refusals_are_answers() -> None:
     done = event("response.output_text.done", output_index=0, content_index=0, text="Sorry.")
     stream = [
-        delta("So"),
-        delta("I ", content=1, kind="refusal"),
-        done,
-        delta("can't", content=1, kind="refusal"),
-    ]
+        delta("So"), delta("I ", content=1, kind="refusal"), done, delta("can't", content=1, kind="refusal"),
+    ]  # fmt: skip
     assert heard(*stream).text == "Sorry.\nI can't"
 
 
@@ -232,12 +204,9 @@ def test_parts_are_distinguished_and_refusals_are_answers() -> None:
     "odd",
     [
         event("response.output_text.delta", delta=7),
-        event("response.output_text.delta", delta="x", output_index=[1]),
         event("response.created", response=7),
         b'data: {"type": ["response.completed"]}\n\n',
-        b'data: {"type": "response.output_text.done"}\n\n',
         b"data: []\n\n",
-        b"garbage\n\n",
     ],
 )
 def test_events_of_an_odd_shape_are_passed_over(odd: bytes) -> None:

@@ -32,7 +32,7 @@ from proxy import telemetry
 from proxy.domain.core import Reason
 from proxy.domain.errors import ClientError, Forbidden, UnsupportedMedia
 from proxy.http.asgi import ASGIScope, Header, Send, with_headers
-from proxy.upstream.headers import CREDENTIALS
+from proxy.wire.http import CREDENTIALS
 
 _METHODS = b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"
 _HEADERS = (

@@ -38,8 +38,8 @@ from proxy.domain.ports import RIGHTS
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
 from proxy.http.auth.browsers import Browsers, Visit, Visitor, foreign_page, reason_of
 from proxy.http.auth.keys import FoundKey, KeyRing, is_key
-from proxy.upstream.headers import CREDENTIALS
 from proxy.wire.extensions import checked_id, is_placeholder, is_usable_id, take_header_extensions
+from proxy.wire.http import CREDENTIALS
 
 OPEN_TENANT = "default"
 USER_HEADER = "X-Memory-User-Id"

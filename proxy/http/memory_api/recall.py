@@ -13,10 +13,9 @@ from proxy.http.memory_api.app import ApiRequest, Operation
 from proxy.http.memory_api.documents import passage_shape
 from proxy.http.memory_api.request_schemas import ExplainBody, NoQuery, SearchBody
 from proxy.http.memory_api.response_schemas import json_answer, memory_shape
-from proxy.http.turns import Zones, bounded
+from proxy.http.turns import Zones, bounded, fingerprint
 from proxy.recall import documents as document_search
 from proxy.recall.explain import Explanation, Weighed, explain, search, unshown
-from proxy.recall.history import fingerprint
 from proxy.recall.prepare import RecallTools
 from proxy.recall.triage import is_housekeeping
 from proxy.wire.dialect import CHAT

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 from proxy.domain.errors import UpstreamBroken, UpstreamCut
 from proxy.http.asgi import OFF_LOOP, Header, Message, Send, send_bytes
-from proxy.http.responses.background import BackgroundResponse
+from proxy.http.responses.response_store import BackgroundResponse
 from proxy.upstream.connection import UpstreamResponse
-from proxy.upstream.headers import with_ours
 from proxy.upstream.relay import log_cut
 from proxy.wire.answers import (
     LIMIT_BYTES,
@@ -28,7 +27,7 @@ from proxy.wire.answers import (
     problem_of_text,
 )
 from proxy.wire.body import LARGE_BYTES, dump, dump_large
-from proxy.wire.codings import unpacked
+from proxy.wire.http import unpacked, with_ours
 from proxy.wire.translation.response import Translation, encode, encode_large
 
 Event = dict[str, Any]

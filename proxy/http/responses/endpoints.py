@@ -1,7 +1,13 @@
-"""Endpoints for stored responses and conversations. Another's id is as absent as an unknown one."""
+"""Endpoints of the Responses API that are served here, for an upstream that speaks only chat completions.
+
+Stored responses and conversations: another's id is as absent as an unknown one. `/v1/responses/compact`: the
+model writes the compaction, with the client's own key. `/v1/responses/input_tokens`: our tokenizer counts.
+Neither of the last two has memory, and nothing is stored.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,23 +18,45 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.domain.errors import InvalidRequest, NotFound, ProxyError, StoreError
-from proxy.domain.ports import Clock
+from proxy.domain.errors import (
+    InvalidRequest,
+    NotFound,
+    ProxyError,
+    StoreError,
+    UpstreamBroken,
+)
+from proxy.domain.ports import Clock, TokenCounter
 from proxy.domain.responses import Conversation, StoredResponse
-from proxy.http import errors
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, read_body
-from proxy.http.auth.identity import Caller
-from proxy.http.responses.answer_output import KeepAlive
-from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, shown
-from proxy.http.responses.owners import Owner, absent, owner_of, refuse_foreign_pages
-from proxy.http.responses.response_store import Item, ResponseStore
-from proxy.upstream.relay import Downstream
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, answer, error_of, read_body, send_json
+from proxy.http.auth.identity import Caller, caller_of
+from proxy.http.forwarding import refusal_in
+from proxy.http.responses.answer_output import AnswerParser, KeepAlive, for_client, header_values, read_events
+from proxy.http.responses.owners import Owner, absent, new_id, owner_of, refuse_foreign_pages
+from proxy.http.responses.response_store import (
+    UNDER_WAY,
+    BackgroundRegistry,
+    BackgroundResponse,
+    ChainHistory,
+    Item,
+    ResponseStore,
+    shown,
+)
+from proxy.http.responses.translated import TranslationPorts, changeable_in, dropped, in_form
+from proxy.upstream.connection import UpstreamResponse
+from proxy.upstream.forms import MAX_ATTEMPTS, Attempt, next_attempt
+from proxy.upstream.relay import Downstream, relay
 from proxy.wire import body as json_body
-from proxy.wire.body import BodyLimits, parse_bounded
+from proxy.wire.body import Body, BodyLimits, parse_bounded
 from proxy.wire.extensions import checked_id, take_extensions
 from proxy.wire.translation.items import as_items
-from proxy.wire.translation.request import check_conversation_id, check_metadata
-from proxy.wire.translation.response import encode
+from proxy.wire.translation.request import (
+    ChatPlan,
+    check_conversation_id,
+    check_metadata,
+    conversation_of,
+    previous_of,
+)
+from proxy.wire.translation.response import compacted_response, encode, translation_of
 
 Identify = Callable[[ASGIScope], Caller]
 
@@ -89,7 +117,7 @@ def stored_app(responses: "ResponsesApi", conversations: "ConversationsApi") -> 
     """Return the ASGI app over both."""
     return Starlette(
         routes=[*responses.routes(), *conversations.routes()],
-        exception_handlers={ProxyError: errors.answer, HTTPException: _no_route},
+        exception_handlers={ProxyError: answer, HTTPException: _no_route},
     )
 
 
@@ -97,7 +125,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     """Answer an unknown path or method."""
     assert isinstance(error, HTTPException)
     refusal = NotFound(f"No such endpoint: {request.method} {request.url.path}.", code="unknown_url")
-    response = _answer(errors.error_of(refusal)[1], error.status_code)
+    response = _answer(error_of(refusal)[1], error.status_code)
     response.headers.update(error.headers or {})
     return response
 
@@ -419,3 +447,136 @@ def _new_items(given: object) -> list[Item]:
         why = f"`items` holds {len(given)} items; the most at once is {MAX_NEW_ITEMS}."
         raise InvalidRequest(why, param="items", code="array_above_max_length")
     return list(as_items(given, param="items", only_known=True))
+
+
+# ---------------------------------------------------------------- compactions and counts
+IN_THREAD_CHARS = 32 * 1024
+TOKENS_OF_A_MESSAGE = 4  # its role and its borders
+TOKENS_OF_AN_IMAGE = {"low": 85, "high": 765}
+_TRIGGER = {"type": "compaction_trigger"}
+# What a compaction is asked with: the rest shapes an answer that the client does not get.
+_ASKED = frozenset("model input instructions previous_response_id conversation tools service_tier".split())
+
+
+@dataclass(frozen=True, slots=True)
+class CompactApi:
+    """An ASGI app for both endpoints."""
+
+    shared: TranslationPorts
+    tokens: TokenCounter
+    max_body_bytes: int
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        async with Downstream(receive) as downstream:
+            raw = await downstream.read(self.max_body_bytes)
+            body = await OFF_LOOP.run(len(raw), parse_bounded, raw, BodyLimits(), "input")
+            if scope["path"].endswith("/input_tokens"):
+                await self._count(scope, body, len(raw), send)
+            else:
+                await self._compact(scope, body, len(raw), downstream, send)
+
+    async def _plan(
+        self, scope: ASGIScope, body: Body, size: int, *, compacts: bool
+    ) -> tuple[ChatPlan, ChainHistory]:
+        user = take_extensions(body).user_id
+        caller = caller_of(scope)
+        refuse_foreign_pages(caller)
+        owner = owner_of(caller, scope["headers"], caller.narrow(user))
+        earlier = await self.shared.store.earlier(owner, previous_of(body), conversation_of(body))
+        if compacts:
+            given = body.get("input")
+            said = [{"role": "user", "content": given}] if isinstance(given, str) else given
+            if not said and not earlier.items:
+                raise InvalidRequest(
+                    "Missing required parameter: 'input'.", param="input", code="missing_required_parameter"
+                )
+            asked = {name: value for name, value in body.items() if name in _ASKED}
+            body = {**asked, "input": [*said, _TRIGGER] if isinstance(said, list) else said or [_TRIGGER]}
+        return await self.shared.plan(body, owner, earlier, size), earlier
+
+    # ------------------------------------------------------------ a compaction
+    async def _compact(
+        self, scope: ASGIScope, body: Body, size: int, downstream: Downstream, send: Send
+    ) -> None:
+        planned, earlier = await self._plan(scope, body, size, compacts=True)
+        opened = await self._ask(scope, planned, size + earlier.size)
+        if not 200 <= opened.status < 300:
+            await relay(opened, downstream, send)
+            return
+        id_, now = new_id("resp"), int(self.shared.clock())
+        most = self.shared.max_answer_bytes
+        with opened:
+            translation = translation_of(planned, response_id=id_, created_at=now, limit_bytes=most)
+            translation.start()
+            parser = AnswerParser(translation, *header_values(opened.headers), most)
+            async for _ in read_events(opened, parser):
+                pass
+        response = translation.response
+        if response["status"] == "failed":
+            raise UpstreamBroken(response["error"]["message"])
+        headers = for_client(opened.headers, dropped(planned))
+        made = compacted_response(response, [*earlier.items, *planned.input_items])
+        downstream.settle()
+        await send_json(send, 200, made, [h for h in headers if h[0] != b"cache-control"])
+
+    async def _ask(self, scope: ASGIScope, planned: ChatPlan, size: int) -> UpstreamResponse:
+        """Ask for a compaction, again in another form where the model refuses this one."""
+        model = self.shared.learning.model(str(planned.chat["model"]), "chat")
+        first = attempt = Attempt(self.shared.learning.forms.of(model), memory=False)
+        request, left = changeable_in(planned), MAX_ATTEMPTS
+        while True:
+            payload = await OFF_LOOP.run(size, _written, planned, attempt)
+            opened, left = await self.shared.ask(scope, payload), left - 1
+            if opened.status < 400:
+                self.shared.learning.forms.learn(model, first.form, attempt.form)
+            refusal = await refusal_in(opened) if opened.status >= 400 and left else None
+            following = next_attempt(attempt, request, refusal) if refusal else None
+            if following is None:
+                return opened
+            opened.close()
+            attempt = following
+
+    # ------------------------------------------------------------ a count
+    async def _count(self, scope: ASGIScope, body: Body, size: int, send: Send) -> None:
+        planned, _ = await self._plan(scope, {"model": "", **body}, size, compacts=False)
+        texts = list(_texts(planned.chat))
+        model = str(planned.chat["model"])
+        heavy = sum(map(len, texts)) > IN_THREAD_CHARS
+        count = self._sum
+        tokens = await asyncio.to_thread(count, texts, model) if heavy else count(texts, model)
+        tokens += _borders(planned.chat)
+        await send_json(
+            send, 200, {"object": "response.input_tokens", "input_tokens": tokens}, dropped(planned)
+        )
+
+    def _sum(self, texts: Iterable[str], model: str) -> int:
+        return sum(self.tokens.count(text, model) for text in texts)
+
+
+def _written(planned: ChatPlan, attempt: Attempt) -> bytes:
+    return json_body.dump(in_form(planned, planned.chat, attempt.form))
+
+
+def _texts(chat: Body) -> Iterable[str]:
+    """Yield all that a model reads of a chat body as text."""
+    for message in chat["messages"]:
+        content = message.get("content")
+        parts: list[Any] = content if isinstance(content, list) else [{"text": content}]
+        yield from (text for part in parts if isinstance(text := part.get("text"), str))
+        if calls := message.get("tool_calls"):
+            yield json.dumps([call["function"] for call in calls], ensure_ascii=False)
+    if tools := chat.get("tools"):
+        yield json.dumps(tools, ensure_ascii=False)
+
+
+def _borders(chat: Body) -> int:
+    """Return the tokens of the messages' borders, and of images."""
+    images = [
+        part["image_url"].get("detail", "high")
+        for message in chat["messages"]
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if part.get("type") == "image_url"
+    ]
+    each = sum(TOKENS_OF_AN_IMAGE.get(detail, TOKENS_OF_AN_IMAGE["high"]) for detail in images)
+    return TOKENS_OF_A_MESSAGE * len(chat["messages"]) + each

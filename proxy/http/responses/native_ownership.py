@@ -29,7 +29,7 @@ from proxy.domain.ports import Clock
 from proxy.domain.responses import ChainStore, StoredResponse
 from proxy.http.asgi import Header, Send
 from proxy.http.auth.identity import OPEN, Caller
-from proxy.http.failopen import Failed, FailOpen
+from proxy.http.memory_work import Failed, FailOpen
 from proxy.http.responses.owners import absent, credential_of, is_ours, shelf
 from proxy.wire.body import Body, dump, loads
 

@@ -29,9 +29,9 @@ from proxy.domain.ports import Clock
 from proxy.domain.responses import Conversation, ConversationStore
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import OPEN, Caller
-from proxy.http.failopen import FailOpen
-from proxy.upstream.headers import CREDENTIALS
+from proxy.http.memory_work import FailOpen
 from proxy.wire.body import dump, loads
+from proxy.wire.http import CREDENTIALS
 from proxy.wire.translation.items import PACKED, Seals
 
 if TYPE_CHECKING:

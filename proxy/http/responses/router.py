@@ -1,19 +1,27 @@
-"""Routes requests about responses and conversations, other than `POST /v1/responses`, to the upstream or to
-our own endpoints: an id says who made the object, and without one the upstream is asked.
+"""Routes requests about responses and conversations to the upstream or to our own endpoints.
+
+An id says who made the object. Without one the upstream is asked, with a real request, repeated now and then.
+If it turns out not to know the route, the same request is sent again in a translation (`AutoForwarding`, for
+`POST /v1/responses`) or answered here (`ResponsesRouter`, for all else), and later ones from the start, until
+it is time to ask again. Each process finds out for itself.
 """
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from urllib.parse import parse_qsl
 
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock
 from proxy.http.asgi import OFF_LOOP, ASGIApp, ASGIScope, Header, Receive, Send, body_first, read_body
 from proxy.http.auth.identity import Caller, admitted, caller_of
-from proxy.http.responses.capability_probe import REFUSAL_BYTES, EndpointProbe, ResponsesMode, continues_ours
+from proxy.http.forwarding import Draft, Forwarding, Relayed, first_draft
 from proxy.http.responses.native_ownership import (
     CONVERSATION,
     RESPONSE,
+    IdWatcher,
+    Maker,
     NativeOwnership,
     in_plain,
     is_plain,
@@ -21,14 +29,226 @@ from proxy.http.responses.native_ownership import (
     tells_apart,
 )
 from proxy.http.responses.owners import absent, is_ours
-from proxy.http.turns import parsed
+from proxy.http.responses.translated import TranslatedForwarding
+from proxy.http.turns import ParsedRequest, parsed
 from proxy.upstream.client import Upstream
-from proxy.upstream.headers import request_headers
-from proxy.upstream.relay import Downstream, raw_target, relay
+from proxy.upstream.connection import UpstreamResponse
+from proxy.upstream.forms import Form, Learning, RequestTraits
+from proxy.upstream.relay import Downstream, Ending, raw_target, relay
 from proxy.wire import body as json_body
-from proxy.wire.body import Body, BodyLimits
+from proxy.wire.body import Body, BodyLimits, loads
+from proxy.wire.dialect import Answer
 from proxy.wire.extensions import take_extensions
+from proxy.wire.history import HistoryFormat
+from proxy.wire.http import request_headers
+from proxy.wire.translation.items import referenced_ids, response_of
 
+REPROBE_S = 600.0  # how long "no" is believed: upstreams get upgraded
+
+
+class ResponsesMode(StrEnum):
+    """The setting `upstream.responses`."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    TRANSLATE = "translate"
+
+
+class EndpointProbe:
+    """Whether one endpoint of the upstream exists, by its answers."""
+
+    def __init__(self, mode: ResponsesMode, reprobe_s: float = REPROBE_S) -> None:
+        self._mode, self._reprobe_s = mode, reprobe_s
+        self._absent_since: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """True where the setting leaves nothing to find out."""
+        return self._mode is not ResponsesMode.AUTO
+
+    def speaks(self, now: float) -> bool:
+        """True if a request is to be sent as it is. While one asks again, the others stay translated."""
+        if self.settled:
+            return self._mode is ResponsesMode.NATIVE
+        if self._absent_since is None:
+            return True
+        if 0 <= now - self._absent_since < self._reprobe_s:  # below: the clock was set back
+            return False
+        self._absent_since = now
+        return True
+
+    def known_absent(self) -> bool:
+        """True if the endpoint was not there when last asked for."""
+        return self._mode is ResponsesMode.TRANSLATE or self._absent_since is not None
+
+    def heard(self, status: int, body: bytes, now: float) -> bool:
+        """Note an answer of the endpoint; True if it says that there is no such endpoint. `body` matters
+        for 404 only."""
+        if self.settled:
+            return False
+        absent = is_absence(status, body)
+        if absent:
+            self._absent_since = now
+        elif status < 500:  # a failing gateway says nothing about what is behind it
+            self._absent_since = None
+        return absent
+
+
+def is_absence(status: int, body: bytes) -> bool:
+    """True if an answer means that the upstream lacks the endpoint, not something that the request names (a
+    model, a stored response)."""
+    if status in (405, 501):
+        return True
+    return status == 404 and not _names_a_thing(body)
+
+
+# Servers name what they lack in the error's code, in `param`, or only in its text.
+_THING_CODE = re.compile(r"(model|response|conversation|item|file|prompt|deployment)\w*not_?found", re.I)
+_LONGEST_CODE = 200  # characters; a longer text is not a code
+_THING_TEXT = re.compile(r"\bmodel\b|\bdeployment\b|\bwith id\b", re.I)
+
+
+def _names_a_thing(body: bytes) -> bool:
+    try:
+        answer = loads(body)
+    except (ValueError, RecursionError, InvalidRequest):
+        return False
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, str):
+        return bool(_THING_TEXT.search(error))
+    if not isinstance(error, dict):
+        return False
+    code, param, text = (str(error.get(name) or "") for name in ("code", "param", "message"))
+    return bool(param or _THING_CODE.search(code[:_LONGEST_CODE]) or _THING_TEXT.search(text))
+
+
+REFUSAL_BYTES = 64 * 1024  # a longer body is not a plain "not found"
+_MAY_BE_ABSENT = (404, 405, 501)
+
+
+class AutoForwarding:
+    """Relays if the upstream speaks the Responses API, else translates. See Forwarding for when the methods
+    are called."""
+
+    def __init__(
+        self,
+        relayed: Relayed,
+        translated: TranslatedForwarding,
+        probe: EndpointProbe,
+        clock: Clock,
+        learning: Learning,
+        ownership: NativeOwnership,
+    ) -> None:
+        self._relayed, self._translated = relayed, translated
+        self._probe, self._clock, self._learning, self._ownership = probe, clock, learning, ownership
+        self._way: Forwarding = relayed
+        self._maker: Maker | None = None
+        self._watcher: IdWatcher | None = None
+
+    @property
+    def route(self) -> str:
+        """The route that the chosen way asks."""
+        return self._way.route
+
+    @property
+    def draft(self) -> Draft | None:
+        """What the chosen way asked last."""
+        return self._way.draft
+
+    @property
+    def answered(self) -> bool:
+        """True if the chosen way has begun to answer."""
+        return self._way.answered
+
+    @property
+    def promised(self) -> bool:
+        """True if the chosen way has reported early that the user's words are stored."""
+        return self._way.promised
+
+    async def adopt(self, request: ParsedRequest) -> ParsedRequest:
+        """Choose the way. What continues something that is stored here has no other."""
+        if continues_ours(request.body) or not self._probe.speaks(self._clock()):
+            self._way = self._translated
+        else:
+            request = await self._require_own(request)
+        return await self._way.adopt(request)
+
+    async def _require_own(self, request: ParsedRequest) -> ParsedRequest:
+        """Return the request as it may be relayed. Raises NotFound for one that continues what another user
+        has made."""
+        if not tells_apart(request.caller):
+            return request
+        if not request.is_json:
+            raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
+        await self._ownership.require_all(request.caller, request.body)
+        # As parsed here: the upstream might take the other one of a repeated key.
+        return replace(request, payload=json_body.dump(request.body))
+
+    def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
+        """Return the body that the chosen way forwards."""
+        return self._way.conversation(form)
+
+    def changeable(self, traits: RequestTraits) -> RequestTraits:
+        """Return what the chosen way may change."""
+        return self._way.changeable(traits)
+
+    def write(self, body: Body, form: Form) -> bytes:
+        """Write the payload as the chosen way does."""
+        return self._way.write(body, form)
+
+    async def acknowledge(self, draft: Draft) -> None:
+        """Answer already now, if the chosen way does."""
+        await self._way.acknowledge(draft)
+
+    async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
+        """Ask the upstream; if it has no such route, ask it again in a translation."""
+        draft, opened = await self._way.open(draft)
+        if self._way is self._translated or not await self._absent(opened):
+            return draft, opened
+        opened.close()
+        self._way = self._translated
+        await self._way.adopt(draft.request)
+        # This once without a shorter history: the next request is translated from the start.
+        translated = first_draft(replace(draft.recalled, shortened=None), self._way, self._learning)
+        draft = replace(translated, forwarded_at=draft.forwarded_at)
+        await self._way.acknowledge(draft)
+        return await self._way.open(draft)
+
+    async def answer(
+        self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
+    ) -> Ending:
+        """Answer as the chosen way does."""
+        request = draft.request
+        if self._way is self._relayed and tells_apart(request.caller):
+            self._maker = maker_of(request.caller, request.user, request.client.headers)
+            send = self._watcher = self._ownership.watcher(send, RESPONSE, self._maker, request.body)
+        return await self._way.answer(draft, opened, send, headers)
+
+    async def conclude(self, *, refused: bool) -> Answer:
+        """Conclude as the chosen way does, and store the owner of the response."""
+        answer = await self._way.conclude(refused=refused)
+        if self._watcher is not None and self._maker is not None:
+            await self._ownership.note(self._maker, self._watcher.ids)
+        return answer
+
+    async def _absent(self, opened: UpstreamResponse) -> bool:
+        try:
+            body = await opened.peek(REFUSAL_BYTES) if opened.status in _MAY_BE_ABSENT else b""
+        except BaseException:
+            opened.close()
+            raise
+        return self._probe.heard(opened.status, body, self._clock())
+
+
+def continues_ours(body: Body) -> bool:
+    """True if the request builds on a response, a conversation or an item that no upstream knows."""
+    conversation = body.get("conversation")
+    named = conversation.get("id") if isinstance(conversation, dict) else conversation
+    made_in = (response_of(item_id) for item_id in referenced_ids(body.get("input")))
+    return any(map(is_ours, (body.get("previous_response_id"), named, *made_in)))
+
+
+# ---------------------------------------------------------------- everything but POST /v1/responses
 _OPERATIONS = frozenset(("/v1/responses/compact", "/v1/responses/input_tokens"))
 _OUR_FIELDS = b"memory_c"  # the beginning of memory_config and memory_context
 

@@ -15,9 +15,9 @@ from proxy.domain.core import Turn
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.domain.ports import Clock
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send, send_bytes
-from proxy.http.exchange import read_answer
 from proxy.http.forwarding import Draft, is_proven
-from proxy.http.responses import background
+from proxy.http.memory_work import read_answer
+from proxy.http.responses import response_store
 from proxy.http.responses.answer_output import (
     AnswerParser,
     BackgroundOutlet,
@@ -29,20 +29,27 @@ from proxy.http.responses.answer_output import (
     read_events,
     refusal_of,
 )
-from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, with_beat
 from proxy.http.responses.owners import Owner, SealKey, new_id, owner_of
-from proxy.http.responses.response_store import ChainHistory, NewResponse, ResponseStore
+from proxy.http.responses.response_store import (
+    UNDER_WAY,
+    BackgroundRegistry,
+    BackgroundResponse,
+    ChainHistory,
+    NewResponse,
+    ResponseStore,
+    with_beat,
+)
 from proxy.http.turns import ParsedRequest, bounded
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Form, Learning, ModelRoute, RequestTraits
-from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import Ending, log_refused, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.answers import LIMIT_BYTES
 from proxy.wire.body import Body, dump_large
 from proxy.wire.dialect import CHAT, RESPONSES, Answer
 from proxy.wire.history import CHAT_HISTORY, HistoryFormat
+from proxy.wire.http import request_headers
 from proxy.wire.translation.items import referenced_ids, response_of
 from proxy.wire.translation.request import (
     LIMITS,
@@ -474,7 +481,7 @@ class TranslatedForwarding:
     async def _beat(self, current: ResponseInProgress, live: BackgroundResponse) -> None:
         """Save a heartbeat while the response is made; end it if it was cancelled in another process."""
         while True:
-            await asyncio.sleep(background.BEAT_S)
+            await asyncio.sleep(response_store.BEAT_S)
             with suppress(StoreError):
                 stored = await self._store.find(current.owner, current.id)
                 if stored is None or json_body.loads(stored.response)["status"] not in UNDER_WAY:

@@ -36,7 +36,7 @@ from proxy.storage.exact_index import pack
 from proxy.storage.sql import derivation, rows
 from proxy.storage.sql.database import Connection, Store, legible, reads, value
 from proxy.storage.sql.embeddings import NO_MODEL, Generations
-from proxy.text import terms
+from proxy.text.words import terms
 
 _ANOTHERS = """
     SELECT 1 FROM memories m JOIN scopes s ON s.id = m.owner
@@ -253,7 +253,7 @@ class Writer:
             derivation.review_again(self.tx, seq)
             self.tx.execute(
                 "UPDATE vectors SET embedding = ?, terms = ?, generation = ?, reading = ? WHERE memory = ?",
-                (vector, pack(terms.terms(new_content)), self._generation(vector), change.reading, seq),
+                (vector, pack(terms(new_content)), self._generation(vector), change.reading, seq),
             )
         moved = "archived" if memory.archived else "restored"
         action = "updated" if memory.archived == bool(archived) else moved
@@ -367,7 +367,7 @@ class Writer:
         if seq is not None:
             self.tx.execute(
                 "INSERT INTO vectors (memory, embedding, terms, generation, reading) VALUES (?, ?, ?, ?, ?)",
-                (seq, vector, pack(terms.terms(memory.content)), self._generation(vector), reading),
+                (seq, vector, pack(terms(memory.content)), self._generation(vector), reading),
             )
         return seq
 

@@ -36,7 +36,7 @@ from proxy.storage.sql import embeddings, rows, users
 from proxy.storage.sql.database import Connection, Database, Store, legible, reads, value, writes
 from proxy.storage.sql.embeddings import NO_MODEL
 from proxy.storage.sql.forget import Forgetting
-from proxy.text import terms
+from proxy.text.words import terms
 
 # ---------------------------------------------------------------- documents
 COLUMNS = """
@@ -131,7 +131,7 @@ class SqlDocuments(Store):
 
 
 def _packed(passages: Sequence[Passage]) -> list[bytes]:
-    return [pack(terms.terms(searched_text(p.headings, p.text))) for p in passages]
+    return [pack(terms(searched_text(p.headings, p.text))) for p in passages]
 
 
 def document_of(row: Sequence[Any]) -> Document:

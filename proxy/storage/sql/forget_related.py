@@ -8,8 +8,7 @@ from typing import Any
 
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, column
-from proxy.text.sentences import sentences
-from proxy.text.terms import CJK, STOP_WORDS, fold
+from proxy.text.words import CJK, STOP_WORDS, fold, sentences
 
 # ---------------------------------------------------------------- exchanges
 _THESE = rows.seqs_in(":these")

@@ -180,10 +180,15 @@ class SqlJobs(Store):
 
     @reads
     def counts(self, tx: Connection) -> QueueCounts:
-        found = dict(tx.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
+        found = tx.execute("SELECT state, lane, count(*) FROM jobs GROUP BY state, lane").fetchall()
+        by_lane = {lane: n for state, lane, n in found if state == "queued"}
         oldest = value(tx, "SELECT min(created_at) FROM jobs WHERE state = 'queued'")
         states = ("queued", "running", "waiting", "dead")
-        return QueueCounts(**{state: found.get(state, 0) for state in states}, oldest_at=oldest)
+        return QueueCounts(
+            **{name: sum(n for state, _, n in found if state == name) for name in states},
+            oldest_at=oldest,
+            queued_by_lane=(by_lane.get(1, 0), by_lane.get(2, 0), by_lane.get(3, 0)),
+        )
 
     @reads
     def list(

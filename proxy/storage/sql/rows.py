@@ -11,7 +11,7 @@ from typing import Any
 from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, with_children
 from proxy.domain.session import Exchange
 from proxy.storage.sql.database import Connection, legible, value
-from proxy.text import terms
+from proxy.text.words import fold, normalise
 
 # `recalled` of an exchange: ids of the memories and documents that its answer was given with.
 DOCUMENT = "doc_"  # documents' ids begin so: no memory's do
@@ -62,13 +62,13 @@ def is_tainted(recalled: Iterable[str]) -> bool:
     return any(each.startswith(DOCUMENT) or each == FORGOTTEN for each in recalled)
 
 
-# Of what is ASCII, `lower` makes what terms.fold does.
+# Of what is ASCII, `lower` makes what `fold` does.
 _MAY_HOLD = "(length(m.content) <> length(CAST(m.content AS BLOB)) OR instr(lower(m.content), :text) > 0)"
 
 
 def digest(content: str) -> bytes:
     """Return what two wordings of the same statement have in common: 16 bytes of its normal form."""
-    return hashlib.blake2b(storable(terms.normalise(content)).encode(), digest_size=16).digest()
+    return hashlib.blake2b(storable(normalise(content)).encode(), digest_size=16).digest()
 
 
 def named(scope: Scope, **others: Any) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, A
         parameters["types"] = as_json(sorted(with_children((where.type,)) | {where.type}))
     if where.text is not None and where.as_of is None:
         clauses.append(_MAY_HOLD)
-        parameters["text"] = terms.fold(storable(where.text))
+        parameters["text"] = fold(storable(where.text))
     for name, clause in RANGE.items():
         if (moment := getattr(where, name)) is not None:
             clauses.append(clause)
@@ -240,9 +240,9 @@ def holding(text: str, found: Iterable[tuple[int, str]]) -> list[int]:
     """Return which of the rows (seq, content) hold the text, whatever its case and accents.
 
     Here and not in SQL: no database folds all scripts as our searches do."""
-    wanted = terms.fold(storable(text))
+    wanted = fold(storable(text))
     # Of what is ASCII, `lower` makes what `fold` does, in half the time.
-    folded = ((seq, c.lower() if c.isascii() else terms.fold(c)) for seq, c in found)
+    folded = ((seq, c.lower() if c.isascii() else fold(c)) for seq, c in found)
     return [seq for seq, content in folded if wanted in content]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from proxy.domain.core import Event, Memory, MemoryFilter, Scope, TimelineEvent
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import erasure, rows, users
-from proxy.storage.sql.database import Connection, Store, reads
+from proxy.storage.sql.database import Connection, Store
 
 _SLICE = 2_000  # events that one read looks at
 _STEPS = 8  # of what a memory superseded, back in time
@@ -67,22 +67,25 @@ class SqlTimeline(Store):
             found += more
         return found
 
-    @reads
-    def earlier(self, tx: Connection, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
-        if (owner := users.find(tx, scope)) is None:
-            return {}
-        asked = {"owner": owner.id, "ids": rows.as_json(map(rows.storable, ids))}
-        heads = [(head, seq) for head, seq in tx.execute(_EARLIER, asked) if head in ids]
-        if not heads:
-            return {}
-        condition = f"m.seq IN {rows.seqs_in(':seqs')} AND (:project IS NULL OR m.project IS NULL"
-        condition += f" OR m.project = :project){erasure.hidden(tx)} ORDER BY m.valid_from DESC, m.seq DESC"
-        wanted = {"seqs": rows.as_json(seq for _, seq in heads), "project": scope.project}
-        found: dict[str, list[Memory]] = {}
-        for seq, memory in rows.memories_where(tx, condition, wanted):
-            for head in dict.fromkeys(head for head, of in heads if of == seq):
-                found.setdefault(head, []).append(memory)
-        return found
+    async def earlier(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
+        return await self._database.begin_read(partial(_earlier, scope=scope, ids=ids))
+
+
+def _earlier(tx: Connection, *, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
+    if (owner := users.find(tx, scope)) is None:
+        return {}
+    asked = {"owner": owner.id, "ids": rows.as_json(map(rows.storable, ids))}
+    heads: list[tuple[str, int]] = tx.execute(_EARLIER, asked).fetchall()
+    if not heads:
+        return {}
+    condition = f"m.seq IN {rows.seqs_in(':seqs')} AND (:project IS NULL OR m.project IS NULL"
+    condition += f" OR m.project = :project){erasure.hidden(tx)} ORDER BY m.valid_from DESC, m.seq DESC"
+    wanted = {"seqs": rows.as_json(seq for _, seq in heads), "project": scope.project}
+    found: dict[str, list[Memory]] = {}
+    for seq, memory in rows.memories_where(tx, condition, wanted):
+        for head in dict.fromkeys(head for head, of in heads if of == seq):
+            found.setdefault(head, []).append(memory)
+    return found
 
 
 def _owner(tx: Connection, where: MemoryFilter) -> int | None:

@@ -27,7 +27,7 @@ from proxy.wire.body import (
     shown,
     unsupported,
 )
-from proxy.wire.content import SYSTEM_ROLES
+from proxy.wire.dialect import SYSTEM_ROLES
 from proxy.wire.translation.items import COMPACTION, Item, Seals, response_of, thoughts_in
 from proxy.wire.translation.tool_items import (
     CLIENT_CALLS,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.wire.content import clean
+from proxy.wire.body import clean
 from proxy.wire.translation.items import Seals, Thoughts
 from proxy.wire.translation.tool_items import CLIENT_TOOLS, dict_in
 from proxy.wire.translation.tools import CUSTOM_ARGUMENT, ToolName

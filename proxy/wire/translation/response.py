@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
 from uuid import uuid4
 
-from proxy.text.markup import shows_thoughts
 from proxy.wire.answers import Problem
+from proxy.wire.authorship import shows_thoughts
 from proxy.wire.body import Body, dump, dump_large
 from proxy.wire.chat_answer import (
     LIMIT_BYTES,

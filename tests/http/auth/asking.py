@@ -5,23 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.domain.errors import ClientError
-from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
+from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, send_error
 from proxy.http.auth.identity import Area, Auth
-from proxy.http.errors import send_error
 
 
 def scope_of(*headers: tuple[str, str], method: str = "GET", path: str = "/v1/x", **more: Any) -> ASGIScope:
     """Return a request's scope; header names in lower case, as a server gives them."""
     return {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
         "client": ("127.0.0.1", 50_000),
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
-        **more,
-    }
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers], **more,
+    }  # fmt: skip
 
 
 @dataclass

@@ -15,13 +15,8 @@ async def mint(
     """Return a new key, and its id."""
     secret, id_ = keys.new_key(), keys.new_id()
     made = Key(
-        id=id_,
-        name="test",
-        tenant=tenant,
-        user=user,
-        rights=frozenset(rights.split(",")),
-        upstream_key=None if upstream_key is None else keys.seal(secret, upstream_key),
-        created_at=1.0,
-    )
+        id=id_, name="test", tenant=tenant, user=user, rights=frozenset(rights.split(",")),
+        upstream_key=None if upstream_key is None else keys.seal(secret, upstream_key), created_at=1.0,
+    )  # fmt: skip
     await store.add(made, keys.digest_of(secret))
     return secret, id_

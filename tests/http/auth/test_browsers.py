@@ -35,24 +35,17 @@ def test_programs_and_our_own_page_are_ours() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        [("Origin", "https://evil.example")],
-        [("Origin", "null")],
-        [("Origin", "")],
-        [("Origin", "file://")],
-        [("Origin", "http://localhost:3000")],
-        [("Origin", "http://localhost:8080.evil.example")],
-        [("Origin", "http://evil.example/localhost:8080")],
-        [("Origin", "http://x@localhost:8080")],
-        [("Origin", "https://app.example.evil")],
-        [("Origin", "http://app.example")],
+        [("Origin", "https://evil.example")], [("Origin", "null")], [("Origin", "")], [("Origin", "file://")],
+        [("Origin", "http://localhost:3000")], [("Origin", "http://localhost:8080.evil.example")],
+        [("Origin", "http://evil.example/localhost:8080")], [("Origin", "http://x@localhost:8080")],
+        [("Origin", "https://app.example.evil")], [("Origin", "http://app.example")],
         [("Origin", "http://localhost:8080"), ("Origin", "https://evil.example")],
         [("Origin", "https://app.example"), ("Origin", "https://evil.example")],
-        [("Sec-Fetch-Site", "cross-site")],
-        [("Sec-Fetch-Site", "Cross-Site")],
+        [("Sec-Fetch-Site", "cross-site")], [("Sec-Fetch-Site", "Cross-Site")],
         [("Origin", "http://localhost:8080"), ("Sec-Fetch-Site", "cross-site")],
         [("Origin", "http://localhost:8080"), ("Host", "evil.example")],
     ],
-)
+)  # fmt: skip
 def test_a_page_of_another_origin_is_foreign(headers: list[tuple[str, str]]) -> None:
     assert visitor(OPEN, ("Host", "localhost:8080"), *headers) is Visitor.FOREIGN
 
@@ -72,24 +65,11 @@ def test_an_allowed_origin_is_allowed_also_across_sites() -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "evil.example",
-        "127.0.0.1.evil.example",
-        "localhost.evil.example",
-        "evillocalhost",
-        "memory.lan.evil",
-        "",
-        "localhost@evil.example",
-        "evil.example@localhost",
-        "evil.example#localhost",
-        "localhost/evil",
-        "localhost\\evil",
-        "[::1",
-        "localhost:x",
-        "127.1",
-        "0x7f.0.0.1",
-        "2130706433x",
+        "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "evillocalhost",
+        "memory.lan.evil", "", "localhost@evil.example", "evil.example@localhost", "evil.example#localhost",
+        "localhost/evil", "localhost\\evil", "[::1", "localhost:x", "127.1", "0x7f.0.0.1", "2130706433x",
     ],
-)
+)  # fmt: skip
 def test_a_host_name_that_others_can_point_to_the_proxy_is_refused(host: str) -> None:
     with pytest.raises(Forbidden) as refused:
         OPEN.visit(scope_of(("Host", host))).require_host()
@@ -119,30 +99,16 @@ PATTERNS = ["https://*.example.com", "http://localhost:*", "app://*", "vscode-we
 @pytest.mark.parametrize(
     ("origin", "allowed"),
     [
-        ("https://a.example.com", True),
-        ("https://a.b.example.com", True),
-        ("https://example.com", False),
-        ("http://a.example.com", False),
-        ("https://a.example.com:8443", False),
-        ("https://evil.com/.example.com", False),
-        ("https://evil@a.example.com", False),
-        ("https://a.example.com.evil.com", False),
-        ("https://aexample.com", False),
-        ("http://localhost", True),
-        ("http://localhost:5173", True),
-        ("https://localhost:5173", False),
-        ("http://localhost:x", False),
-        ("http://localhost.evil:1", False),
-        ("app://obsidian.md", True),
-        ("app://.", True),
-        ("xapp://obsidian.md", False),
-        ("vscode-webview://1a2b-3c", True),
-        ("file://", True),
-        ("null", True),
-        ("", False),
-        ("chrome-extension://abc", False),
+        ("https://a.example.com", True), ("https://a.b.example.com", True), ("https://example.com", False),
+        ("http://a.example.com", False), ("https://a.example.com:8443", False),
+        ("https://evil.com/.example.com", False), ("https://evil@a.example.com", False),
+        ("https://a.example.com.evil.com", False), ("https://aexample.com", False),
+        ("http://localhost", True), ("http://localhost:5173", True), ("https://localhost:5173", False),
+        ("http://localhost:x", False), ("http://localhost.evil:1", False), ("app://obsidian.md", True),
+        ("app://.", True), ("xapp://obsidian.md", False), ("vscode-webview://1a2b-3c", True),
+        ("file://", True), ("null", True), ("", False), ("chrome-extension://abc", False),
     ],
-)
+)  # fmt: skip
 def test_patterns_allow_what_they_name_and_nothing_else(origin: str, allowed: bool) -> None:
     rules = Browsers.of(PATTERNS, [], check_host=True)
     seen = visitor(rules, ("Host", "localhost"), ("Origin", origin))

@@ -23,9 +23,7 @@ from proxy.http.auth.keys import (
     unseal,
 )
 from proxy.storage.sqlite.stores import SqliteStores
-from proxy.telemetry import REMIND_S
 from tests.http.auth.minting import mint
-from tests.storage.recording import recorded
 
 
 def test_keys_are_long_random_and_known_by_their_shape() -> None:
@@ -153,20 +151,6 @@ async def test_while_the_store_is_unreachable_only_keys_that_were_valid_lately_w
             await it.accepts(refused)
     it.store.down = False
     assert await it.accepts(key)
-
-
-async def test_keys_that_work_without_the_store_are_logged_once_a_minute(
-    it: Ring, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key, _ = await mint(it.store)
-    assert await it.accepts(key)
-    lines = recorded(monkeypatch, lambda facts: facts)
-    it.store.down, began = True, it.now
-    for second in range(2, round(REMIND_S) + 3, 2):
-        it.now = began + second
-        assert await it.accepts(key)
-    down = ("identity.store_unavailable", {"error": "StoreUnavailable"})
-    assert lines == [down, (down[0], {**down[1], "left_out": 29})]
 
 
 async def test_a_store_that_hangs_counts_as_unreachable(it: Ring, monkeypatch: pytest.MonkeyPatch) -> None:

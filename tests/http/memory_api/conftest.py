@@ -13,8 +13,8 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 
 from proxy.admit.gate import Gate
 from proxy.domain.errors import ProxyError
+from proxy.http.asgi import answer
 from proxy.http.auth.identity import Caller
-from proxy.http.errors import answer
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.derived import DerivedEndpoints
 from proxy.http.memory_api.documents import DocumentEndpoints
@@ -40,7 +40,7 @@ from proxy.recall.pack import Budget
 from proxy.recall.prepare import RecallTools
 from proxy.recall.search import Searcher
 from proxy.storage.sqlite.stores import SqliteStores
-from proxy.upstream.completer import Credentials
+from proxy.upstream.client import Credentials
 from proxy.wire.extensions import take_header_extensions
 from tests.e2e.conftest import models_dir
 from tests.support.judge import ScriptedJudge, one_value
@@ -126,13 +126,9 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
 async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
     shelf = Shelf(stores.passages, stores.memories, embedder)
     recall = RecallTools(
-        searcher=Searcher(stores.memories, embedder, time.time),
-        sessions=stores.sessions,
-        notes=stores.notes,
-        shelf=shelf,
-        budget=Budget(Tokens()),
-        clock=time.time,
-    )
+        searcher=Searcher(stores.memories, embedder, time.time), sessions=stores.sessions, notes=stores.notes,
+        shelf=shelf, budget=Budget(Tokens()), clock=time.time,
+    )  # fmt: skip
     callers: list[Caller] = [Caller("default")]
     woken: list[bool] = []
     credentials = Credentials()

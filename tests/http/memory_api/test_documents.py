@@ -1,17 +1,13 @@
 """Documents over HTTP: posted, versioned, listed, shown, searched, deleted."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from proxy.domain.documents import Document, Passage
 from proxy.http.auth.identity import Caller
-from proxy.models.embedder import OnnxEmbedder
-from tests.http.memory_api.conftest import Bench, served
-from tests.support.backends import Place, place
-
-__all__ = ["place"]
+from tests.http.memory_api.conftest import Bench
 
 GUIDE = """\
 # Greenhouse guide
@@ -28,15 +24,6 @@ Drain the hoses before the first frost, or they burst.
 """
 FROST = "What must I do with the hoses before it freezes?"
 SECRET = "AKIA" + "IOSFODNN7" + "QX3ZPLK"
-
-
-@pytest.fixture
-async def bench(place: Place, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
-    """The API over each backend."""
-    async with place.stores() as stores:
-        await stores.memories.stamp_model(embedder.model)
-        async with served(stores, embedder) as running:
-            yield running
 
 
 async def post(bench: Bench, content: str = GUIDE, status: int = 201, **more: Any) -> dict[str, Any]:
@@ -118,37 +105,30 @@ async def test_a_deleted_document_leaves_a_receipt_only(bench: Bench) -> None:
     assert (await passages(bench), await passages(bench, "bob") != []) == ([], True)
 
 
-@pytest.mark.parametrize(
-    "caller", [Caller("default", user="bob"), Caller("other"), Caller("other", user="alice")]
-)
-async def test_another_users_document_is_as_absent_as_an_unknown_one(bench: Bench, caller: Caller) -> None:
+async def test_another_users_document_is_as_absent_as_an_unknown_one(bench: Bench) -> None:
     made = await post(bench)
-    bench.call_as(caller)
-    for method in ("GET", "DELETE"):
-        foreign = await bench.http.request(method, f"/memory/documents/{made['id']}")
-        missing = await bench.http.request(method, "/memory/documents/doc_none")
-        assert foreign.status_code == missing.status_code == 404
-        assert foreign.text.replace(made["id"], "") == missing.text.replace("doc_none", "")
-    user = caller.user or "alice"
-    listed = await bench.http.get("/memory/documents", params={"user_id": user})
-    assert listed.json()["data"] == []
-    assert await passages(bench, user) == []
+    for caller in (Caller("default", user="bob"), Caller("other"), Caller("other", user="alice")):
+        bench.call_as(caller)
+        for method in ("GET", "DELETE"):
+            foreign = await bench.http.request(method, f"/memory/documents/{made['id']}")
+            missing = await bench.http.request(method, "/memory/documents/doc_none")
+            assert foreign.status_code == missing.status_code == 404
+            assert foreign.text.replace(made["id"], "") == missing.text.replace("doc_none", "")
+        user = caller.user or "alice"
+        listed = await bench.http.get("/memory/documents", params={"user_id": user})
+        assert (listed.json()["data"], await passages(bench, user)) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
+async def test_a_malformed_document_is_refused_by_its_field(bench: Bench) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"name": "  "}, "name"), ({"name": "a\u2028b"}, "name"), ({"name": "\u200b\u2060"}, "name"),
         ({"name": "\u202egnp.elif"}, "name"), ({"name": f"key {SECRET}"}, "name"),
         ({"content": "# Only a heading"}, "content"), ({"content": "a\0b"}, "content"),
         ({"format": "html"}, "format"), ({"version": 3}, "version"),
-    ],
-)  # fmt: skip
-async def test_a_malformed_document_is_refused_by_its_field(
-    bench: Bench, body: dict[str, Any], param: str
-) -> None:
-    refused = await post(bench, **{"content": GUIDE, "status": 400, **body})
-    assert refused["error"]["param"] == param
+    ]  # fmt: skip
+    for body, param in wrong:
+        refused = await post(bench, **{"content": GUIDE, "status": 400, **body})
+        assert refused["error"]["param"] == param
 
 
 @pytest.mark.parametrize(("times", "status"), [(2, 200), (99, 409)])

@@ -40,26 +40,24 @@ async def test_receipts_say_what_was_forgotten_by_which_credential_without_conte
     assert "figs" not in page.text
 
 
-@pytest.mark.parametrize(
-    "narrowed", [{"project_id": "apollo"}, {"type": "episodic"}, {"dry_run": "true"}, {}]
-)
-async def test_forgetting_a_whole_user_drops_the_credential(bench: Bench, narrowed: dict[str, str]) -> None:
+async def test_forgetting_a_whole_user_drops_the_credential(bench: Bench) -> None:
     alice, bob = Scope("default", "alice"), Scope("default", "bob")
     key = [(b"authorization", b"Bearer sk-1")]
     for user in (alice, bob):
         bench.credentials.remember(user, key)
-    params = {"user_id": "alice", **narrowed}
-    assert (await bench.http.delete("/memory", params=params)).status_code == 200
-    assert (bench.credentials.get(alice), bench.credentials.get(bob)) == (key if narrowed else [], key)
+    for narrowed in ({"project_id": "apollo"}, {"type": "episodic"}, {"dry_run": "true"}, {}):
+        await bench.http.delete("/memory", params={"user_id": "alice", **narrowed})
+        assert bench.credentials.get(alice) == (key if narrowed else []), narrowed
+    assert bench.credentials.get(bob) == key
 
 
-@pytest.mark.parametrize("body", [b'{"project_id": "apollo"}', b"project_id=apollo", b"{"])
-@pytest.mark.parametrize("path", ["/memory?user_id=alice", "/memory/{id}", "/memory/documents/doc_none"])
-async def test_a_body_that_would_narrow_a_forget_is_refused(bench: Bench, path: str, body: bytes) -> None:
+async def test_a_body_that_would_narrow_a_forget_is_refused(bench: Bench) -> None:
     """If it were ignored, the forget would erase everything."""
     made = await bench.add("User likes figs.")
-    answer = await bench.http.request("DELETE", path.format(**made), content=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "body")
+    for path in ("/memory?user_id=alice", f"/memory/{made['id']}", "/memory/documents/doc_none"):
+        for body in (b'{"project_id": "apollo"}', b"project_id=apollo", b"{"):
+            answer = await bench.http.request("DELETE", path, content=body)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, "body"), path
     assert (await bench.listed())["total"] == 1
 
 

@@ -125,21 +125,17 @@ async def test_every_field_can_be_changed_alone(bench: Bench) -> None:
     assert len(await bench.found("Which fruit do I like?")) == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "param"),
-    [
+async def test_a_wrong_correction_names_its_field_and_changes_nothing(bench: Bench) -> None:
+    made = await bench.add("User likes figs.")
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "body"), ({"content": "  "}, "content"), ({"content": None}, "content"),
         ({"type": "gossip"}, "type"), ({"importance": 1.1}, "importance"), ({"expires_at": 1}, "expires_at"),
         ({"archived": "yes"}, "archived"), ({"id": "mem_x"}, "id"), ({"user_id": "bob"}, "user_id"),
         ({"content": f"User's key is {KEY}"}, "content"), ({"tags": [KEY]}, "content"),
-    ],
-)  # fmt: skip
-async def test_a_wrong_correction_names_its_field_and_changes_nothing(
-    bench: Bench, changes: dict[str, Any], param: str
-) -> None:
-    made = await bench.add("User likes figs.")
-    answer = await edit(bench, made["id"], **changes)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+    ]  # fmt: skip
+    for changes, param in wrong:
+        answer = await edit(bench, made["id"], **changes)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
     assert {**(await bench.http.get(f"/memory/{made['id']}")).json(), "change": "created"} == made
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gzip
 import json
 from typing import Any
 
@@ -43,12 +42,6 @@ def test_a_document_means_the_same_however_it_is_split(cuts: list[int]) -> None:
     events, _, response = heard(DOCUMENT, cuts=cuts)
     assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
     assert sum(event["type"] in TERMINAL for event in events) == 1
-
-
-def test_what_is_compressed_unasked_is_read_all_the_same() -> None:
-    for body in (STREAM, DOCUMENT):
-        _, _, response = heard(gzip.compress(body), cuts=[10, 40], coding="gzip")
-        assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
 
 
 def ends_whole(stream: bytes) -> bool:

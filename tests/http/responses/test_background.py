@@ -1,14 +1,11 @@
 """Background responses of one process: who sees them, and what their followers get."""
 
 import asyncio
-from typing import Any
 
-from proxy.domain.core import Scope
-from proxy.domain.responses import StoredResponse
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import Caller
-from proxy.http.responses.background import LEASE_S, BackgroundRegistry, BackgroundResponse, shown, with_beat
 from proxy.http.responses.owners import Owner, owner_of
+from proxy.http.responses.response_store import BackgroundRegistry, BackgroundResponse
 
 KEY: list[Header] = [(b"authorization", b"Bearer sk-1")]
 OTHER: list[Header] = [(b"authorization", b"Bearer sk-2")]
@@ -26,15 +23,11 @@ def live(of: Owner, size: int = 0) -> BackgroundResponse:
 
 def test_one_is_seen_by_its_user_and_by_its_key() -> None:
     seen: list[tuple[Owner, Owner, bool]] = [
-        (owner("alice"), owner("alice"), True),
-        (owner("alice"), owner("alice", OTHER), True),
-        (owner("alice"), owner(), True),
-        (owner(), owner("alice"), True),
-        (owner("alice"), owner("bob"), False),
-        (owner("alice"), owner(key=OTHER), False),
-        (owner(), owner(key=OTHER), False),
-        (owner(), owner("alice", OTHER), False),
-    ]
+        (owner("alice"), owner("alice"), True), (owner("alice"), owner("alice", OTHER), True),
+        (owner("alice"), owner(), True), (owner(), owner("alice"), True),
+        (owner("alice"), owner("bob"), False), (owner("alice"), owner(key=OTHER), False),
+        (owner(), owner(key=OTHER), False), (owner(), owner("alice", OTHER), False),
+    ]  # fmt: skip
     for made_by, asked_by, visible in seen:
         lives = BackgroundRegistry()
         lives.begin(live(made_by))
@@ -53,30 +46,3 @@ async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end()
         made.add(event)
     made.end()
     assert await asyncio.gather(*followers) == [b"xbc", b"bc", b"c", b""]
-
-
-def test_one_that_has_not_saved_itself_for_long_has_failed() -> None:
-    def stored(response: bytes) -> StoredResponse:
-        return StoredResponse(
-            id="resp_1",
-            scope=Scope("t", "u"),
-            session_id="",
-            previous_id=None,
-            conversation_id=None,
-            response=response,
-            input_items=b"[]",
-            created_at=0.0,
-            expires_at=None,
-        )
-
-    working: dict[str, Any] = {"id": "resp_1", "status": "in_progress", "error": None}
-    beating = stored(with_beat(working, 100.0))
-    assert shown(beating, 100.0 + LEASE_S).response == working
-    dead = shown(beating, 100.1 + LEASE_S)
-    assert (dead.died, dead.response["status"], dead.response["error"]["code"]) == (
-        True,
-        "failed",
-        "server_error",
-    )
-    done = stored(b'{"status": "completed"}')
-    assert shown(done, 1e9).response == {"status": "completed"}

@@ -2,22 +2,19 @@
 
 import pytest
 
-from proxy.http.responses.capability_probe import REPROBE_S, EndpointProbe, ResponsesMode, is_absence
+from proxy.http.responses.router import REPROBE_S, EndpointProbe, ResponsesMode, is_absence
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"404 page not found",
-        b"",
-        b'{"detail":"Not Found"}',
+        b"404 page not found", b"", b'{"detail":"Not Found"}',
         b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}',
         b'{"error":{"message":"Unknown request URL: POST /v1/responses.","code":"unknown_url","param":null}}',
         b'{"error":{"message":"Invalid URL (POST /v1/responses)","type":"invalid_request_error"}}',
-        b'{"error":"Unexpected endpoint or method. (POST /v1/responses)"}',
-        b"[" * 100_000,
+        b'{"error":"Unexpected endpoint or method. (POST /v1/responses)"}', b"[" * 100_000,
     ],
-)
+)  # fmt: skip
 def test_a_404_that_is_about_the_route_means_that_there_is_none(body: bytes) -> None:
     assert is_absence(404, body)
 

@@ -1,14 +1,14 @@
-"""Notes of who made the objects that an upstream stores: over each backend."""
+"""Notes of who made the objects that an upstream stores."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from proxy.domain.errors import NotFound
 from proxy.http.auth.identity import OPEN, Caller
-from proxy.http.failopen import FailOpen
+from proxy.http.memory_work import FailOpen
 from proxy.http.responses.native_ownership import (
     CONVERSATION,
     RESPONSE,
@@ -18,8 +18,8 @@ from proxy.http.responses.native_ownership import (
     tells_apart,
 )
 from proxy.http.responses.owners import absent
+from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import Metrics
-from tests.support.backends import Place, place
 
 ANSWER = (
     b'event: response.created\ndata: {"type": "response.created", "response": {'
@@ -69,8 +69,6 @@ def test_callers_are_distinguished_where_they_have_credentials_of_ours(caller: C
     assert tells_apart(caller) is apart
 
 
-__all__ = ["place"]
-
 ALICE = Caller("t", user="alice", label="header")
 BOB = Caller("t", user="bob", label="header")
 MALLORY = Caller("t", user="mallory", label="header")
@@ -79,10 +77,9 @@ OTHER_APP = Caller("u", label="key:other")
 
 
 @pytest.fixture
-async def process(place: Place) -> AsyncIterator[Callable[[], NativeOwnership]]:
+def process(stores: SqliteStores) -> Callable[[], NativeOwnership]:
     """Begin the notes of a process that knows nothing but what is stored."""
-    async with place.stores() as stores:
-        yield lambda: NativeOwnership(stores.chains, FailOpen(time.time, Metrics()), time.time, 1e6)
+    return lambda: NativeOwnership(stores.chains, FailOpen(time.time, Metrics()), time.time, 1e6)
 
 
 def with_key(key: str) -> list[tuple[bytes, bytes]]:

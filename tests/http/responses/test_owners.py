@@ -1,26 +1,11 @@
 """Whose an object is."""
 
-from proxy.domain.core import Scope
 from proxy.http.auth.identity import Caller
 from proxy.http.responses.owners import is_ours, new_id, owner_of
 from proxy.wire.extensions import is_usable_id
 
 OPEN = Caller("default")
 KEY, OTHER = [(b"authorization", b"Bearer sk-1")], [(b"authorization", b"Bearer sk-2")]
-
-
-def test_a_named_user_owns_what_is_made_for_them() -> None:
-    owner = owner_of(OPEN, KEY, "alice", "p")
-    assert owner.scope == Scope("default", "alice", "p")
-    assert owner.named
-
-
-def test_without_a_user_each_key_owns_what_it_made() -> None:
-    one, other = owner_of(OPEN, KEY, None), owner_of(OPEN, OTHER, None)
-    assert one == owner_of(OPEN, KEY, None)
-    assert one.scope != other.scope
-    assert not one.named
-    assert owner_of(OPEN, KEY, "alice").credential == one.scope
 
 
 def test_a_key_of_ours_owns_what_it_made_whichever_upstream_key_it_stands_for() -> None:

@@ -1,7 +1,7 @@
 """Stored chains and conversations are bounded and complete, and a forget is never undone."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,15 +9,13 @@ import pytest
 
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.http.failopen import FailOpen
+from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner
 from proxy.http.responses.response_store import NewResponse, ResponseStore
+from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import Metrics
 from proxy.wire.body import dump
 from proxy.wire.translation.items import as_items
-from tests.support.backends import Place, place
-
-__all__ = ["place"]
 
 ANNA = Owner(Scope("default", "anna"), None)
 APP = Owner(Scope("default", "ben"), Scope("default", "app"))
@@ -26,12 +24,11 @@ TEXT = "x" * 1_000
 
 
 @pytest.fixture
-async def store(place: Place) -> AsyncIterator[ResponseStore]:
-    async with place.stores() as stores:
-        fail_open = FailOpen(time.time, Metrics())
-        yield ResponseStore(
-            stores.chains, stores.conversations, stores.memories, fail_open, time.time, 1e6, 1e6
-        )  # fmt: skip
+def store(stores: SqliteStores) -> ResponseStore:
+    fail_open = FailOpen(time.time, Metrics())
+    return ResponseStore(
+        stores.chains, stores.conversations, stores.memories, fail_open, time.time, 1e6, 1e6
+    )  # fmt: skip
 
 
 def items(*ids: str) -> tuple[dict[str, Any], ...]:

@@ -1,19 +1,15 @@
 """What clients hold for us: readable for its owner only."""
 
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.domain.ports import Stores
 from proxy.http.auth.identity import Caller
-from proxy.http.failopen import FailOpen
+from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner, Sealed, SealKey, owner_of
+from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import Metrics
 from proxy.wire.translation.items import PACKED
-from tests.support.backends import Place, place
-
-__all__ = ["place"]
 
 KEY = bytes(range(32))
 OPEN = Caller("default")
@@ -55,13 +51,7 @@ def test_every_changed_byte_breaks_the_seal() -> None:
         assert opened(changed, BOB) is None
 
 
-@pytest.fixture
-async def stores(place: Place) -> AsyncIterator[Stores]:
-    async with place.stores() as stores:
-        yield stores
-
-
-async def test_all_processes_have_one_key(stores: Stores) -> None:
+async def test_all_processes_have_one_key(stores: SqliteStores) -> None:
     def process() -> SealKey:
         return SealKey(stores.conversations, FailOpen(time.time, Metrics()), time.time)
 

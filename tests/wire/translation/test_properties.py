@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.wire.translation.support import call, delta, final, streamed, translation
 
 Json = dict[str, Any]
@@ -76,12 +77,9 @@ def test_any_stream_keeps_every_promise(
     chunks: list[Json], ended_well: bool, cut: bool, reasoning: Json
 ) -> None:
     events = streamed(
-        chunks,
-        ended_well=ended_well,
-        cut=cut,
-        reasoning=reasoning,
+        chunks, ended_well=ended_well, cut=cut, reasoning=reasoning,
         tools=[{"type": "custom", "name": "patch"}],
-    )
+    )  # fmt: skip
     assert all(item["status"] in ("completed", "incomplete") for item in final(events)["output"])
 
 
@@ -92,18 +90,14 @@ ANY_JSON = st.recursive(
 )
 DELTA_NAMES = (
     *(
-        "content",
-        "refusal",
-        "reasoning",
-        "reasoning_content",
-        "reasoning_details",
-        "tool_calls",
+        "content", "refusal", "reasoning", "reasoning_content", "reasoning_details", "tool_calls",
         "annotations",
     ),
     *("function_call", "audio", "extra_content"),
-)
+)  # fmt: skip
 
 
+@settings(max_examples=examples(40))
 @given(st.lists(st.dictionaries(st.sampled_from(DELTA_NAMES), ANY_JSON), max_size=4), ANY_JSON)
 def test_nonsense_from_the_upstream_breaks_no_promise(deltas: list[Json], elsewhere: Any) -> None:
     chunks = [{**delta(**fields), "usage": elsewhere, "service_tier": elsewhere} for fields in deltas]

@@ -10,7 +10,7 @@ from openai.types.responses import Response
 
 from proxy.domain.errors import InvalidRequest
 from proxy.wire.dialect import CHAT
-from proxy.wire.translation.request import ChatPlan, conversation_of, plan
+from proxy.wire.translation.request import ChatPlan, plan
 from proxy.wire.translation.response import Translation
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
@@ -38,28 +38,14 @@ def refusal(**body: Any) -> InvalidRequest:
 
 
 SHARED = {
-    "temperature": 0.2,
-    "top_p": 0.9,
-    "user": "u",
-    "safety_identifier": "s",
-    "prompt_cache_key": "k",
-    "service_tier": "flex",
-    "presence_penalty": 0.1,
-    "frequency_penalty": 0.3,
-}
+    "temperature": 0.2, "top_p": 0.9, "user": "u", "safety_identifier": "s", "prompt_cache_key": "k",
+    "service_tier": "flex", "presence_penalty": 0.1, "frequency_penalty": 0.3,
+}  # fmt: skip
 UNKNOWN_TO_CHAT = {
-    "background": False,
-    "client_metadata": {"a": "b"},
-    "context_management": [],
-    "include": ["reasoning.encrypted_content"],
-    "max_tool_calls": 3,
-    "metadata": {"a": "b"},
-    "previous_response_id": "resp_1",
-    "prompt": None,
-    "store": False,
-    "stream": False,
-    "truncation": "auto",
-}
+    "background": False, "client_metadata": {"a": "b"}, "context_management": [],
+    "include": ["reasoning.encrypted_content"], "max_tool_calls": 3, "metadata": {"a": "b"},
+    "previous_response_id": "resp_1", "prompt": None, "store": False, "stream": False, "truncation": "auto",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -77,7 +63,6 @@ UNKNOWN_TO_CHAT = {
         ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
         ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
         ({"tools": [{"type": "web_search"}], "tool_choice": "auto", "parallel_tool_calls": True}, {}),
-        ({"tools": []}, {}),
     ],
 )
 def test_fields_have_the_names_that_chat_completions_know(body: dict[str, Any], chat: dict[str, Any]) -> None:
@@ -88,13 +73,9 @@ def test_fields_have_the_names_that_chat_completions_know(body: dict[str, Any], 
     ("model", "name"),
     [
         ("llama3", "max_tokens"),
-        ("gpt-4o-mini", "max_tokens"),
         ("gpt-oss-20b", "max_tokens"),
-        ("o3-mini", "max_completion_tokens"),
         ("openai/o4-mini", "max_completion_tokens"),
         ("gpt-5.1", "max_completion_tokens"),
-        ("foo1", "max_tokens"),
-        ("o1labs/llama", "max_tokens"),
     ],
 )
 def test_the_limit_has_the_name_that_the_models_servers_read(model: str, name: str) -> None:
@@ -123,43 +104,26 @@ def test_text_format_becomes_response_format(given: dict[str, Any], expected: An
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({"input": []}, "input"),
-        ({"input": 3}, "input"),
-        ({"model": None}, "model"),
-        ({"prompt": {"id": "pmpt_1"}, "input": None}, "prompt"),
-        ({"stream": "yes"}, "stream"),
-        ({"max_output_tokens": "many"}, "max_output_tokens"),
+        ({"input": []}, "input"), ({"input": 3}, "input"), ({"model": None}, "model"),
+        ({"stream": "yes"}, "stream"), ({"max_output_tokens": "many"}, "max_output_tokens"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"reasoning": {"effort": 3}}, "reasoning.effort"),
-        ({"reasoning": {"summary": "long"}}, "reasoning.summary"),
-        ({"text": "plain"}, "text"),
+        ({"reasoning": {"summary": "long"}}, "reasoning.summary"), ({"text": "plain"}, "text"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
         ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
         ({"background": True, "store": False}, "background"),
-        ({"conversation": {"id": "conv_\u00e9"}}, "conversation"),
-        ({"conversation": {}}, "conversation.id"),
-        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "conversation"),
-        ({"temperature": 2.1}, "temperature"),
-        ({"temperature": float("nan")}, "temperature"),
-        ({"temperature": True}, "temperature"),
-        ({"truncation": "middle"}, "truncation"),
-        ({"metadata": {"a": 1}}, "metadata"),
-        ({"metadata": {str(n): "" for n in range(17)}}, "metadata"),
-        ({"metadata": {"k": "v" * 513}}, "metadata"),
-        ({"safety_identifier": "s" * 129}, "safety_identifier"),
-        ({"include": [3]}, "include[0]"),
-        ({"stream_options": []}, "stream_options"),
+        ({"conversation": {"id": "conv_\u00e9"}}, "conversation"), ({"conversation": {}}, "conversation.id"),
+        ({"temperature": 2.1}, "temperature"), ({"temperature": float("nan")}, "temperature"),
+        ({"truncation": "middle"}, "truncation"), ({"metadata": {"a": 1}}, "metadata"),
+        ({"metadata": {"k": "v" * 513}}, "metadata"), ({"safety_identifier": "s" * 129}, "safety_identifier"),
         ({"tools": [{}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
         ({"tools": [{"type": "function", "name": "f", "parameters": "x"}]}, "tools[0].parameters"),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": 7}]}, "tools[0].tools"),
-        ({"tool_choice": 3}, "tool_choice"),
         ({"tool_choice": {"type": "function"}}, "tool_choice.name"),
         ({"tool_choice": {"type": "allowed_tools", "mode": "x", "tools": []}}, "tool_choice.mode"),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
     ],
-)
+)  # fmt: skip
 def test_what_is_malformed_is_refused_by_name(body: dict[str, Any], param: str) -> None:
     assert refusal(**body).param == param
 
@@ -193,11 +157,8 @@ def test_hosted_tools_are_left_out_and_named_once() -> None:
     assert made.chat["tool_choice"] == "auto"
     assert made.chat["parallel_tool_calls"] is False
     assert [tool["type"] for tool in made.echo["tools"]] == [
-        "web_search",
-        "function",
-        "namespace",
-        "web_search",
-    ]
+        "web_search", "function", "namespace", "web_search",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -214,8 +175,6 @@ def test_a_chosen_function_is_nested_for_chat_and_flat_in_the_echo(choice: dict[
     [
         {"type": "web_search"},
         {"type": "mcp", "server_label": "x"},
-        {"type": "auto"} | {"type": "file_search"},
-        {"type": "function", "name": "g"},
         {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]},
     ],
 )
@@ -254,12 +213,9 @@ def test_a_custom_tool_is_a_function_of_one_string() -> None:
 # ---------------------------------------------------------------- namespaces, and the client's own tools
 def space(name: str, *tools: str, **fields: Any) -> dict[str, Any]:
     return {
-        "type": "namespace",
-        "name": name,
-        "description": "d",
-        "tools": [FUNCTION | {"name": t} for t in tools],
-        **fields,
-    }
+        "type": "namespace", "name": name, "description": "d",
+        "tools": [FUNCTION | {"name": t} for t in tools], **fields,
+    }  # fmt: skip
 
 
 def names_of(**body: Any) -> list[str]:
@@ -282,15 +238,9 @@ def test_the_tools_of_a_namespace_get_flat_names() -> None:
 
 def test_flat_names_are_valid_unique_and_do_not_depend_on_the_order() -> None:
     tools = [
-        space("a", "b__c"),
-        space("a__b", "c"),
-        space("1 naïve", "x.y"),
-        space("long" * 20, "tool" * 20),
-        FUNCTION | {"name": "a__z"},
-        space("a", "z"),
-        {"type": "shell"},
-        FUNCTION | {"name": "shell"},
-    ]
+        space("a", "b__c"), space("a__b", "c"), space("1 naïve", "x.y"), space("long" * 20, "tool" * 20),
+        FUNCTION | {"name": "a__z"}, space("a", "z"), {"type": "shell"}, FUNCTION | {"name": "shell"},
+    ]  # fmt: skip
     names = names_of(tools=tools)
     assert len(set(names)) == len(names) == 8
     assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in names)
@@ -388,22 +338,12 @@ def test_the_echo_fills_in_what_the_request_leaves_out() -> None:
     assert "conversation" not in echo
 
 
-def test_the_plan_says_how_the_response_is_kept() -> None:
-    made = planned(store=False, conversation={"id": "conv_1"})
-    assert (made.store, made.background, made.conversation) == (False, False, "conv_1")
-    assert made.echo["conversation"] == {"id": "conv_1"}
-    assert planned(previous_response_id="resp_1").previous_response_id == "resp_1"
-    assert conversation_of({"conversation": "conv_2"}) == "conv_2"
-    assert conversation_of({}) is None
-
-
 @pytest.mark.parametrize(
     "body",
     [
         {},
         {"tools": [FUNCTION, {"type": "custom", "name": "c"}, {"type": "web_search"}]},
         {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
-        {"tools": [FUNCTION], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [FUNCTION]}},
         {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
         {
             "reasoning": {"effort": "high", "summary": "auto"},

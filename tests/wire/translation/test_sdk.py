@@ -16,17 +16,13 @@ TOOLS: list[Any] = [
 STREAMS = {
     "text": [delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop")],
     "all": [
-        delta(reasoning="Hm"),
-        delta(content="Let me see."),
-        delta(**call(0, "c0", "f", '{"a"')),
-        delta(**call(1, "c0", "f", "")),
-        delta(**call(2, "c2", "patch", '{"input":"x"}')),
-        delta(**call(0, None, None, ":1}")),
-        delta("tool_calls"),
+        delta(reasoning="Hm"), delta(content="Let me see."), delta(**call(0, "c0", "f", '{"a"')),
+        delta(**call(1, "c0", "f", "")), delta(**call(2, "c2", "patch", '{"input":"x"}')),
+        delta(**call(0, None, None, ":1}")), delta("tool_calls"),
         {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}},
     ],
     "refusal": [delta(refusal="No."), delta("stop")],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STREAMS)

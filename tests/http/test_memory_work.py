@@ -7,8 +7,8 @@ import pytest
 
 from proxy.app import http
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreUnavailable
-from proxy.http import failopen
-from proxy.http.failopen import OPEN_S, TRIP_AFTER, TURNS_AT_ONCE, Failed, FailOpen, RecallLimiter
+from proxy.http import memory_work
+from proxy.http.memory_work import OPEN_S, TRIP_AFTER, TURNS_AT_ONCE, Failed, FailOpen, RecallLimiter
 from proxy.telemetry import REMIND_S, Metrics
 from tests.e2e.conftest import Houses, until
 
@@ -46,7 +46,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Lines:
         def warning(self, event: str, **facts: Any) -> None:
             lines.append((event, facts))
 
-    monkeypatch.setattr(failopen.telemetry, "log", Log())
+    monkeypatch.setattr(memory_work.telemetry, "log", Log())
     return lines
 
 
@@ -203,7 +203,7 @@ async def test_a_turn_waits_for_others_unless_a_model_may_be_asked(
     """A turn that waits for a model would delay the others as well."""
     begun, may_end = 0, asyncio.Event()
 
-    async def stubborn(*_: Any) -> None:
+    async def stubborn(*_: Any, **__: Any) -> None:
         nonlocal begun
         begun += 1
         while not may_end.is_set():
@@ -213,8 +213,8 @@ async def test_a_turn_waits_for_others_unless_a_model_may_be_asked(
                 continue
         raise RuntimeError
 
+    monkeypatch.setattr(http, "prepare", stubborn)
     async with house(memory={"deadline_ms": 200}, external_models=models) as h, h.client() as client:
-        monkeypatch.setattr(http, "prepare", stubborn)
 
         async def asked(user: str) -> str:
             raw = await client.chat.completions.with_raw_response.create(

@@ -1,4 +1,4 @@
-"""Relative dates in a fact, resolved against the moment of the statement, in the user's time zone.
+"""Dates in facts and in questions, resolved against the moment of the statement, in the user's time zone.
 
 "tomorrow" means nothing in a memory that is read in June. What a calendar resolves gets its date in
 parentheses: "tomorrow (2026-03-06)". What it does not ("recently") gets the day of the statement. A fact with
@@ -74,6 +74,7 @@ class _Language:
     script: str
     words: re.Pattern[str]
     numbers: dict[str, int]
+    months: re.Pattern[str]
     rules: tuple[_Rule, ...]
     was: re.Pattern[str]
     will: re.Pattern[str]
@@ -98,7 +99,12 @@ def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -
     languages = _languages_of(content)
     is_habit = type_ == "preference"
     spans = _spans(content, languages, said, is_habit=is_habit) or _spans(
-        content, _others(content, languages), said, is_habit=is_habit, days_only=True
+        content,
+        _others(content, languages),
+        said,
+        is_habit=is_habit,
+        days_only=True,
+        least=_TELLING_CHARS,
     )
     if not spans:
         vague = stated and any(one.vague.search(content) for one in languages)
@@ -125,15 +131,17 @@ def _spans(
     *,
     is_habit: bool,
     days_only: bool = False,
+    least: int = 1,
 ) -> list[_Span]:
-    """Return the relative dates without overlap, the longest first. `days_only`: words such as "tomorrow"."""
+    """Return the relative dates without overlap, the longest first. `days_only`: words such as "tomorrow";
+    `least`: characters."""
     found: list[_Span] = []
     for one in languages:
         for rule in one.rules:
             if days_only and not rule.meaning.startswith("day"):
                 continue
             for match in rule.pattern.finditer(content):
-                if days_only and len(match[0]) < _TELLING_CHARS:
+                if len(match[0]) < least:
                     continue
                 if rule.meaning == "on" and (is_habit or one.habit.search(content)):
                     continue
@@ -269,6 +277,92 @@ def _month(today: date, offset: int) -> str:
     return f"{first:%Y-%m}" if first.year > 999 else f"{first.year:04d}-{first.month:02d}"
 
 
+# ---------------------------------------------------------------- the past times of a question
+_YEARS_BACK = 20  # a higher or lower number is an amount
+_YEAR = re.compile(r"(?<![\d.,])(?:19|20)\d{2}(?![\d.,]\d)")
+_NAMED_MONTH = re.compile(r"(?<!\d)(\d{4})[-年](\d{1,2})(?:月|(?![\d-]))")
+_YEAR_AFTER = re.compile(r",? ?(?:de |del |of |г\. ?)?(20\d\d)(?!\d)")
+_YEAR_BEFORE = re.compile(r"(?<!\d)(20\d\d) ?(?:年|년)? ?\Z")
+Period = tuple[date, date]
+"""The first day, and the day after the last."""
+
+
+def past_period(question: str, asked: datetime) -> Period | None:
+    """Return the times that the question names and that were over on the day on which it is `asked` (a local
+    time), from the first to the last of them; None without any."""
+    found = [period for period in _periods(question, asked) if period[1] <= asked.date()]
+    return (min(p[0] for p in found), max(p[1] for p in found)) if found else None
+
+
+def _periods(question: str, asked: datetime) -> list[Period]:
+    likely, rest = _languages_of(question), tuple[_Language, ...]()
+    if all(one.script == "latin" for one in likely):
+        # A question holds few of the frequent words, which are a fact's: it may be in another language, too.
+        latin = [one for one in _languages().values() if one.script == "latin"]
+        likely = likely if len(likely) < len(latin) else ()
+        rest = tuple(one for one in latin if one not in likely)
+    spans = _spans(question, likely, asked, is_habit=False)
+    spans = spans or _spans(question, rest, asked, is_habit=False, least=_TELLING_CHARS)
+    found = [(span.start, span.end, span.meant) for span in spans]
+    for match in _DAYS.finditer(question):
+        if (day := _day_of(match)) is not None:
+            found.append((*match.span(), day.isoformat()))
+    found += [(*m.span(), f"{m[1]}-{m[2]:0>2}") for m in _NAMED_MONTH.finditer(question)]
+    for language in (*likely, *rest):
+        found += _months(question, language, asked, found, is_likely=language in likely)
+    years = range(asked.year - _YEARS_BACK, asked.year + 1)
+    found += [
+        (*m.span(), m[0]) for m in _YEAR.finditer(question) if _is_free(m, found) and int(m[0]) in years
+    ]
+    periods = (_period_of(meant) for _, _, meant in found)
+    return [period for period in periods if period is not None]
+
+
+def _months(
+    question: str,
+    language: _Language,
+    asked: datetime,
+    found: Sequence[tuple[int, int, str]],
+    *,
+    is_likely: bool,
+) -> list[tuple[int, int, str]]:
+    """Return the months that are named without a day; one without its year is the last one that has begun."""
+    is_to_come = bool(language.will.search(question)) and not language.was.search(question)
+    months = []
+    for match in language.months.finditer(question):
+        month = next(number for number in range(1, 13) if match[f"m{number}"] is not None)
+        year = _YEAR_AFTER.match(question, match.end()) or _YEAR_BEFORE.search(question[: match.start()])
+        if len(match[0]) < _TELLING_CHARS and not (year or is_likely):
+            continue
+        if _is_free(match, found) and (year or not is_to_come):
+            number = int(year[1]) if year else asked.year - (month > asked.month)
+            spans = (match.span(), year.span() if year else match.span())
+            months.append((min(spans)[0], max(spans)[1], f"{number:04d}-{month:02d}"))
+    return months
+
+
+def _is_free(match: re.Match[str], found: Sequence[tuple[int, int, str]]) -> bool:
+    """True if no time that was found covers the match."""
+    return all(match.end() <= start or match.start() >= end for start, end, _ in found)
+
+
+def _period_of(meant: str) -> Period | None:
+    """Return the period of a date as this module writes it: a day, a week, a weekend, a month or a year."""
+    with suppress(ValueError, OverflowError):
+        if " of " in meant:
+            unit, _, first = meant.partition(" of ")
+            begin = date.fromisoformat(first)
+            return begin, begin + timedelta(days=7 if unit == "week" else 2)
+        year, *rest = map(int, meant.split("-"))
+        if len(rest) == 2:
+            return date(year, *rest), date(year, *rest) + timedelta(days=1)
+        if not rest:
+            return date(year, 1, 1), date(year + 1, 1, 1)
+        begin = date(year, rest[0], 1)
+        return begin, (begin + timedelta(days=31)).replace(day=1)
+    return None
+
+
 # ---------------------------------------------------------------- the table
 @cache
 def _languages() -> dict[str, _Language]:
@@ -284,6 +378,7 @@ def _language(rows: dict[str, Any]) -> _Language:
         "n": rf"(?P<n>\d{{1,3}}|{'|'.join(words) or 'x'})",
         "unit": _groups(_UNITS, rows.pop("units")),
         "day": _groups([f"d{number}" for number in range(7)], rows.pop("weekdays")),
+        "month": _groups([f"m{number}" for number in range(1, 13)], rows.pop("months")),
     }
     edged = "{}" if script in _UNSPACED else r"(?<!\w)(?:{})(?!\w)"
 
@@ -300,7 +395,7 @@ def _language(rows: dict[str, Any]) -> _Language:
     frequent, was, will, habit, vague = map(any_of, ("words", "was", "will", "habit", "vague"))
     # One pattern for each alternative: a pattern may have each named group once.
     rules = tuple(_Rule(meaning, whole(one)) for meaning, patterns in rows.items() for one in patterns)
-    return _Language(script, frequent, numbers, rules, was, will, habit, vague)
+    return _Language(script, frequent, numbers, whole("{month}"), rules, was, will, habit, vague)
 
 
 def _numbers(row: str) -> dict[str, int]:

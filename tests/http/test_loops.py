@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.core import Message, Prepared, Stamp, Status
 from proxy.domain.errors import StoreUnavailable
-from proxy.recall.history import LOOP_TTL_S, ToolLoops
+from proxy.http.intercept import LOOP_TTL_S, ToolLoops
 from tests.recall.conftest import turn
 
 ASKED = replace(turn("When does it leave?"), may_loop=True)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.timezones import local
-from proxy.learn.dates import anchored, expiry
+from proxy.text.dates import anchored, expiry, past_period
 
 THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC)
 CORPUS = Path(__file__).parent / "relative_dates.txt"
@@ -113,3 +113,38 @@ def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last):
 )
 def test_what_stays_true_or_is_not_clear_does_not_expire(content, type_):
     assert expiry(content, type_, "UTC") is None
+
+
+# ---------------------------------------------------------------- questions
+ASKED = datetime(2027, 5, 12, 10)
+
+
+@pytest.mark.parametrize(
+    ("question", "period"),
+    [
+        ("What did I say about Lisbon in March?", "2027-03-01 2027-04-01"),
+        ("what changed since last week?", "2027-05-03 2027-05-10"),
+        ("What did I weigh 3 months ago?", "2027-02-01 2027-03-01"),
+        ("in december 2025 where did i work", "2025-12-01 2026-01-01"),
+        ("What was my budget on 2027-03-05?", "2027-03-05 2027-03-06"),
+        ("Between January and April, what did I spend?", "2027-01-01 2027-05-01"),
+        ("¿Qué dije sobre Lisboa en marzo de 2026?", "2026-03-01 2026-04-01"),
+        ("Was wog ich vor drei Monaten?", "2027-02-01 2027-03-01"),
+        ("où habitais-je l'année dernière ?", "2026-01-01 2027-01-01"),
+        ("2026年3月我住在哪里", "2026-03-01 2026-04-01"),
+        ("昨日何を言った?", "2027-05-11 2027-05-12"),
+        ("지난주에 무엇이 바뀌었어?", "2027-05-03 2027-05-10"),
+        ("Что я говорил о Лиссабоне в марте?", "2027-03-01 2027-04-01"),
+        ("ماذا قلت عن لشبونة في مارس؟", "2027-03-01 2027-04-01"),
+        ("How much goes home this month?", None),
+        ("Wer gibt hier frei?", None),  # "hier" is French for yesterday
+        ("What should I do today?", None),
+        ("Am I flying tomorrow or next week?", None),
+        ("May I have some mayo on Mars?", None),
+        ("remind me what my 2000 dollar budget was", None),
+        ('Is my plan from "last week" still good?', None),
+    ],
+)
+def test_a_question_names_the_past_time_that_it_asks_about(question, period):
+    found = past_period(question, ASKED)
+    assert (found and " ".join(day.isoformat() for day in found)) == period

@@ -8,11 +8,10 @@ import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.session import Outcome, StoredExchange
-from proxy.http import exchange as module
+from proxy.http import memory_work as module
 from proxy.http.auth.identity import OPEN
-from proxy.http.exchange import ExchangeCommit, PendingCommits, RecentResponses
-from proxy.http.failopen import FailOpen
 from proxy.http.forwarding import Relayed
+from proxy.http.memory_work import ExchangeCommit, FailOpen, PendingCommits, RecentResponses
 from proxy.http.turns import ParsedRequest
 from proxy.telemetry import Metrics
 from proxy.wire.dialect import RESPONSES
@@ -33,14 +32,11 @@ class Recorder:
 
     known: bool = True
     calls: list[str] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
 
     async def begin(self, turn: Turn, key: str) -> StoredExchange:
-        self.keys.append(key)
         return StoredExchange("e1", 0)
 
     async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
-        self.keys.append(key)
         return StoredExchange("e1", 0) if self.known else None
 
     async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
@@ -57,30 +53,6 @@ def commit(turn: Turn, recorder: Recorder, tasks: asyncio.TaskGroup) -> Exchange
     return ExchangeCommit(turn, recorder, FailOpen(float, Metrics()), tasks)
 
 
-@pytest.mark.parametrize(("messages", "calls"), [(ASKED, ["abandon"]), (AFTER_TOOLS, [])])
-async def test_only_the_request_that_began_an_exchange_removes_it(
-    messages: tuple[Message, ...], calls: list[str]
-) -> None:
-    recorder = Recorder()
-    async with asyncio.TaskGroup() as tasks:
-        await commit(replace(TURN, messages=messages), recorder, tasks).abandon()
-    assert recorder.calls == calls
-
-
-async def test_all_steps_of_a_tool_loop_have_the_key_of_their_question() -> None:
-    recorder = Recorder()
-    longer = (*AFTER_TOOLS, Message("assistant", "Hm."), Message("tool", "paid"))
-    upstream_has_the_rest = (Message("tool", "booked"),)
-    async with asyncio.TaskGroup() as tasks:
-        for messages in (ASKED, AFTER_TOOLS, longer, upstream_has_the_rest):
-            step = commit(replace(TURN, messages=messages), recorder, tasks)
-            assert await step.finish(Outcome("", whole=True))
-        unclear = replace(TURN, messages=upstream_has_the_rest, named=True)  # of a session of many questions
-        assert not await commit(unclear, recorder, tasks).finish(Outcome("", whole=True))
-    assert len(set(recorder.keys[:3])) == 1
-    assert recorder.keys[3:] == [None]
-
-
 @pytest.mark.parametrize("known_later", [True, False])
 async def test_a_step_is_acknowledged_only_once_its_question_is_stored(*, known_later: bool) -> None:
     recorder = Recorder(known=False)
@@ -94,25 +66,6 @@ async def test_a_step_is_acknowledged_only_once_its_question_is_stored(*, known_
 
 # ---------------------------------------------------------------- the answer before
 ALONE = replace(TURN, named=True, standalone=True)
-
-
-async def test_a_request_waits_for_the_answer_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAIT_S", LONG_S)
-    pending, order = PendingCommits(), list[str]()
-
-    async def written() -> None:
-        with pending.answered(ALONE):
-            await asyncio.sleep(0.005)
-            order.append("on disk")
-
-    task = asyncio.create_task(written())
-    await asyncio.sleep(0)
-    async with asyncio.timeout(LONG_S / 3):
-        await pending.wait(ALONE, within_s=LONG_S)
-    order.append("recalled")
-    await task
-    assert order == ["on disk", "recalled"]
-    assert pending._pending == {}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from proxy.domain.core import Message
-from proxy.recall.history import (
+from proxy.http.turns import (
     STATE_NOTICE,
     CompressionRules,
     answers_so_far,
@@ -29,7 +29,7 @@ from proxy.recall.history import (
     rough_tokens,
     state_block,
 )
-from proxy.text.markup import strip_blocks
+from proxy.wire.authorship import strip_blocks
 from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, remaining, turns_of, without
 
 SESSION = "s-1"
@@ -103,13 +103,6 @@ def test_a_long_history_becomes_system_text_state_and_the_last_turns() -> None:
     assert shorter["messages"][-1]["content"] == "and now?"
 
 
-def test_a_history_within_the_threshold_stays() -> None:
-    made = talk(12)
-    total = sum(rough_tokens(m.text) + 4 for m in CHAT_HISTORY.dialect.messages(made.body))
-    assert compress(made, replace(EAGER, threshold_tokens=total)) == made.body
-    assert compress(made, replace(EAGER, threshold_tokens=total - 1)) != made.body
-
-
 @pytest.mark.parametrize("turns", [10, 14, 15, 30])
 def test_the_last_turns_stay_and_the_cut_moves_in_steps(turns: int) -> None:
     made = talk(turns)
@@ -137,19 +130,6 @@ def test_the_cut_waits_until_the_state_has_read_a_whole_step() -> None:
     assert numbers(compress(made)) == [4, 5, 6, 7, 8, 9]
     assert numbers(compress(made, replace(EAGER, step_turns=1))) == [5, 6, 7, 8, 9]
     assert numbers(compress(made, replace(EAGER, step_turns=5))) == [5, 6, 7, 8, 9]
-
-
-def test_a_turn_with_an_image_stays() -> None:
-    made = Talk()
-    for number in range(4):
-        made.exchange(number)
-    made.ask([{"type": "text", "text": "what is this?"}, IMAGE])
-    made.answer("A cat.")
-    seen = made.entries[-2:]
-    for number in range(4, 10):
-        made.exchange(number)
-    made.ask("and now?")
-    assert compress(made, replace(EAGER, step_turns=1))["messages"][2:4] == seen
 
 
 # ---------------------------------------------------------------- what proves nothing

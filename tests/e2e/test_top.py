@@ -1,0 +1,112 @@
+"""`memory-proxy top` against a real proxy: one frame, and the live view in a pseudo-terminal."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import AsyncIterator, Iterator
+
+import httpx2
+import pytest
+
+from proxy.cli.top import Sample
+from tests.e2e.conftest import House, Houses, until
+from tests.support.process import COMMAND
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+async def once(url: str) -> tuple[int, str, str]:
+    """Run `top --once`; return exit status, output and error output."""
+    run = await asyncio.create_subprocess_exec(
+        *COMMAND, "top", "--once", "--url", url, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "80"},
+    )  # fmt: skip
+    out, error = await run.communicate()
+    return run.returncode or 0, out.decode(), error.decode()
+
+
+@contextlib.asynccontextmanager
+async def busy(house: Houses) -> AsyncIterator[House]:
+    """A proxy that has answered: two chats with memory, a passthrough request, an error."""
+    async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
+        await http.post("/memory", json={"content": "User plays the cello.", "user_id": "ana"})
+        body = {
+            "model": "m",
+            "messages": [{"role": "user", "content": "Which instrument do I play?"}],
+            "memory_context": {"user_id": "ana"},
+        }
+        for _ in range(2):
+            await http.post("/chat/completions", json=body)
+        await http.post("/memory", json={})
+        yield h
+
+
+async def test_one_frame_fits_a_small_terminal_and_counts_what_happened(house: Houses) -> None:
+    async with busy(house) as h:
+        status, out, _ = await once(h.base_url)
+    assert status == 0
+    lines = out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"^chat +2 ", out, re.M)
+    assert re.search(r"^memory +2 +\S+ +1 +0 ", out, re.M)
+    assert re.search(r"^injected +2 +100 ", out, re.M)
+    assert re.search(r"search +\d+ +[\d.]+ m?s +[\d.]+ m?s", out)
+    assert "explicit" in out
+    assert "memory: full" in out
+
+
+async def test_a_proxy_that_does_not_answer_is_an_error_in_one_line() -> None:
+    status, out, error = await once("http://127.0.0.1:9")
+    assert (status, out) == (1, "")
+    assert error == "memory-proxy: No memory-proxy answers at http://127.0.0.1:9/health.\n"
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """A pseudo-terminal of 80 x 24: the program's end and ours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.set_blocking(ours, False)
+    yield theirs, ours
+    os.close(ours)
+    os.close(theirs)
+
+
+async def test_the_live_view_waits_for_the_proxy_follows_it_and_ends_by_ctrl_c(
+    house: Houses, terminal: tuple[int, int]
+) -> None:
+    theirs, ours = terminal
+    screen = ""
+
+    async def shown() -> str:
+        nonlocal screen
+        with contextlib.suppress(BlockingIOError):
+            screen += _ANSI.sub("", os.read(ours, 65536).decode(errors="replace"))
+        return screen
+
+    async with busy(house) as h:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, "top", "--url", h.origin, stdin=theirs, stdout=theirs, stderr=theirs,
+            env={**os.environ, "TERM": "xterm"},
+        )  # fmt: skip
+        await until(shown, lambda s: "time since the start" in s)
+    await until(shown, lambda s: "No memory-proxy answers" in s and "Trying again" in s)
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 0
+
+
+def test_a_quantile_is_linear_within_its_bucket() -> None:
+    counts = {"0.1": 50.0, "1": 90.0, "+Inf": 100.0}
+    values = {("t_bucket", frozenset({("le", le), ("x", "a")})): n for le, n in counts.items()}
+    sample = Sample(0.0, {}, values)
+    assert [sample.quantile(q, "t", x="a") for q in (0.25, 0.5, 0.99)] == [0.05, 0.1, 1.0]
+    assert sample.quantile(0.7, "t") == pytest.approx(0.55)
+    assert sample.since(sample).quantile(0.5, "t") is None
