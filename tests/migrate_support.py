@@ -100,7 +100,7 @@ async def _remember(stores: SqliteStores) -> None:
     for number, scope in enumerate((ANNA, BEN, ANNA, OTHER, APOLLO, ANNA, BEN)):
         fact = create(f"fact {number} of tea", scope, id=f"f{number}", vec=vector(1, number), tags=("a", "ü"))
         await store(memories, fact, scope=scope)
-    await store(memories, create("without a vector 你好", id="bare"))
+    await store(memories, create("in Porto, without a vector 你好", id="bare"))
     await store(memories, supersede("f0", "fact zero is coffee", id="f0b", created_at=NOW + 1))
     await store(memories, supersede("f0b", "fact zero is cocoa", id="f0c", created_at=NOW + 2))
     await store(memories, Confirm("f2", NOW + 3, 0.9, (Evidence("s1", "e-far", "tea"),)))
@@ -232,6 +232,8 @@ async def _of(stores, scope: Scope) -> dict[str, object]:
         "memories": listed,
         "current": current,
         "history": dict(await stores.memories.history(everything, [m.id for m in listed])),
+        "timeline": await stores.timeline.events(of(scope), limit=99),
+        "entities": await stores.entities.list(of(scope), limit=99),
         "held": await stores.quarantine.held(scope, limit=99),
         "receipts": await stores.receipts.list(scope.tenant, scope.user, limit=99),
         "jobs": [_info(i) for i in await _jobs(stores, scope.tenant, scope.user)],

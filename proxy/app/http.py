@@ -205,7 +205,7 @@ def _memory_api(services: Services) -> MemoryApi:
             services.tools, services.zones, clock, memory.default_retrieval_limit, memory.enabled, safe_id
         ),
         TransferEndpoints(stores.memories, edits, services.zones, clock),
-        TimelineEndpoints(stores.timeline, services.zones),
+        TimelineEndpoints(stores.timeline, stores.entities, services.zones, clock),
         SessionEndpoints(stores.sessions, stores.jobs, services.learner.worker.wake.set, clock, safe_id),
         QuarantineEndpoints(stores.quarantine, edits),
         ReceiptEndpoints(stores.receipts),

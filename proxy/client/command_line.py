@@ -113,6 +113,11 @@ def _add_reading(group: Any) -> None:
     _timed(past)
     _paged(past)
 
+    line = "show the people, places, projects and things that memories name, or the memories of one"
+    named = _command(group, "entities", commands.entities, line)
+    _id(named, nargs="?", help="as the list shows it")
+    _paged(named)
+
     search = _command(group, "search", commands.search, "show which memories a question finds, and why")
     search.add_argument("query", metavar="QUESTION", help="a message as a user would write it")
     _type(search)

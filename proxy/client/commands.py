@@ -238,6 +238,22 @@ def timeline(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     return _page(answer, rows, "Nothing has happened here.")
 
 
+def entities(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
+    page = {"user_id": args.user, "project_id": args.project, "limit": args.limit, "after": args.after}
+    if args.id is None:
+        answer = api.get("entities", **page)
+        rows = _table("name", "kind", "memories")
+        for one in answer["data"]:
+            also = ", ".join([one["id"], *one["aliases"]])
+            rows.add_row(_two_lines(one["name"], also), escape(one["kind"]), str(one["memories"]))
+        return _page(answer, rows, "No names are known.")
+    answer = api.get("entities", args.id, "memories", **page)
+    rows = _table("memory", "type")
+    for memory in answer["data"]:
+        rows.add_row(_two_lines(memory["content"], memory["id"]), escape(memory["type"]))
+    return _page(answer, rows, "No memory names it.")
+
+
 # ---------------------------------------------------------------- sessions, jobs, quarantine
 def sessions(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.get(

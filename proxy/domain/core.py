@@ -380,6 +380,19 @@ class TimelineEvent:
     became: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """What memories name. `kind`: "person", "place", "project", "thing", or "name" if only its form is known.
+    `memories`: how many current ones name it; `linked`: ids of entities that these name, too."""
+
+    id: str
+    kind: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    memories: int = 0
+    linked: tuple[str, ...] = ()
+
+
 # ---------------------------------------------------------------- search
 @dataclass(frozen=True, slots=True)
 class Search:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from proxy.domain.core import (
     Applied,
     Change,
+    Entity,
     Event,
     ForgetCounts,
     Hit,
@@ -180,6 +181,28 @@ class Timeline(Protocol):
     async def earlier(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
         """Return, by id, what the user's memories superseded in one or several steps, the latest first; only
         those that superseded something, and only the last few steps."""
+        ...
+
+
+class EntityStore(Protocol):
+    """People, places, projects and things that a user's memories name, merged by name and alias. They are
+    written with the memories, and erased with the last one that names them."""
+
+    async def list(self, where: MemoryFilter, *, limit: int, after: str | None = None) -> Sequence[Entity]:
+        """Return up to `limit` entities that current memories inside `where` (a user is required) name, the
+        latest first, after the one with id `after` (unknown id: NotFound)."""
+        ...
+
+    async def memories(
+        self, where: MemoryFilter, entity_id: str, *, limit: int, after: str | None = None
+    ) -> Page:
+        """Return the current memories inside `where` that name the entity, newest first; no total. Raises
+        NotFound for an entity, or a memory `after`, that is not the user's."""
+        ...
+
+    async def linked(self, scope: Scope, ids: Sequence[str], *, now: float, limit: int) -> Sequence[Memory]:
+        """Return current memories that name what one of these memories names, newest first, without these.
+        Names in many memories are not followed."""
         ...
 
 
@@ -531,6 +554,8 @@ class Stores(Protocol):
     def quarantine(self) -> Quarantine: ...
     @property
     def timeline(self) -> Timeline: ...
+    @property
+    def entities(self) -> EntityStore: ...
     @property
     def calls(self) -> CallQuota: ...
     @property

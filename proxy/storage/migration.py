@@ -167,6 +167,7 @@ TABLES = {
     "meta": ("key",), "embeddings": ("generation",), "scopes": ("id",), "memories": ("seq",),
     "contradictions": ("seq",), "reviews": ("memory", "step"), "review_cursors": ("owner", "step"),
     "evicted": ("owner", "version", "memory"), "vectors": ("memory",), "evidence": ("id",), "events": ("id",),
+    "entities": ("seq",), "mentions": ("memory", "key"), "unnamed": ("memory",),
     "evolution": ("owner",), "memory_uses": ("owner", "day", "memory"), "sessions": ("id",), "jobs": ("id",),
     "exchanges": ("seq",), "anchors": ("seq",), "states": ("session",), "marks": ("session", "mark"),
     "quarantine": ("seq",), "receipts": ("seq",), "forgets": ("receipt",), "keys": ("seq",),

@@ -225,6 +225,7 @@ class _User:
                 "vectors", memory=seq, embedding=vector, terms=pack(terms(memory.content)),
                 generation=NO_MODEL if missing else row["generation"],
             )  # fmt: skip
+            writer.insert("unnamed", memory=seq)
             for event in history.get(memory_id, ()):
                 writer.insert("events", memory=seq, owner=self._owner, **_same(event, "at action by content"))
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ class _Language:
     words: re.Pattern[str]
     numbers: dict[str, int]
     months: re.Pattern[str]
+    calendar: re.Pattern[str]  # weekdays and months
     rules: tuple[_Rule, ...]
     was: re.Pattern[str]
     will: re.Pattern[str]
@@ -363,6 +364,12 @@ def _period_of(meant: str) -> Period | None:
     return None
 
 
+@lru_cache(maxsize=4096)
+def names_calendar(word: str) -> bool:
+    """True for the name of a weekday or month in any language of the table."""
+    return any(one.calendar.fullmatch(f" {word}", 1) for one in _languages().values())
+
+
 # ---------------------------------------------------------------- the table
 @cache
 def _languages() -> dict[str, _Language]:
@@ -395,7 +402,9 @@ def _language(rows: dict[str, Any]) -> _Language:
     frequent, was, will, habit, vague = map(any_of, ("words", "was", "will", "habit", "vague"))
     # One pattern for each alternative: a pattern may have each named group once.
     rules = tuple(_Rule(meaning, whole(one)) for meaning, patterns in rows.items() for one in patterns)
-    return _Language(script, frequent, numbers, whole("{month}"), rules, was, will, habit, vague)
+    return _Language(
+        script, frequent, numbers, whole("{month}"), whole("{day}|{month}"), rules, was, will, habit, vague
+    )
 
 
 def _numbers(row: str) -> dict[str, int]:

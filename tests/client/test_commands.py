@@ -34,12 +34,20 @@ EVENT = {
     "id": "mem_1:1", "at": AT, "action": "superseded", "memory_id": "mem_1", "content": "80 [kg]",
     "became": "75 kg",
 }  # fmt: skip
+ENTITY = {"id": "ent_1", "name": "Mara [L]", "kind": "person", "aliases": ["Mari"], "memories": 3}
+OF_ENTITY = {"id": "mem_1", "content": "Likes [figs]", "type": "semantic"}
 ANSWERS: dict[tuple[str, str], Any] = {
     (method, f"/v1/memory/{path}"): answer
     for method, path, answer in (
         ("GET", "sessions", {"data": [SESSION], "has_more": True}),
         ("POST", "sessions/s-1/end", {"id": "s-1", "queued_exchanges": 2}),
         ("GET", "timeline", {"data": [EVENT], "has_more": True}),
+        ("GET", "entities", {"data": [ENTITY], "has_more": True}),
+        (
+            "GET",
+            "entities/ent_1/memories",
+            {"data": [OF_ENTITY]},
+        ),
         ("GET", "jobs", {"data": [JOB], "has_more": False}),
         ("POST", "jobs/retry", {"object": "memory.jobs", "revived": 3}),
         ("GET", "quarantine", {"data": [HELD], "has_more": False}),
@@ -344,6 +352,8 @@ def test_export_and_import_go_through_pipes(proxy, capsysbinary, monkeypatch):
     [
         ("sessions --user alice", "GET sessions", ("s-[1]", "4", "--after s-[1]")),
         ("timeline --since 2027-01", "GET timeline", ("80 [kg] → 75 kg", "mem_1", "--after mem_1:1")),
+        ("entities", "GET entities", ("Mara [L]", "ent_1, Mari", "person", "--after ent_1")),
+        ("entities ent_1", "GET entities/ent_1/memories", ("Likes [figs]", "mem_1")),
         ("end s-1 --user alice", "POST sessions/s-1/end", ("Queued: 2 exchanges",)),
         ("jobs --state dead", "GET jobs", ("s-1", "dead (refused)", "5")),
         ("jobs --retry", "POST jobs/retry", ("Queued again: 3 jobs",)),

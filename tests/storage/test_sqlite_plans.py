@@ -31,8 +31,9 @@ from tests.storage.making import (
 )
 
 _TABLES = (
-    "memories vectors evidence events evicted exchanges sessions scopes jobs anchors states marks documents"
-    " passages quarantine receipts responses stored_responses conversations conversation_items"
+    "memories vectors evidence events entities mentions evicted exchanges sessions scopes jobs anchors states"
+    " marks documents passages quarantine receipts responses stored_responses conversations"
+    " conversation_items"
 ).split()
 _ALIASED = re.compile(rf"\b({'|'.join(_TABLES)})\s+(?:AS\s+)?(\w+)")
 # SCAN, or SEARCH by what nearly all rows have in common.
@@ -104,7 +105,9 @@ async def a_day(stores: Stores):
     """Do what a proxy does with its stores, over and over."""
     memories, sessions, jobs = stores.memories, stores.sessions, stores.jobs
     await store(
-        memories, create("likes figs", vec=vector(1)), create("has a dog", expires_at=NOW - 1, id="dog")
+        memories,
+        create("figs from Porto", vec=vector(1)),
+        create("has a dog", expires_at=NOW - 1, id="dog"),
     )
     await store(memories, supersede("dog", "has a cat"), Confirm("dog", NOW, 1.0))
     await find(memories, "figs", vec=vector(1))
@@ -126,6 +129,9 @@ async def a_day(stores: Stores):
     await memories.history(of(ANNA), ["dog"])
     await stores.timeline.events(of(ANNA), limit=1, after="dog:0")
     await stores.timeline.earlier(ANNA, [shown.id])
+    (named, *_) = await stores.entities.list(of(ANNA), limit=2)
+    await stores.entities.memories(of(ANNA), named.id, limit=1, after=shown.id)
+    await stores.entities.linked(ANNA, [shown.id], now=NOW, limit=1)
     await a_conversation(stores)
     await sessions.sweep(NOW, never)
     await sessions.sweep(NOW, always)

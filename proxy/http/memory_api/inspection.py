@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from proxy.domain.core import MemoryFilter, QuarantinedCandidate, Receipt, TimelineEvent
+from proxy.domain.core import MemoryFilter, QuarantinedCandidate, Receipt, Scope, TimelineEvent
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.domain.ports import Clock, JobQueue, Quarantine, Receipts, SessionStore, Timeline
+from proxy.domain.ports import Clock, EntityStore, JobQueue, Quarantine, Receipts, SessionStore, Timeline
 from proxy.domain.session import JobInfo, SessionInfo
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation
@@ -36,15 +36,18 @@ from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
 from proxy.wire.extensions import checked_id
 
+_ENTITIES = "/v1/memory/entities"
 _SESSIONS, _JOBS, _HELD = "/v1/memory/sessions", "/v1/memory/jobs", "/v1/memory/quarantine"
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEndpoints:
-    """What happened to memories, in order of time."""
+    """What happened to memories, and what they name."""
 
     timeline: Timeline
+    entities: EntityStore
     zones: Zones
+    clock: Clock
 
     @Operation("GET", "/v1/memory/timeline", "listEvents", {200: shapes.TimelinePage}, refusals=(404,))
     async def list_events(self, request: ApiRequest[TimelineQuery, None]) -> Response:
@@ -57,6 +60,34 @@ class TimelineEndpoints:
         )
         found = await self.timeline.events(where, limit=query.limit + 1, after=query.after)
         return page_answer(found, query.limit, _timeline_event)
+
+    @Operation("GET", _ENTITIES, "listEntities", {200: shapes.EntityPage}, refusals=(404,))
+    async def list_entities(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
+        """List the people, places, projects and things that a user's memories name, the latest first."""
+        query = request.query
+        where = self._where(request.scope(query.user_id, query.project_id))
+        found = await self.entities.list(where, limit=query.limit + 1, after=query.after)
+        return page_answer(
+            found, query.limit, lambda one: filled(shapes.EntityShape, one, object="memory.entity")
+        )
+
+    @Operation(
+        "GET",
+        f"{_ENTITIES}/{{entity_id}}/memories",
+        "listMemoriesOfEntity",
+        {200: shapes.MemoriesOfEntity},
+        refusals=(404,),
+    )
+    async def list_memories(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
+        """List the current memories that name an entity, newest first."""
+        query = request.query
+        where = self._where(request.scope(query.user_id, query.project_id))
+        entity_id = checked_id(request.path["entity_id"], "entity_id")
+        page = await self.entities.memories(where, entity_id, limit=query.limit, after=query.after)
+        return json_answer(list_of([memory_shape(one) for one in page.items], has_more=page.has_more))
+
+    def _where(self, scope: Scope) -> MemoryFilter:
+        return MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=self.clock())
 
 
 @dataclass(frozen=True, slots=True)

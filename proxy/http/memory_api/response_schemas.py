@@ -67,6 +67,16 @@ class TimelineEvent(EventShape):
     became: str | None
 
 
+class EntityShape(TypedDict):
+    id: str
+    object: Literal["memory.entity"]
+    kind: Literal["person", "place", "project", "thing", "name"]
+    name: str
+    aliases: list[str]
+    memories: int
+    linked: list[str]
+
+
 class ExportLine(MemoryShape):
     history: list[EventShape]
 
@@ -200,6 +210,14 @@ class MemoryPage(ListShape):
 
 class TimelinePage(ListShape):
     data: list[TimelineEvent]
+
+
+class EntityPage(ListShape):
+    data: list[EntityShape]
+
+
+class MemoriesOfEntity(ListShape):
+    data: list[MemoryShape]
 
 
 class SessionPage(ListShape):

@@ -42,7 +42,7 @@ from proxy.storage.postgres.connection import (
 from proxy.storage.sql.database import READ_ONLY, UNAVAILABLE, Outages, Side, Work, try_out
 
 # ---------------------------------------------------------------- schema
-SCHEMA_VERSION = 4  # schema_v1.sql … are applied in order
+SCHEMA_VERSION = 5  # schema_v1.sql … are applied in order
 _LOCK = 0x6D656D70  # "memp": processes that start together take turns
 _OURS = ("application", "memory-proxy")  # a row of `meta`
 _VERSION = "schema"  # another

@@ -33,7 +33,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
 from proxy.storage.exact_index import pack
-from proxy.storage.sql import derivation, rows
+from proxy.storage.sql import derivation, entities, rows
 from proxy.storage.sql.database import Connection, Store, legible, reads, value
 from proxy.storage.sql.embeddings import NO_MODEL, Generations
 from proxy.text.words import terms
@@ -255,6 +255,7 @@ class Writer:
                 "UPDATE vectors SET embedding = ?, terms = ?, generation = ?, reading = ? WHERE memory = ?",
                 (vector, pack(terms(new_content)), self._generation(vector), change.reading, seq),
             )
+        entities.record(self.tx, self.owner, seq, memory.content, memory.tags)
         moved = "archived" if memory.archived else "restored"
         action = "updated" if memory.archived == bool(archived) else moved
         by = memory.source if memory.source != source else "api"
@@ -369,6 +370,7 @@ class Writer:
                 "INSERT INTO vectors (memory, embedding, terms, generation, reading) VALUES (?, ?, ?, ?, ?)",
                 (seq, vector, pack(terms(memory.content)), self._generation(vector), reading),
             )
+            entities.record(self.tx, self.owner, seq, memory.content, memory.tags)
         return seq
 
     def _retire_expired(self, memory: Memory, statement: bytes, *, at: float, keep: str = "") -> bool:

@@ -13,6 +13,7 @@ from proxy.storage.sql.database import Database, Instance, value
 from proxy.storage.sql.derivation import SqlDerivation
 from proxy.storage.sql.documents import SqlDocuments, SqlPassages
 from proxy.storage.sql.embeddings import SqlVectors
+from proxy.storage.sql.entities import SqlEntities
 from proxy.storage.sql.erasure import SqlReceipts
 from proxy.storage.sql.evolution import SqlEvolution
 from proxy.storage.sql.external_index import Indexed, IndexUnavailable, Outbox, Report, retire
@@ -70,6 +71,7 @@ class SqlStores(ABC):
         self.conversations = SqlConversations(database)
         self.quarantine = SqlQuarantine(database)
         self.timeline = SqlTimeline(database)
+        self.entities = SqlEntities(database)
         self.keys = SqlKeys(database)
         self.receipts = SqlReceipts(database)
         self.calls = SqlCalls(database)
@@ -136,6 +138,7 @@ class SqlStores(ABC):
         await self.memories.resume_forgets()
         if not self.trouble:
             await self.memories.prefetch.step()
+            await self.entities.catch_up()
 
     async def deliver(self) -> None:
         """See Stores."""

@@ -21,7 +21,7 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.embeddings import newest_model
 from proxy.storage.sql.shared_state import forms_in
 
-SCHEMA_VERSION = 14  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
+SCHEMA_VERSION = 15  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
 _PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": distinguishes our file from another program's database

@@ -145,7 +145,7 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
         MemoryEndpoints(stores.memories, edits, zones, time.time, credentials.forget),
         RecallEndpoints(recall, zones, time.time),
         TransferEndpoints(stores.memories, edits, zones, time.time),
-        TimelineEndpoints(stores.timeline, zones),
+        TimelineEndpoints(stores.timeline, stores.entities, zones, time.time),
         DerivedEndpoints(
             stores.memories, stores.derivation, Contradictions(gate, stores.derivation), time.time
         ),

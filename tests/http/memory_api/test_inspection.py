@@ -171,3 +171,20 @@ async def test_the_timeline_and_the_list_of_a_day_follow_the_users_zone(bench: B
     ):
         answer = await bench.http.get("/memory", params={"user_id": "alice", **wrong})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, [*wrong][-1])
+
+
+async def test_entities_and_their_memories_are_listed_to_their_owner_only(bench: Bench) -> None:
+    await bench.add("User's sister is Mara Lind.", tags=["person:Mara Lind=Mara"])
+    flight = await bench.add("User flies with Mara to Porto.")
+    listed = (await get(bench, "entities", user_id="alice"))["data"]
+    shown = [(e["name"], e["kind"], e["memories"]) for e in listed]
+    assert shown == [("Porto", "name", 1), ("Mara", "person", 2)]
+    porto, mara = (e["id"] for e in listed)
+    assert listed[1]["linked"] == [porto]
+    page = await get(bench, f"entities/{porto}/memories", user_id="alice")
+    assert page["data"] == [{key: value for key, value in flight.items() if key != "change"}]
+    first = await get(bench, f"entities/{mara}/memories", user_id="alice", limit="1")
+    assert (first["has_more"], first["first_id"]) == (True, flight["id"])
+    assert (await get(bench, "entities", user_id="bob"))["data"] == []
+    answer = await bench.http.get(f"/memory/entities/{mara}/memories", params={"user_id": "bob"})
+    assert answer.status_code == 404

@@ -155,6 +155,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 WITHOUT_SUBJECT = (
     "retryJob", "releaseQuarantined", "discardQuarantined", "getDocument", "deleteDocument",
     "undoConsolidation", "decideContradiction",
+    "listMemoriesOfEntity",
 )  # fmt: skip
 
 
@@ -165,6 +166,7 @@ IDS = {
     "held_id": "q",
     "document_id": "d",
     "contradiction_id": "c",
+    "entity_id": "e",
 }
 
 
