@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.core import Message, Reason, Scope, Search, Turn
+from proxy.domain.core import Message, Scope, Search, Turn
 from proxy.domain.documents import PATH, PassageHit, PassageIndex, PassageSearch, path_of
-from proxy.domain.errors import EmbeddingFailed, StoreError
+from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
 from proxy.recall.pack import Block, recent_texts
 from proxy.recall.search import EncodedQuery, stretch
@@ -33,8 +33,6 @@ _FLOOR = 0.8  # of the entry: what the others must reach
 _COVERED = 0.15  # added to the cosine of a passage with all of the question's words
 _AHEAD = 0.2  # share of the model's threshold by which the best must be nearer than any memory
 _COVERAGE = 0.5  # of the question's words by weight, if there are no cosines
-# Documents are not searched for these.
-_SKIPPED = frozenset((Reason.TOOL_FORCED, Reason.NO_QUERY, Reason.GREETING, Reason.SELF_CONTAINED))
 _SHOWN_CHARS = 200  # of a passage that the conversation may show already
 _OPENERS = 3  # best passages that may open the gate: the fused order need not begin with the nearest
 _ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")  # Chinese has the most tokens per character, and no spaces
@@ -69,23 +67,14 @@ class RankedPassage:
         return self.hit.own.cosine
 
 
-async def look_up(
+async def passages_for(
     turn: Turn, shelf: Shelf, verdict: Verdict, encoded: EncodedQuery | None
 ) -> Sequence[RankedPassage]:
-    """Return the passages to show with the turn, best first; none if anything fails. `encoded`: the query
-    that memories are searched with, if they are."""
-    if turn.options.types is not None or verdict.reason in _SKIPPED:
-        return ()
-    try:
-        async with asyncio.timeout(shelf.deadline_s):
-            if not await shelf.index.holds(turn.scope):
-                return ()
-            query = verdict.query if encoded is None else encoded.query
-            entry = _ENTRY if verdict.search else _STRICT_ENTRY
-            found = await _find(query, turn.scope, shelf, turn.options.threshold, entry, alone=False)
-    except (StoreError, TimeoutError) as error:
-        shelf.seldom.warning("documents.left_out", error=type(error).__name__)
-        return ()
+    """Return the passages to show with the turn, best first. `encoded`: the query that memories are searched
+    with, if they are. Raises StoreUnavailable."""
+    query = verdict.query if encoded is None else encoded.query
+    entry = _ENTRY if verdict.search else _STRICT_ENTRY
+    found = await _find(query, turn.scope, shelf, turn.options.threshold, entry, alone=False)
     return [one for one in found if not _is_visible(one.hit, turn.messages)][: shelf.most]
 
 

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from proxy.domain import timezones
@@ -144,7 +145,7 @@ def render(memory: Memory, id_chars: int = SHORT_ID, timezone: str = DEFAULT_TIM
     kind = f"{memory.type} of the project" if of_project else memory.type
     if memory.source == "reflection":
         kind += ", inferred, not said by the user"
-    day = timezones.local(memory.valid_from, timezone).date().isoformat()
+    day = _day(memory.valid_from, timezone)
     # The end of the id: ids that sort by time share their beginning.
     return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
 
@@ -267,6 +268,7 @@ def _state_fields(state: State) -> Iterator[str]:
             yield f"{key.replace('_', ' ')}: {said}"
 
 
+@lru_cache(maxsize=4096)
 def _day(at: float, timezone: str) -> str:
     return timezones.local(at, timezone).date().isoformat()
 

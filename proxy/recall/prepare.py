@@ -28,7 +28,7 @@ from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Asks
 from proxy.domain.ports import Clock, SessionStore, Snapshot, Timeline
 from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
-from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
+from proxy.recall.documents import RankedPassage, Shelf, passages_for, with_passages
 from proxy.recall.pack import Block, Budget, inject, unseen
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
 from proxy.recall.search import EncodedQuery, Searcher, SearchRequest, SearchResult, offered
@@ -44,6 +44,8 @@ FORGET_COVERED = 0.6  # above the operating point: forgetting too much cannot be
 FORGET_CANDIDATES = 12  # memories, the nearest and those of the profile
 FORGET_AT_MOST = 5  # memories that one message can forget
 FORGOTTEN_BY = "conversation"  # in receipts
+# Documents are not searched for these.
+_NOT_IN_DOCUMENTS = frozenset((Reason.TOOL_FORCED, Reason.NO_QUERY, Reason.GREETING, Reason.SELF_CONTAINED))
 
 T = TypeVar("T")
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -164,7 +166,8 @@ async def select(turn: Turn, tools: RecallTools) -> Selection:
             timezone=turn.timezone or DEFAULT_TIMEZONE,
             past=recalled.past,
         )
-        block = with_passages(block, recalled.passages, tools.shelf, tools.budget.tokens, turn.model)
+        if recalled.passages:
+            block = with_passages(block, recalled.passages, tools.shelf, tools.budget.tokens, turn.model)
     return Selection(recalled, block, to_forget)
 
 
@@ -298,6 +301,22 @@ async def _past(turn: Turn, tools: RecallTools, ids: Sequence[str]) -> list[Memo
     start, end = (timezones.day_start(day.year, day.month, day.day, zone) for day in period)
     found = {m.id: m for id_ in ids for m in earlier.get(id_, ())}
     return _not_visible(turn, [m for m in found.values() if m.valid_from < end and m.held_until > start])
+
+
+async def look_up(
+    turn: Turn, shelf: Shelf, verdict: Verdict, encoded: EncodedQuery | None
+) -> Sequence[RankedPassage]:
+    """Return the passages of documents to show with the turn; none for a user without documents, and if
+    anything fails: memories must not wait for an index that is being loaded."""
+    if turn.options.types is not None or verdict.reason in _NOT_IN_DOCUMENTS:
+        return ()
+    try:
+        async with asyncio.timeout(shelf.deadline_s):
+            if await shelf.index.holds(turn.scope):
+                return await passages_for(turn, shelf, verdict, encoded)
+    except (StoreError, TimeoutError) as error:
+        shelf.seldom.warning("documents.left_out", error=type(error).__name__)
+    return ()
 
 
 def _not_visible(turn: Turn, memories: Sequence[Memory]) -> list[Memory]:

@@ -8,9 +8,9 @@ import pytest
 from proxy.domain.core import Hit, Message, Reason, Scope
 from proxy.domain.documents import READY, Document, Passage, PassageHit, PassageScores, PassageSearch
 from proxy.domain.errors import StoreUnavailable
-from proxy.recall.documents import SHORT_ID, RankedPassage, Shelf, look_up, render, search, with_passages
+from proxy.recall.documents import SHORT_ID, RankedPassage, Shelf, render, search, with_passages
 from proxy.recall.pack import Block
-from proxy.recall.prepare import prepare
+from proxy.recall.prepare import look_up, prepare
 from proxy.recall.triage import Verdict, query_of
 from proxy.telemetry import REMIND_S, ThrottledLog
 from proxy.wire.authorship import CLOSE, NOTICE, OPEN, fence, strip_blocks
