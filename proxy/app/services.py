@@ -28,10 +28,11 @@ from proxy.learn import consolidation, reflection
 from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.documents import DocumentIngester
-from proxy.learn.evolution import Evolution, StepReport
+from proxy.learn.evolution import DecayStep, Evolution, StepReport
 from proxy.learn.recorder import AccessCounts, ExchangeRecorder
 from proxy.learn.session_notes import NoteWriter
 from proxy.learn.triggers import TopicDrift, TriggerPolicy, on_completion
+from proxy.learn.usage import UseJudge, UseStep
 from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import OnnxJudge, load_judge
@@ -43,7 +44,7 @@ from proxy.recall.documents import Shelf
 from proxy.recall.pack import Budget
 from proxy.recall.prepare import RecallTools, prepare
 from proxy.recall.rewrite import QueryRewriter, SearchPlanner
-from proxy.recall.search import Ranking, Reranking, Searcher
+from proxy.recall.search import ProfileSorter, Ranking, Reranking, Searcher
 from proxy.recall.triage import Restraint, readable
 from proxy.text.dates import past_period
 from proxy.upstream.client import Credentials, Upstream
@@ -340,6 +341,7 @@ def _recall_tools(base: _Foundation, tokens: Tokens) -> RecallTools:
         shelf=Shelf(stores.passages, stores.memories, embedder, deadline_s=DOCUMENTS_SHARE * deadline_s),
         stage=base.metrics.stage,
         forgets=settings.memory.conversational_forget,
+        searches_faded=settings.evolution.enabled,
         restraint=Restraint(chosen.skip_first_turn, chosen.min_query_chars),
     )
 
@@ -447,7 +449,7 @@ def _learner(base: _Foundation, completer: Completer, calls: CallQuota) -> Learn
     access_counts = AccessCounts(stores.memories, base.clock)
     evolution = Evolution(
         stores.evolution,
-        _steps(base, gate, metered),
+        _steps(base, gate, metered, turns),
         EvolutionPolicy(**settings.evolution.model_dump()),
         base.clock,
         turns,
@@ -456,11 +458,15 @@ def _learner(base: _Foundation, completer: Completer, calls: CallQuota) -> Learn
     return Learner(safety, gate, notes, worker, recorder, access_counts, documents, evolution, turns)
 
 
-def _steps(base: _Foundation, gate: Gate, completer: Completer) -> tuple[Step, ...]:
+def _steps(base: _Foundation, gate: Gate, completer: Completer, turns: TurnPriority) -> tuple[Step, ...]:
     """Return the steps of the background pass, in their order."""
     stores, roles = base.stores, {row.model_role for row in base.settings.external_models}
+    judge = base.models.judge
+    use = UseJudge(judge, ProfileSorter(judge) if judge else None, turns.pause)
     writer = completer if consolidation.ROLE in roles else None
     steps: list[Step] = [
+        UseStep(stores.evolution, use),
+        DecayStep(stores.evolution),
         Contradictions(gate, stores.derivation),
         consolidation.Consolidation(gate, stores.derivation, writer),
     ]

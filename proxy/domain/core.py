@@ -286,6 +286,7 @@ class Restore:
 
     id: str
     at: float
+    by: str = "user"
 
 
 @dataclass(frozen=True, slots=True)

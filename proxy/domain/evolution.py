@@ -137,19 +137,77 @@ class Step(Protocol):
 # ---------------------------------------------------------------- ports
 @dataclass(frozen=True, slots=True)
 class VisitLease:
-    """A user whose visit is due, leased until `leased_until`."""
+    """A user whose visit is due, leased until `leased_until`. `only_use`: only answers are to be judged."""
 
     scope: Scope
     own: Mapping[str, Any]  # the user's own settings
     last_at: float
     leased_until: float
+    only_use: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMemory:
+    """A memory that an answer was given with, and its vector if it is the current model's."""
+
+    memory: Memory
+    vector: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredExchange:
+    """An exchange whose answer was given with memories, not judged yet."""
+
+    seq: int
+    scope: Scope
+    said: str
+    answer: str
+    at: float
+    shown: tuple[ShownMemory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UseVerdict:
+    """Which memories an answer used, by id; `spared`: those that lose nothing if they were not used."""
+
+    used: frozenset[str]
+    spared: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DayCounts:
+    """What happened to a user's memories on one day (UTC); `used`: uses in answers."""
+
+    date: str
+    added: int = 0
+    superseded: int = 0
+    archived: int = 0
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Insights:
+    """A user's memories in numbers. `used`, `unused`: uses and non-uses in answers, in the days that were
+    asked for. `fading`: those that fade next, about in order."""
+
+    active: int
+    archived: int
+    core: int
+    pinned: int
+    by_type: Mapping[str, int]
+    used: int
+    unused: int
+    by_day: Sequence[DayCounts]
+    fading: Sequence[Memory]
 
 
 class EvolutionStore(Protocol):
-    """Which users are due, and their own settings. Methods may raise StoreUnavailable."""
+    """Which users are due, their own settings, and what use and time change. Methods may raise
+    StoreUnavailable."""
 
     async def claim(self, now: float, lease_s: float) -> VisitLease | None:
-        """Lease the user who has been due the longest; one process at a time has a user."""
+        """Lease the user who has been due the longest, else one with answers to judge; one process at a time
+        has a user."""
         ...
 
     async def release(self, lease: VisitLease, at: float, due_at: float) -> None:
@@ -162,4 +220,25 @@ class EvolutionStore(Protocol):
 
     async def set_own(self, scope: Scope, own: Mapping[str, Any], at: float) -> None:
         """Replace the user's own settings, durable on return; the user is due at `at`."""
+        ...
+
+    async def answered(self, scope: Scope, limit: int) -> Sequence[AnsweredExchange]:
+        """Return up to `limit` of the user's exchanges whose answers are to be judged, oldest first."""
+        ...
+
+    async def record_use(
+        self, exchange: AnsweredExchange, verdict: UseVerdict | None, policy: EvolutionPolicy, at: float
+    ) -> Mapping[str, Sequence[str]]:
+        """Change the weights once per exchange, however often it is called; archive what falls below
+        `archive_below`, and restore an archived memory that was used. Returns ids by action: "used",
+        "unused", "archived", "restored"; {} for an exchange that was judged or forgotten. None: it is settled
+        without a judgement."""
+        ...
+
+    async def fade(self, visit: Visit, limit: int) -> StepCounts:
+        """Archive memories that have decayed, and compute when others will: a portion of about `limit`."""
+        ...
+
+    async def insights(self, scope: Scope, now: float, days: int) -> Insights:
+        """Return the user's memories in numbers."""
         ...

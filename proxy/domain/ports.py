@@ -54,9 +54,9 @@ Clock = Callable[[], float]
 Trigger = Callable[[SessionState], NewJob | None]
 """Decides, inside the store's transaction, whether a session's pending exchanges become a job."""
 
-ProfileKind = Literal["", "rule", "trait"]
-"""How a memory applies to every conversation: as a rule for answers, as a trait of the user, or "": it
-does not."""
+ProfileKind = Literal["", "rule", "trait", "pinned", "core"]
+"""How a memory applies to every conversation: as a rule for answers, as a trait of the user, as pinned by the
+user, as used in many answers, or "": it does not."""
 
 SortProfile = Callable[[Sequence[bytes]], Sequence[ProfileKind]]
 """Classifies memories by their vectors. Called in a reader's thread."""

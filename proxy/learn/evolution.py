@@ -22,6 +22,7 @@ from proxy.telemetry import ThrottledLog, log
 POLL_S = 5.0
 LEASE_S = 300.0
 RETRY_S = 600.0  # after a step has failed
+USE = "use"  # the step that judges answers
 _MOST_PORTIONS = 100  # of a step in one visit; then other users come first
 
 
@@ -65,11 +66,17 @@ class Evolution:
         lease = await self.store.claim(now, LEASE_S)
         if lease is None:
             return False
-        due_at = now + RETRY_S
+        visit = Visit(lease.scope, now, self.policy.with_own(lease.own), lease.last_at)
+        if lease.only_use:
+            # It settles what waits for it even if it is switched off. If it fails, the lease is the pause.
+            steps = [step for step in self.steps if step.name == USE]
+            if await self._visit(visit, steps) <= now + RETRY_S:
+                return True
+            await self.store.release(lease, lease.last_at, NEVER)
+            return True
+        due_at = now
         try:
-            due_at = await self._visit(
-                Visit(lease.scope, now, self.policy.with_own(lease.own), lease.last_at)
-            )
+            due_at = await self._visit(visit, self._steps(visit.policy))
         finally:
             with suppress(StoreError):  # if it cannot be released, the lease ends by itself
                 await self.store.release(lease, now, due_at)
@@ -89,10 +96,10 @@ class Evolution:
     def _steps(self, policy: EvolutionPolicy) -> Sequence[Step]:
         return [step for step in self.steps if policy.enabled and step.is_on(policy)]
 
-    async def _visit(self, visit: Visit) -> float:
+    async def _visit(self, visit: Visit, steps: Sequence[Step]) -> float:
         """Run the steps; return when the user is due again."""
         due_at = NEVER
-        for step in self._steps(visit.policy):
+        for step in steps:
             began, outcome, counts = time.perf_counter(), "done", StepCounts(due_at=visit.now + RETRY_S)
             try:
                 counts = await self._completed(step, visit)
@@ -117,3 +124,20 @@ class Evolution:
             if visit.dry_run or not counts.more:
                 break
         return StepCounts(total, counts.due_at, counts.more)
+
+
+@dataclass(frozen=True, slots=True)
+class DecayStep:
+    """Archives what has decayed. It runs without decay, too: then it computes that nothing does."""
+
+    store: EvolutionStore
+    portion: int = 200  # memories in one transaction, about 10 ms
+    name: str = "decay"
+
+    def is_on(self, policy: EvolutionPolicy) -> bool:
+        """See Step."""
+        return policy.enabled
+
+    async def run(self, visit: Visit) -> StepCounts:
+        """See Step."""
+        return await self.store.fade(visit, self.portion)

@@ -72,6 +72,7 @@ class RecallTools:
     planner: SearchPlanner | None = None
     timeline: Timeline | None = None  # superseded values, for questions about the past
     forgets: bool = True  # memories that a message asks to forget
+    searches_faded: bool = False  # what lack of use has archived, if nothing current helps
     stage: Stage = untimed  # context manager entered around each stage (timing)
     seldom: ThrottledLog = field(default_factory=ThrottledLog)  # logs failures of notes and history
 
@@ -246,6 +247,10 @@ async def _searched(
             found, passages = await find(wanted), await looking
         if not found.ranked and types != asked.types:  # a plan narrowed the types to none that helps
             found = await find(replace(wanted, types=asked.types))
+        if not found.ranked and found.reason is not Reason.DOUBTED and tools.searches_faded:
+            # What lack of use has archived must not be missed where nothing else answers.
+            faded = await find(replace(wanted, types=asked.types, faded=True))
+            found = faded if faded.ranked else found
     if found.empty and not profile and not await _has_memories(turn.scope, tools):
         return Recalled(passages=passages, reason=Reason.NO_MEMORIES, level=found.level)
     ranked = [r for r in found.ranked if r.memory.id not in turn.shown]

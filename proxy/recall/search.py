@@ -384,6 +384,7 @@ class SearchRequest:
     threshold: float | None  # None: the relevance head decides
     began: float  # when memory's work for the request began, Unix seconds
     least_help: float = HELPS  # what the judge must give; 0: everything, in its order
+    faded: bool = False  # see Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,7 +513,7 @@ class Searcher:
             return []
         types = None if wanted.types is None else with_children(wanted.types)
         now, longest = self.clock(), max(LIST_LENGTH, self._depth(wanted))
-        search = Search(encoded.vector, looked_up, longest, types, now, vectors=longest)
+        search = Search(encoded.vector, looked_up, longest, types, now, vectors=longest, faded=wanted.faded)
         hits = None if snapshot is None else snapshot.search(search)
         if hits is None:
             hits = await self.memories.search(wanted.scope, search)
@@ -592,6 +593,7 @@ def pooled(question: bytes, imagined: bytes, *, least: float) -> bytes:
 
 
 def offered(profile: ProfileMemories, *, traits: bool) -> list[Memory]:
-    """Return the memories to offer: rules, then traits if they are wanted, each the latest first."""
-    rules = [memory for memory, kind in profile if kind == "rule"]
-    return rules + [memory for memory, kind in profile if traits and kind == "trait"]
+    """Return the memories to offer: rules and what is pinned, then traits and what many answers used if they
+    are wanted, each the latest first."""
+    wanted = ("rule", "pinned", "trait", "core") if traits else ("rule", "pinned")
+    return [memory for kind in wanted for memory, is_ in profile if is_ == kind]

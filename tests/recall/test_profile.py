@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from proxy.domain.core import Create, MemoryFilter, MemoryOptions, Scope, Stamp, Status
+from proxy.domain.core import Archive, Create, MemoryFilter, MemoryOptions, Pin, Scope, Stamp, Status
 from proxy.domain.judging import Needs, ProfileScores
 from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sqlite import SqliteStores
@@ -141,3 +141,22 @@ async def test_a_store_without_vectors_in_memory_lists_the_preferences():
     for _ in range(2):
         assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("spanish",)
     assert tools.searcher.embedder.embedded == [SPANISH.content], "cached by the user's stamp"
+
+
+async def apply(stores, *changes):
+    await stores.memories.apply(SCOPE, changes, expect=await stores.memories.stamp(SCOPE))
+
+
+async def test_what_the_user_pinned_is_offered_like_a_rule(stores):
+    await apply(stores, Pin("car", True, NOW))
+    tools = tools_over(stores, needs=lambda _: SMALL_TALK)
+    assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("spanish", "car")
+
+
+@pytest.mark.parametrize(("by", "found"), [("use", True), ("decay", True), ("user", False)])
+async def test_what_lack_of_use_archived_answers_where_nothing_current_does(stores, by, found):
+    await apply(stores, Archive(("car",), NOW, by))
+    for searches in (True, False):
+        tools = replace(tools_over(stores), searches_faded=searches)
+        prepared = await prepare(turn("Which car do I drive these days?"), tools)
+        assert ("car" in prepared.memory_ids) is (found and searches)

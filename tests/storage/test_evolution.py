@@ -1,12 +1,29 @@
 """How memories change over time, in the stores: archive, restore, pin, and whose visit is due."""
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.domain.core import Archive, Pin, Restore
 from proxy.domain.errors import Duplicate, NotFound
-from proxy.domain.evolution import NEVER
-from tests.storage.making import ANNA, BEN, NOW, contents, create, of, store, supersede
+from proxy.domain.evolution import DAY_S, NEVER, EvolutionPolicy, UseVerdict, Visit
+from proxy.domain.session import Outcome
+from tests.storage.making import (
+    ANNA,
+    BEN,
+    NOW,
+    contents,
+    create,
+    exchange,
+    find,
+    never,
+    of,
+    store,
+    supersede,
+    vector,
+)
 
+POLICY = EvolutionPolicy()
 ENGINES = ("sqlite", "postgres")
 LEASE_S = 300.0
 
@@ -89,3 +106,174 @@ class TestVisits:
         assert await stores.evolution.own(BEN) == {}
         await stores.memories.forget(of(ANNA, include_inactive=True), by="test")
         assert await stores.evolution.own(ANNA) == {}
+
+
+# ---------------------------------------------------------------- use
+async def answer(stores, *ids, said="dinner?", at=NOW):
+    """Complete an exchange that was given these memories; return it as the judge gets it."""
+    begun = await stores.sessions.begin(exchange(said, at=at))
+    await stores.sessions.complete(begun, Outcome("Try it.", whole=True, recalled=ids), never)
+    (*_, found) = await stores.evolution.answered(ANNA, 9)
+    return found
+
+
+async def judge(stores, ids, used, policy=POLICY, *, spared=(), at=NOW):
+    verdict = UseVerdict(frozenset(used), frozenset(spared))
+    return await stores.evolution.record_use(await answer(stores, *ids, at=at), verdict, policy, at + 1)
+
+
+async def weights(stores, *ids):
+    return [round((await stores.memories.get(of(ANNA), id_)).weight, 6) for id_ in ids]
+
+
+class TestUse:
+    async def test_use_raises_the_weight_and_lack_of_use_lowers_it_once_per_exchange(self, stores, second):
+        await store(stores.memories, create("tea", id="a"), create("chess", id="b"))
+        found = await answer(stores, "a", "b")
+        assert [s.memory.id for s in found.shown] == ["a", "b"]
+        assert (found.said, found.answer) == ("dinner?", "Try it.")
+        for each in (stores, second, stores):
+            await each.evolution.record_use(found, UseVerdict(frozenset({"a"})), POLICY, NOW + 1)
+        assert await weights(stores, "a", "b") == [1.5, 0.7]
+        used = await stores.memories.get(of(ANNA), "a")
+        assert (used.uses, used.used_at) == (1, NOW)
+        assert await stores.evolution.answered(ANNA, 9) == []
+
+    async def test_what_is_pinned_or_spared_loses_nothing(self, stores):
+        await store(
+            stores.memories, create("tea", id="a"), create("short answers", id="b"), Pin("a", True, NOW)
+        )
+        await judge(stores, ["a", "b"], [], spared=["b"])
+        assert await weights(stores, "a", "b") == [1.0, 1.0]
+
+    async def test_what_is_never_used_is_archived_and_comes_back_when_it_is(self, stores):
+        await store(stores.memories, create("drinks tea", id="a"), create("plays chess", id="b"))
+        for turn in range(3):
+            await judge(stores, ["a", "b"], ["b"], at=NOW + turn)
+        assert await contents(stores.memories, "tea chess") == {"plays chess"}
+        (event,) = [
+            e for e in (await stores.memories.history(of(ANNA), ["a"]))["a"] if e.action == "archived"
+        ]
+        assert event.by == "use"
+        assert await contents(stores.memories, "tea chess", faded=True) == {"drinks tea"}
+        await judge(stores, ["a"], ["a"], at=NOW + 9)
+        assert await contents(stores.memories, "tea chess") == {"drinks tea", "plays chess"}
+        assert await weights(stores, "a") == [1.5]
+
+    async def test_what_a_user_archived_is_not_searched_for(self, stores):
+        await store(stores.memories, create("drinks tea", id="a"), Archive(("a",), NOW, "user"))
+        assert await contents(stores.memories, "tea", faded=True) == set()
+
+    async def test_what_is_used_often_belongs_to_the_profile(self, stores):
+        await store(stores.memories, create("tea", id="a", vec=vector(1)), create("chess", id="b"))
+        snapshot = await stores.memories.snapshot(ANNA, lambda vectors: [""] * len(vectors))
+        assert list(snapshot.profile) == []
+        for turn in range(9):
+            await judge(stores, ["a"], ["a"], at=NOW + turn)
+        await store(stores.memories, Pin("b", True, NOW))
+        snapshot = await stores.memories.snapshot(ANNA, lambda vectors: [""] * len(vectors))
+        assert [(m.id, kind) for m, kind in snapshot.profile] == [("b", "pinned"), ("a", "core")]
+
+    async def test_a_search_sees_a_weight_that_changed(self, stores):
+        await store(stores.memories, create("drinks tea", id="a"))
+        await find(stores.memories, "tea")
+        await judge(stores, ["a"], ["a"])
+        stores.memories._rows._steady = lambda: 1e9  # a minute later
+        assert [hit.memory.weight for hit in await find(stores.memories, "tea")] == [1.5]
+
+    async def test_an_answer_that_broke_off_or_was_forgotten_is_not_judged(self, stores):
+        await store(stores.memories, create("tea", id="a"))
+        begun = await stores.sessions.begin(exchange("a?"))
+        await stores.sessions.complete(begun, Outcome("Well", whole=False, recalled=("a",)), never)
+        assert await stores.evolution.answered(ANNA, 9) == []
+        found = await answer(stores, "a", said="b?")
+        await stores.memories.forget(of(ANNA, include_inactive=True), by="test")
+        assert await stores.evolution.record_use(found, UseVerdict(frozenset({"a"})), POLICY, NOW) == {}
+
+    async def test_a_user_with_answers_to_judge_is_leased_without_being_due(self, stores, second):
+        await store(stores.memories, create("tea", id="a"))
+        await stores.evolution.release(await stores.evolution.claim(NOW + 60, LEASE_S), NOW + 60, NEVER)
+        await answer(stores, "a")
+        lease = await stores.evolution.claim(NOW + 61, LEASE_S)
+        assert lease.only_use
+        assert await second.evolution.claim(NOW + 61, LEASE_S) is None
+        await stores.evolution.release(lease, lease.last_at, NEVER)
+        assert (await second.evolution.claim(NOW + 62, LEASE_S)).only_use
+
+
+# ---------------------------------------------------------------- decay
+async def fade(stores, day, *, policy=POLICY, limit=50, dry_run=False):
+    """Run the decay step at the end of a day until nothing is left; return the ids that it archived."""
+    archived, more = [], True
+    while more:
+        visit = Visit(ANNA, NOW + day * DAY_S, policy, dry_run=dry_run)
+        counts = await stores.evolution.fade(visit, limit)
+        archived += counts.ids["archived"]
+        more = counts.more and not dry_run
+    return sorted(archived), counts.due_at
+
+
+class TestDecay:
+    async def test_a_memory_fades_at_its_time_and_the_visit_is_due_then(self, stores):
+        await store(stores.memories, create("tea", id="a", importance=0.8), create("b", type="preference"))
+        none, due_at = await fade(stores, 0)
+        assert none == []
+        assert due_at == pytest.approx(NOW + 300 * DAY_S)
+        assert (await fade(stores, 299))[0] == []
+        assert (await fade(stores, 301, dry_run=True))[0] == ["a"]
+        assert await contents(stores.memories, "tea") == {"tea"}
+        assert (await fade(stores, 301))[0] == ["a"]
+        assert await contents(stores.memories, "tea") == set()
+        assert await contents(stores.memories, "tea", faded=True) == {"tea"}
+        await store(stores.memories, Restore("a", NOW + 301 * DAY_S))
+        assert (await fade(stores, 400))[0] == []
+
+    async def test_use_moves_the_time_on_and_a_clock_set_back_loses_nothing(self, stores):
+        await store(stores.memories, create("tea", id="a", importance=0.8))
+        await fade(stores, 0)
+        await stores.memories.touch(ANNA, ["a"], NOW + 200 * DAY_S)
+        assert (await fade(stores, 301)) == ([], pytest.approx(NOW + 500 * DAY_S))
+        assert (await fade(stores, -900))[0] == []
+
+    async def test_changed_settings_take_effect_in_portions_for_all_memories(self, stores):
+        ids = [f"m{n}" for n in range(7)]
+        await store(stores.memories, *(create(f"tea {n}", id=id_) for n, id_ in enumerate(ids)))
+        assert (await fade(stores, 100))[0] == []
+        hasty = replace(POLICY, half_life_days=1.0)
+        assert (await fade(stores, 100, policy=replace(POLICY, half_life_days=0), limit=2))[0] == []
+        assert (await fade(stores, 9999, policy=replace(POLICY, half_life_days=0), limit=2))[0] == []
+        assert (await fade(stores, 100, policy=hasty, limit=2))[0] == ids
+
+    async def test_a_killed_recomputation_continues_where_it_was(self, stores, second):
+        await store(stores.memories, *(create(f"tea {n}", id=f"m{n}") for n in range(5)))
+        visit = Visit(ANNA, NOW, POLICY)
+        await stores.evolution.fade(visit, 2)
+        rest = [await second.evolution.fade(visit, 2) for _ in range(3)]
+        assert [counts.more for counts in rest] == [True, True, False]
+
+
+class TestInsights:
+    async def test_they_count_what_there_is_and_what_happened_by_day(self, stores):
+        await store(stores.memories, create("tea", id="a"), create("b", id="b", type="episodic"))
+        await store(stores.memories, create("c", id="c"), supersede("c", "d", id="d"), Pin("d", True, NOW))
+        await judge(stores, ["a", "d"], ["a"])
+        await store(stores.memories, Archive(("b",), NOW + DAY_S, "user"))
+        await fade(stores, 1)
+        found = await stores.evolution.insights(ANNA, NOW + DAY_S, 2)
+        assert (found.active, found.archived, found.core, found.pinned) == (2, 1, 1, 1)
+        assert (found.by_type, found.used, found.unused) == ({"semantic": 2}, 1, 1)
+        assert [(d.date, d.added, d.superseded, d.archived, d.used) for d in found.by_day] == [
+            ("1970-01-01", 4, 1, 0, 1),
+            ("1970-01-02", 0, 0, 1, 0),
+        ]
+        assert [m.id for m in found.fading] == ["a"]
+        assert (await stores.evolution.insights(BEN, NOW, 2)).active == 0
+
+    async def test_a_forget_erases_the_counts(self, stores, engine):
+        await store(stores.memories, create("tea", id="a"), create("chess", id="b"))
+        await judge(stores, ["a", "b"], ["a"])
+        await stores.memories.forget(of(ANNA), "a", by="test")
+        assert engine.rows("SELECT count(*) FROM memory_uses") == [(1,)]
+        await stores.memories.forget(of(ANNA, include_inactive=True), by="test")
+        for table in ("memory_uses", "evolution"):
+            assert engine.rows(f"SELECT count(*) FROM {table}") == [(0,)]

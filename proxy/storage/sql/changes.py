@@ -292,7 +292,7 @@ class Writer:
             " weight = max(weight, 1.0), fades_at = NULL, changed = ?, written = ? WHERE seq = ?",
             (change.at, self.version, self.version, seq),
         )
-        self.record(seq, change.at, "restored", "user", content)
+        self.record(seq, change.at, "restored", change.by, content)
         return True
 
     def _pin(self, change: Pin) -> bool:

@@ -1,36 +1,95 @@
-"""The EvolutionStore over SQL: see domain/evolution.py for what every method guarantees."""
+"""The EvolutionStore over SQL: see domain/evolution.py for what every method guarantees.
+
+`fades_at` of a memory is when to check whether it has decayed, no later than it has: being recalled or used
+moves the true time on without a write here. NULL means not computed yet. When the policy changes, all are
+computed again in portions: `digest` of the user's row is that of the policy, with the last row's number while
+it is under way."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from proxy.domain.core import Scope
-from proxy.domain.evolution import NEVER, VisitLease
-from proxy.storage.sql import users
-from proxy.storage.sql.database import Connection, Store, legible, reads, value, writes
+from proxy.domain.core import Archive, Memory, Restore, Scope
+from proxy.domain.errors import Duplicate
+from proxy.domain.evolution import (
+    DAY_S,
+    NEVER,
+    AnsweredExchange,
+    DayCounts,
+    EvolutionPolicy,
+    Insights,
+    ShownMemory,
+    StepCounts,
+    UseVerdict,
+    Visit,
+    VisitLease,
+)
+from proxy.domain.ports import EmbeddingModel
+from proxy.storage.sql import embeddings, rows, users
+from proxy.storage.sql.changes import Writer
+from proxy.storage.sql.database import Connection, Database, Store, legible, reads, value, writes
 
+# ---------------------------------------------------------------- whose turn it is
 AFTER_CHANGE_S = 30.0  # from a change of memories to the user's visit: changes often come in groups
 _DUE = """
     INSERT INTO evolution (owner, due_at) VALUES (?, ?)
     ON CONFLICT (owner) DO UPDATE SET due_at = min(evolution.due_at, excluded.due_at)"""
 # A lease that ends later than any lease can was made before the clock was set back.
-_FREE = "(e.leased_until <= :now OR e.leased_until > :now + 2 * :lease_s)"
+_FREE = "({0}.leased_until <= :now OR {0}.leased_until > :now + 2 * :lease_s)"
+_NO_FORGET = "NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = s.id)"
 _NEXT = f"""
     SELECT e.owner, s.tenant, s.user, e.settings, e.last_at
     FROM evolution e JOIN scopes s ON s.id = e.owner
-    WHERE e.due_at <= :now AND {_FREE} AND s.user IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = e.owner)
+    WHERE e.due_at <= :now AND {_FREE.format("e")} AND s.user IS NOT NULL AND {_NO_FORGET}
     ORDER BY e.due_at LIMIT 1"""
-# Due again when the lease ends, for the case that its process dies.
-_LEASE = (
-    f"UPDATE evolution AS e SET leased_until = :until, due_at = :until WHERE e.owner = :owner AND {_FREE}"
-)
+_ANSWERED = f"""
+    SELECT n.owner, s.tenant, s.user, coalesce(v.settings, '{{}}'), coalesce(v.last_at, 0)
+    FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
+    LEFT JOIN evolution v ON v.owner = n.owner
+    WHERE e.judged = 0 AND s.user IS NOT NULL AND {_NO_FORGET} AND (v.owner IS NULL OR {_FREE.format("v")})
+    ORDER BY e.seq LIMIT 1"""
+# A due user is due again when the lease ends, for the case that the process dies.
+_LEASE = f"""
+    INSERT INTO evolution (owner, due_at, leased_until) VALUES (:owner, :never, :until)
+    ON CONFLICT (owner) DO UPDATE SET leased_until = excluded.leased_until,
+    due_at = CASE WHEN :only_use = 1 THEN evolution.due_at ELSE excluded.leased_until END
+    WHERE {_FREE.format("evolution")}"""
 _RELEASE = """
     UPDATE evolution SET last_at = :at, leased_until = 0,
     due_at = CASE WHEN due_at = :until THEN :due_at ELSE min(due_at, :due_at) END
     WHERE owner = :owner AND leased_until = :until"""
 _OWN = """
     SELECT e.settings FROM evolution e JOIN scopes s ON s.id = e.owner WHERE s.tenant = ? AND s.user = ?"""
+
+# ---------------------------------------------------------------- use
+_UNJUDGED = f"""
+    SELECT e.seq, n.owner, n.project, e.said, e.answer, e.at, e.recalled
+    FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
+    WHERE e.judged = 0 AND s.tenant = :tenant AND s.user = :user AND {_NO_FORGET}
+    ORDER BY e.seq LIMIT :limit"""
+_SHOWN = "+m.owner = :owner AND m.id IN (SELECT value FROM json_each(:ids)) AND m.superseded_by IS NULL"
+_VECTORS = f"""
+    SELECT memory, embedding FROM vectors
+    WHERE memory IN {rows.seqs_in(":seqs")} AND generation IN {rows.seqs_in(":generations")}"""
+_JUDGED = """
+    UPDATE exchanges SET judged = 1
+    WHERE seq = ? AND judged = 0 AND session IN (SELECT id FROM sessions WHERE owner = ?)"""
+_COUNT_USE = """
+    INSERT INTO memory_uses (owner, day, memory, used, unused) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (owner, day, memory) DO UPDATE
+    SET used = memory_uses.used + excluded.used, unused = memory_uses.unused + excluded.unused"""
+_USED = (
+    "UPDATE memories SET weight = ?, uses = uses + 1, used_at = max(coalesce(used_at, 0), ?) WHERE seq = ?"
+)
+_FADES = ("use", "decay")  # what archives a memory that may come back by being used
+MOST_WEIGHT = 100.0
+
+# ---------------------------------------------------------------- decay
+_CURRENT = "m.owner = :owner AND m.superseded_by IS NULL AND m.archived = 0"
+_SOONEST = f"SELECT min(m.fades_at) FROM memories m WHERE {_CURRENT}"
 
 
 def make_due(tx: Connection, owner: int, at: float) -> None:
@@ -41,14 +100,22 @@ def make_due(tx: Connection, owner: int, at: float) -> None:
 class SqlEvolution(Store):
     """Visits of all processes that share the database."""
 
+    def __init__(self, database: Database, model: Callable[[], EmbeddingModel | None]) -> None:
+        super().__init__(database)
+        self._model = model
+
+    # ------------------------------------------------------------ visits
     async def claim(self, now: float, lease_s: float) -> VisitLease | None:
         """See EvolutionStore. Asked every few seconds: reading first spares other writers the time."""
-        asked = {"now": now, "lease_s": lease_s, "until": now + lease_s}
-        found = await self._database.read(lambda tx: tx.execute(_NEXT, asked).fetchone())
-        if found is None or not await self._lease({**asked, "owner": found[0]}):
-            return None
-        _, tenant, user, settings, last_at = found
-        return VisitLease(Scope(tenant, user), _settings(settings), last_at, now + lease_s)
+        asked = {"now": now, "lease_s": lease_s, "until": now + lease_s, "never": NEVER}
+        for query, only_use in ((_NEXT, False), (_ANSWERED, True)):
+            found = await self._database.read(lambda tx, query=query: tx.execute(query, asked).fetchone())  # type: ignore[misc]
+            if found is None:
+                continue
+            owner, tenant, user, settings, last_at = found
+            if await self._lease({**asked, "owner": owner, "only_use": int(only_use)}):
+                return VisitLease(Scope(tenant, user), _settings(settings), last_at, now + lease_s, only_use)
+        return None
 
     @writes
     def _lease(self, tx: Connection, asked: Mapping[str, Any]) -> bool:
@@ -72,6 +139,210 @@ class SqlEvolution(Store):
         owner = users.ensure(tx, scope).id
         make_due(tx, owner, at)
         tx.execute("UPDATE evolution SET settings = ? WHERE owner = ?", (json.dumps(dict(own)), owner))
+
+    # ------------------------------------------------------------ use
+    @reads
+    def answered(self, tx: Connection, scope: Scope, limit: int) -> Sequence[AnsweredExchange]:
+        """See EvolutionStore."""
+        found = tx.execute(_UNJUDGED, rows.named(scope, limit=limit)).fetchall()
+        generations = rows.as_json(embeddings.generations_of(tx, self._model()).generations)
+        exchanges = []
+        for seq, owner, project, said, answer, at, recalled in found:
+            shown = rows.memories_where(tx, _SHOWN, {"owner": owner, "ids": recalled})
+            asked = {"seqs": rows.as_json(n for n, _ in shown), "generations": generations}
+            vectors = dict(tx.execute(_VECTORS, asked).fetchall())
+            memories = tuple(ShownMemory(memory, vectors.get(n)) for n, memory in shown)
+            where = Scope(scope.tenant, scope.user, project)
+            exchanges.append(AnsweredExchange(seq, where, said, answer, at, memories))
+        return exchanges
+
+    @writes
+    def record_use(
+        self,
+        tx: Connection,
+        exchange: AnsweredExchange,
+        verdict: UseVerdict | None,
+        policy: EvolutionPolicy,
+        at: float,
+    ) -> Mapping[str, Sequence[str]]:
+        """See EvolutionStore."""
+        owner = users.lock(tx, exchange.scope)
+        if owner is None or not tx.execute(_JUDGED, (exchange.seq, owner.id)).rowcount or verdict is None:
+            return {}
+        ids = [shown.memory.id for shown in exchange.shown]
+        found = rows.memories_where(tx, _SHOWN, {"owner": owner.id, "ids": rows.as_json(ids)})
+        change = _UseChange(self._writer(tx, owner, exchange.scope), policy, at)
+        for seq, memory in found:
+            if memory.id in verdict.used:
+                change.used(seq, memory, exchange.at)
+            elif not (memory.archived or memory.core or memory.id in verdict.spared):
+                change.unused(seq, memory)
+        for seq, memory in found:
+            used = memory.id in verdict.used
+            tx.execute(_COUNT_USE, (owner.id, int(exchange.at // DAY_S), seq, int(used), int(not used)))
+        if change.did.keys() & {"archived", "restored", "core"}:
+            users.set_version(tx, owner.id, change.writer.version)
+        return change.did
+
+    # ------------------------------------------------------------ decay
+    async def fade(self, visit: Visit, limit: int) -> StepCounts:
+        """See EvolutionStore."""
+        if visit.dry_run:
+            return await self._database.read(lambda tx: self._fade(tx, visit, limit))
+        return await self._database.write(lambda tx: self._fade(tx, visit, limit))
+
+    def _fade(self, tx: Connection, visit: Visit, limit: int) -> StepCounts:
+        owner = users.find(tx, visit.scope) if visit.dry_run else users.lock(tx, visit.scope)
+        if owner is None:
+            return StepCounts()
+        found, digest, more = _to_check(tx, owner.id, visit, limit)
+        faded, rest = [], []
+        for seq, memory in found:
+            at, core = visit.policy.fades_at(memory), visit.policy.is_core(memory)
+            if at is not None and at <= visit.now:
+                faded.append(memory.id)
+            else:
+                rest.append((NEVER if at is None else at, int(core), seq))
+        if visit.dry_run:
+            return StepCounts({"archived": faded}, more=more)
+        tx.executemany("UPDATE memories SET fades_at = ?, core = ? WHERE seq = ?", rest)
+        writer = self._writer(tx, owner, visit.scope)
+        recast = [seq for seq, memory in found if memory.core != visit.policy.is_core(memory)]
+        touched = "UPDATE memories SET changed = ? WHERE seq = ?"
+        tx.executemany(touched, [(writer.version, seq) for seq in recast])
+        if writer.apply(Archive(tuple(faded), visit.now, "decay")) or recast:
+            users.set_version(tx, owner.id, writer.version)
+        make_due(tx, owner.id, NEVER)  # so that there is a row
+        tx.execute("UPDATE evolution SET digest = ? WHERE owner = ?", (digest, owner.id))
+        soonest = value(tx, _SOONEST, {"owner": owner.id})
+        return StepCounts({"archived": faded}, NEVER if soonest is None else soonest, more)
+
+    def _writer(self, tx: Connection, owner: users.Owner, scope: Scope) -> Writer:
+        held = embeddings.generations_of(tx, self._model())
+        return Writer(tx, owner.id, scope, owner.stamp.version + 1, held)
+
+    # ------------------------------------------------------------ insights
+    @reads
+    def insights(self, tx: Connection, scope: Scope, now: float, days: int) -> Insights:
+        """See EvolutionStore."""
+        owner = users.find(tx, scope)
+        today = int(now // DAY_S)
+        since = today - days + 1
+        asked = {"owner": owner.id if owner else -1, "since": since, "at": since * DAY_S, "never": NEVER}
+        by_type = dict(
+            tx.execute(f"SELECT m.type, count(*) FROM memories m WHERE {_CURRENT} GROUP BY m.type", asked)
+        )
+        counts = {
+            name: value(tx, f"SELECT count(*) FROM memories m WHERE m.owner = :owner AND {which}", asked)
+            for name, which in _COUNTED.items()
+        }
+        happened: dict[str, Counter[int]] = {
+            "created": Counter(),
+            "superseded": Counter(),
+            "archived": Counter(),
+        }
+        for at, action in tx.execute(_EVENTS, asked):
+            if action in happened:
+                happened[action][int(at // DAY_S)] += 1
+        uses = {day: (used, unused) for day, used, unused in tx.execute(_USES, asked)}
+        by_day = [
+            DayCounts(
+                datetime.fromtimestamp(day * DAY_S, UTC).date().isoformat(),
+                happened["created"][day],
+                happened["superseded"][day],
+                happened["archived"][day],
+                int(uses.get(day, (0, 0))[0]),
+            )
+            for day in range(since, today + 1)
+        ]
+        fading = rows.memories_where(tx, _FADING, asked)
+        return Insights(
+            active=sum(by_type.values()),
+            by_type=by_type,
+            used=int(sum(used for used, _ in uses.values())),
+            unused=int(sum(unused for _, unused in uses.values())),
+            by_day=by_day,
+            fading=[memory for _, memory in fading],
+            **counts,
+        )
+
+
+_COUNTED = {
+    "archived": "m.archived = 1 AND m.superseded_by IS NULL",
+    "core": "m.core = 1 AND m.archived = 0 AND m.superseded_by IS NULL",
+    "pinned": "m.core = 1 AND m.pinned = 1 AND m.archived = 0 AND m.superseded_by IS NULL",
+}
+_EVENTS = "SELECT at, action FROM events WHERE owner = :owner AND at >= :at"
+_USES = """
+    SELECT day, sum(used), sum(unused) FROM memory_uses WHERE owner = :owner AND day >= :since GROUP BY day"""
+_FADING = f"{_CURRENT} AND m.fades_at < :never ORDER BY m.fades_at LIMIT 10"
+
+
+@dataclass(slots=True)
+class _UseChange:
+    """Changes the weights of memories that one answer used or did not use. `did`: ids by action."""
+
+    writer: Writer
+    policy: EvolutionPolicy
+    at: float
+    did: dict[str, list[str]] = field(default_factory=dict)
+
+    def used(self, seq: int, memory: Memory, used_at: float) -> None:
+        """Add to the weight; a memory that lack of use had archived is current again."""
+        if memory.archived and memory.archived_by in _FADES:
+            try:
+                self.writer.apply(Restore(memory.id, self.at, "use"))
+                self._note("restored", memory)
+            except Duplicate:  # another memory states it
+                return
+        weight = min(MOST_WEIGHT, round(max(memory.weight, 1.0 * memory.archived) + self.policy.use_gain, 6))
+        self.writer.tx.execute(_USED, (weight, used_at, seq))
+        if not memory.core and weight > self.policy.core_above:
+            self._set_core(seq)
+            self._note("core", memory)
+        self._note("used", memory)
+
+    def unused(self, seq: int, memory: Memory) -> None:
+        """Subtract from the weight, and archive a memory that has too little left."""
+        weight = max(0.0, round(memory.weight - self.policy.unused_loss, 6))
+        self.writer.tx.execute("UPDATE memories SET weight = ? WHERE seq = ?", (weight, seq))
+        if weight < self.policy.archive_below:
+            self.writer.apply(Archive((memory.id,), self.at, "use"))
+            self._note("archived", memory)
+        self._note("unused", memory)
+
+    def _set_core(self, seq: int) -> None:
+        core = "UPDATE memories SET core = 1, fades_at = NULL, changed = ? WHERE seq = ?"
+        self.writer.tx.execute(core, (self.writer.version, seq))
+
+    def _note(self, action: str, memory: Memory) -> None:
+        self.did.setdefault(action, []).append(memory.id)
+
+
+def _to_check(
+    tx: Connection, owner: int, visit: Visit, limit: int
+) -> tuple[list[tuple[int, Memory]], str, bool]:
+    """Return (seq, memory) of what to check, the digest to store, and whether there is more."""
+    wanted = visit.policy.digest
+    known, _, upto = (value(tx, "SELECT digest FROM evolution WHERE owner = ?", (owner,)) or "").partition(
+        "@"
+    )
+    asked = {
+        "owner": owner,
+        "now": visit.now,
+        "limit": limit,
+        "upto": int(upto or 0) if known == wanted else 0,
+    }
+
+    def those(condition: str) -> list[tuple[int, Memory]]:
+        return rows.memories_where(tx, f"{_CURRENT} AND {condition} LIMIT :limit", asked)
+
+    if known != wanted or upto:
+        found = those("m.seq > :upto ORDER BY m.seq")
+        more = len(found) == limit
+        return found, f"{wanted}@{found[-1][0]}" if more else wanted, True
+    new, due = those("m.fades_at IS NULL"), those("m.fades_at <= :now ORDER BY m.fades_at")
+    return new + due, wanted, limit in (len(new), len(due))
 
 
 def _settings(text: str) -> Mapping[str, Any]:

@@ -37,7 +37,7 @@ from proxy.storage.sql.database import Connection, DamagedRow, Database, Store, 
 from proxy.storage.sql.evolution import AFTER_CHANGE_S, make_due
 from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
 from proxy.storage.sql.forget import Forgetting, expire, unblock_insert
-from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache
+from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache, faded_index
 from proxy.storage.sql.quota import apply_within, time_of
 from proxy.storage.sql.users import Owner
 
@@ -52,6 +52,9 @@ _READINGS = """
 _FEW = 200
 _PROFILES = 10_000  # of users that are cached
 _MOST_IN_PROFILE = 40
+_CORE = """
+    SELECT seq, pinned FROM memories WHERE owner = :owner AND core = 1
+    AND archived = 0 AND superseded_by IS NULL ORDER BY seq DESC LIMIT :most"""
 _MOSTLY = 0.75  # of a cache, for those who may come back
 
 
@@ -82,7 +85,7 @@ class SqlMemories(Store):
         self._profiles.clear()
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
-        if self._indexed is None:
+        if self._indexed is None or search.faded:
             return await self._database.read(lambda tx: self._search(tx, scope, search))
         plan = await self._database.read(lambda tx: self._planned(tx, scope, search))
         if not isinstance(plan, IndexPlan):
@@ -213,7 +216,13 @@ class SqlMemories(Store):
 
     def _search(self, tx: Connection, scope: Scope, search: Search) -> Sequence[Hit]:
         owner = users.find(tx, scope)
-        return self._hits(tx, owner, self._index(tx, owner).search(scope.project, search)) if owner else []
+        if owner is None:
+            return []
+        index = self._faded(tx, owner) if search.faded else self._index(tx, owner)
+        return self._hits(tx, owner, index.search(scope.project, search))
+
+    def _faded(self, tx: Connection, owner: Owner) -> UserIndex:
+        return faded_index(tx, owner, embeddings.generations_of(tx, self.model).generations)
 
     def _hits(self, tx: Connection, owner: Owner, found: Sequence[Found]) -> Sequence[Hit]:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
@@ -281,11 +290,19 @@ class SqlMemories(Store):
         index = index or latest_index(tx, owner, embeddings.generations_of(tx, self.model).generations)
         at = np.flatnonzero(index.current & index.embedded)[::-1]
         kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
-        found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]
-        rules = [one for one in found if one[1] == "rule"][:_MOST_IN_PROFILE]
-        traits = [one for one in found if one[1] == "trait"][:_MOST_IN_PROFILE]
-        self._profiles.put(owner.id, (version, (*rules, *traits)))
-        return (*rules, *traits)
+        sorted_ = [one for one in zip(index.seqs[at].tolist(), kinds, strict=True) if one[1]]
+        core = tx.execute(_CORE, {"owner": owner.id, "most": 2 * _MOST_IN_PROFILE}).fetchall()
+        marked: list[tuple[int, ProfileKind]] = [
+            (seq, "pinned" if pinned else "core") for seq, pinned in core
+        ]
+        known_as = dict(marked) | dict(sorted_)  # a rule is a rule, pinned or not
+        found = [
+            one
+            for kind in ("rule", "pinned", "trait", "core")
+            for one in [each for each in known_as.items() if each[1] == kind][:_MOST_IN_PROFILE]
+        ]
+        self._profiles.put(owner.id, (version, found))
+        return found
 
     def _has_room(self) -> bool:
         return max(self._indexes.filled, self._rows.filled) < _MOSTLY
@@ -312,7 +329,7 @@ class Taken:
 
     def search(self, search: Search) -> Sequence[Hit] | None:
         """See ports.Snapshot."""
-        if self.index is None or not self.holds():
+        if self.index is None or search.faded or not self.holds():
             return None
         return _hits(self.index.search(self.project, search), self.memories)
 

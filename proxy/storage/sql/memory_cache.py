@@ -32,6 +32,11 @@ _ROWS = f"""
     FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.owner = :owner {{hidden}} AND"""
 _CURRENT = _ROWS + " m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq"
+# Of those that a lack of use archived, the latest; all count as current.
+_FADED = _ROWS.replace("m.superseded_by IS NULL AND m.archived = 0,", "1,") + (
+    " m.archived = 1 AND m.archived_by IN ('use', 'decay') AND m.superseded_by IS NULL"
+    " ORDER BY m.seq DESC LIMIT 2000"
+)
 _CHANGED = _ROWS + " m.changed > :version ORDER BY m.seq LIMIT 1000"
 # A row that was deleted for the quota's sake cannot be seen to change. See Writer.erase.
 _EVICTED = "SELECT memory FROM evicted WHERE owner = :owner AND version > :version LIMIT 1000"
@@ -83,6 +88,13 @@ def _load(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex
     return build([Row._make(row) for row in found], owner.stamp)
 
 
+def faded_index(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
+    """Return an index of the user's memories that were archived for lack of use."""
+    ours = {"owner": owner.id, "version": owner.stamp.version, "generations": rows.as_json(generations)}
+    found = tx.execute(_FADED.format(hidden=hidden(tx)), ours).fetchall()
+    return build([Row._make(row) for row in reversed(found)], owner.stamp)
+
+
 def _refreshed(tx: Connection, owner: Owner, cached: UserIndex, generations: Sequence[int]) -> UserIndex:
     """Read what has changed; all of it after a forget, since a deleted row cannot be seen to change."""
     old, new = cached.stamp, owner.stamp
@@ -98,7 +110,9 @@ def _refreshed(tx: Connection, owner: Owner, cached: UserIndex, generations: Seq
 
 # ---------------------------------------------------------------- rows
 _STATES = f"""
-    SELECT seq, changed, access_count, last_accessed FROM memories WHERE seq IN {rows.seqs_in("?")}"""
+    SELECT seq, changed, access_count, last_accessed, weight, uses, used_at
+    FROM memories WHERE seq IN {rows.seqs_in("?")}"""
+_COUNTED = ("access_count", "last_accessed", "weight", "uses", "used_at")  # change without `changed`
 _OVERHEAD_BYTES = 800  # of a Memory without its texts, 700 measured, and its place in the last look
 _EVIDENCE_BYTES = 300
 _FRESH_S = 60.0  # access counts may be so old: they are used by the day
@@ -160,14 +174,14 @@ def _read(
     states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall() if known else ()
     found, renewed = dict[int, Memory](), dict[int, _Row]()
     unknown = [] if known else list(seqs)
-    for seq, changed, access_count, last_accessed in states:
+    for seq, changed, *used in states:
         cached = known.get(seq)
         if cached is None or cached[0] != changed:
             unknown.append(seq)
             continue
         memory = cached[1]
-        if memory.access_count != access_count or memory.last_accessed != last_accessed:
-            memory = replace(memory, access_count=access_count, last_accessed=last_accessed)
+        if [getattr(memory, name) for name in _COUNTED] != used:
+            memory = replace(memory, **dict(zip(_COUNTED, used, strict=True)))
             renewed[seq] = (changed, memory)  # making one again costs as much as ranking it
         found[seq] = memory
     if unknown:

@@ -56,10 +56,15 @@ def storable(text: str) -> str:
     return text
 
 
+def is_memory(recalled: str) -> bool:
+    """True for the id of a memory in `recalled`."""
+    return not recalled.startswith(DOCUMENT) and recalled != FORGOTTEN
+
+
 def is_tainted(recalled: Iterable[str]) -> bool:
     """True where no memory is made of the answer, nor of a later one of its session: what is in a document
     must not become one by being quoted, and a client's history may hold what was forgotten."""
-    return any(each.startswith(DOCUMENT) or each == FORGOTTEN for each in recalled)
+    return not all(map(is_memory, recalled))
 
 
 # Of what is ASCII, `lower` makes what `fold` does.

@@ -215,8 +215,10 @@ class SqlSessions(Store):
             tx.execute(late, (rows.as_json(recalled), repeats, seq))
             return True
         answer = "" if repeats else rows.storable(outcome.answer)
-        done = "state = 'done', answer = ?, whole = ?, recalled = ?, at_work = ?"
-        changed = (answer, outcome.whole, rows.as_json(recalled), outcome.calls, seq)
+        done = "state = 'done', answer = ?, whole = ?, recalled = ?, at_work = ?, judged = ?"
+        # What an answer that broke off would have used is not known.
+        judged = 0 if outcome.whole and not repeats and any(map(rows.is_memory, recalled)) else None
+        changed = (answer, outcome.whole, rows.as_json(recalled), outcome.calls, judged, seq)
         tx.execute(f"UPDATE exchanges SET {done} WHERE seq = ?", changed)
         if state == "open":
             tx.execute("UPDATE sessions SET unsummarised = unsummarised + 1 WHERE id = ?", (session,))

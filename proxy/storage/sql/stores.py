@@ -80,7 +80,7 @@ class SqlStores(ABC):
         self.passages = SqlPassages(database, lambda: self.memories.model, index_bytes=index_bytes // 4)
         self.memories.forgetting.on_forget.append(self.passages.drop_cache)
         self.vectors = SqlVectors(database)
-        self.evolution = SqlEvolution(database)
+        self.evolution = SqlEvolution(database, lambda: self.memories.model)
         self.derivation = SqlDerivation(database)
         self.database = database
 
