@@ -301,6 +301,24 @@ def _malformed(why: str) -> InvalidRequest:
     return InvalidRequest(f"The request body could not be read as JSON: {why}.", code="invalid_json")
 
 
+# ---------------------------------------------------------------- values of unknown types
+def dict_in(holder: Mapping[str, Any], name: str) -> Body:
+    """Return the field if it is an object, else {}."""
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_in(value: Any) -> list[Body]:
+    """Return the objects of an array, [] for anything else."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def text_in(holder: Mapping[str, Any], name: str) -> str:
+    """Return the field if it is a string, else ""."""
+    value = holder.get(name)
+    return value if isinstance(value, str) else ""
+
+
 # ---------------------------------------------------------------- refusals that name a field
 @dataclass(frozen=True, slots=True)
 class Shape:

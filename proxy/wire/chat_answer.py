@@ -25,6 +25,7 @@ import orjson
 
 from proxy.wire.answers import Problem, problem_of
 from proxy.wire.authorship import ThoughtSplitter, opened, shows_thoughts
+from proxy.wire.body import dict_in, dicts_in, text_in
 
 Json = dict[str, Any]
 
@@ -260,8 +261,7 @@ class ChatReader:
             self.service_tier = tier
 
     def _choice(self, choice: Json) -> list[Piece]:
-        given = choice.get("logprobs")
-        logprobs = given.get("content") if isinstance(given, dict) else None
+        logprobs = dict_in(choice, "logprobs").get("content")
         entries = tuple(logprobs) if isinstance(logprobs, list) else ()
         delta, message, text = choice.get("delta"), choice.get("message"), choice.get("text")
         pieces: list[Piece] = []
@@ -288,8 +288,7 @@ class ChatReader:
             yield Detailed(message=extra)
         if refusal := self._new("refusal", said.get("refusal"), whole=whole):
             yield self._noted(TextPiece(PieceKind.REFUSAL, refusal))
-        audio = said.get("audio")
-        heard = audio.get("transcript") if isinstance(audio, dict) and self._spoken != "content" else None
+        heard = dict_in(said, "audio").get("transcript") if self._spoken != "content" else None
         if transcript := self._new("audio", heard, whole=whole):
             self._spoken = "audio"
             yield self._noted(TextPiece(PieceKind.TEXT, transcript))
@@ -301,10 +300,10 @@ class ChatReader:
     def _thoughts(self, said: Json, *, whole: bool) -> Iterator[Piece]:
         # Servers that changed the name send both for a while: the same words.
         text = said.get("reasoning_content") or said.get("reasoning")
-        given = said.get("reasoning_details")
-        details = tuple(each for each in given if isinstance(each, dict)) if isinstance(given, list) else ()
+        details = tuple(dicts_in(said.get("reasoning_details")))
         if not isinstance(text, str) or not text:
-            text = "".join(_detail_text(each) for each in details)
+            # An encrypted entry has no words.
+            text = "".join(text_in(each, "text") or text_in(each, "summary") for each in details)
         if new := self._new("thoughts", text, whole=whole):
             self._content.assume(False)  # the server parts them itself
             yield self._noted(TextPiece(PieceKind.THOUGHT, new))
@@ -369,8 +368,7 @@ class ChatReader:
         return text
 
     def _calls(self, fragments: Any, *, whole: bool) -> Iterator[Piece]:
-        given = fragments if isinstance(fragments, list) else [fragments]
-        entries = [each for each in given if isinstance(each, dict)]
+        entries = dicts_in(fragments if isinstance(fragments, list) else [fragments])
         if whole and "calls" in self._by_delta:
             return
         if not whole:
@@ -417,9 +415,8 @@ class _CallLog:
 
     def call(self, fragment: Mapping[str, Any], place: int | None) -> ToolCall:
         """Return the fragment's call, brought up to date but for the arguments. `place`: among several."""
-        function = fragment.get("function")
-        said: Mapping[str, Any] = function if isinstance(function, dict) else {}
-        index, given, name = _index(fragment), _text(fragment.get("id")), _text(said.get("name"))
+        said = dict_in(fragment, "function")
+        index, given, name = _index(fragment), text_in(fragment, "id") or None, text_in(said, "name") or None
         call = self._known(index, given, name, place)
         if call is None:
             call = ToolCall(index=index)
@@ -469,10 +466,7 @@ def _failed(message: str) -> AnswerEnding:
 
 
 def _first_choice(choices: Any) -> Json | None:
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and choice.get("index") in (0, None, "0"):
-            return choice
-    return None
+    return next((each for each in dicts_in(choices) if each.get("index") in (0, None, "0")), None)
 
 
 def _part(part: Any) -> tuple[str, str]:
@@ -483,27 +477,17 @@ def _part(part: Any) -> tuple[str, str]:
         return "", ""
     kind = part.get("type")
     if kind in ("text", "output_text"):
-        text = part.get("text")
-        return "", text if isinstance(text, str) else ""
+        return "", text_in(part, "text")
     if kind in ("thinking", "reasoning"):  # Mistral's hold parts of their own
         inner = part.get("thinking") or part.get("text")
-        parts = inner if isinstance(inner, list) else [{"text": inner}]
-        texts = (each.get("text") for each in parts if isinstance(each, dict))
-        return "".join(text for text in texts if isinstance(text, str)), ""
+        parts = dicts_in(inner if isinstance(inner, list) else [{"text": inner}])
+        return "".join(text_in(each, "text") for each in parts), ""
     return "", ""
-
-
-def _detail_text(detail: Json) -> str:
-    """Return the words of one entry of `reasoning_details`; an encrypted one has none."""
-    text = detail.get("text") or detail.get("summary")
-    return text if isinstance(text, str) else ""
 
 
 def _google(said: Mapping[str, Any]) -> Json:
     """Return what Gemini adds to a message or a call."""
-    extra = said.get("extra_content")
-    google = extra.get("google") if isinstance(extra, dict) else None
-    return google if isinstance(google, dict) else {}
+    return dict_in(dict_in(said, "extra_content"), "google")
 
 
 def _signed(said: Mapping[str, Any]) -> Json | None:
@@ -524,13 +508,8 @@ def _index(fragment: Mapping[str, Any]) -> int | str | None:
     return index if isinstance(index, int) else None
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _arguments(fragment: Mapping[str, Any]) -> str:
-    function = fragment.get("function")
-    value = function.get("arguments") if isinstance(function, dict) else None
+    value = dict_in(fragment, "function").get("arguments")
     if isinstance(value, dict):  # some servers forget to encode them
         return json.dumps(value, ensure_ascii=False)
     return value if isinstance(value, str) else ""

@@ -28,7 +28,7 @@ from proxy.wire.answers import (
 )
 from proxy.wire.body import LARGE_BYTES, dump, dump_large
 from proxy.wire.http import unpacked, with_ours
-from proxy.wire.translation.response import Translation, encode, encode_large
+from proxy.wire.translation.response import Translation, encode
 
 Event = dict[str, Any]
 
@@ -143,7 +143,7 @@ async def encoded(events: Sequence[Event], size: int) -> list[bytes]:
     made = [(len(e["delta"]) if "delta" in e else size) >= LARGE_BYTES for e in events]
     if not any(made):
         return list(map(encode, events))
-    return await OFF_LOOP.run(max(size, LARGE_BYTES), lambda: list(map(encode_large, events)))
+    return await OFF_LOOP.run(max(size, LARGE_BYTES), lambda: [encode(event, dump_large) for event in events])
 
 
 def portions(pieces: Iterable[bytes]) -> Iterator[bytes]:

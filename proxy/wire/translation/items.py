@@ -18,6 +18,8 @@ from proxy.wire.body import (
     OBJECT,
     STRING,
     checked,
+    dict_in,
+    dicts_in,
     dump,
     loads,
     missing,
@@ -25,6 +27,7 @@ from proxy.wire.body import (
     refused,
     required,
     shown,
+    text_in,
     unsupported,
     wrong_type,
 )
@@ -35,8 +38,6 @@ from proxy.wire.translation.tool_items import (
     HOSTED,
     IN_USER,
     call_id_of,
-    dict_in,
-    dicts_in,
 )
 
 Item = dict[str, Any]
@@ -243,7 +244,6 @@ class Packed:
     """Packed, not secret: used if there is no key. The client knows what is in it: it has sent it."""
 
     _MARK = "mp3."  # distinguishes ours from what another server sealed
-    _OLD = "mp1."  # thoughts, from before signatures were stored with them
 
     def seal(self, kind: str, text: str) -> str:
         """Return the text as one word."""
@@ -251,15 +251,13 @@ class Packed:
         return self._MARK + base64.urlsafe_b64encode(raw).decode("ascii")
 
     def open(self, kind: str, sealed: object) -> str | None:
-        """Return the text, also of thoughts that an earlier version has packed."""
-        if not isinstance(sealed, str) or not sealed.startswith((self._MARK, self._OLD)):
+        """Return the text."""
+        if not isinstance(sealed, str) or not sealed.startswith(self._MARK):
             return None
         try:
             text = base64.urlsafe_b64decode(sealed[len(self._MARK) :]).decode("utf-8", "replace")
         except (binascii.Error, ValueError):
             return None
-        if sealed.startswith(self._OLD):
-            return dump({"text": text}).decode() if kind == THOUGHTS else None
         said, _, text = text.partition("\0")
         return text if said == kind else None
 
@@ -289,9 +287,8 @@ def thoughts_in(item: Mapping[str, Any], seals: Seals) -> Thoughts:
     except (ValueError, RecursionError):
         said = {}
     said = said if isinstance(said, dict) else {}
-    words = said.get("text")
     return Thoughts(
-        text=words if isinstance(words, str) else "",
+        text=text_in(said, "text"),
         details=dicts_in(said.get("details")),
         calls={call_id: v for call_id, v in dict_in(said, "calls").items() if isinstance(v, dict)},
     )

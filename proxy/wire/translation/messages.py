@@ -21,10 +21,13 @@ from proxy.wire.body import (
     OBJECT,
     STRING,
     checked,
+    dict_in,
+    dicts_in,
     missing,
     refused,
     required,
     shown,
+    text_in,
     unsupported,
 )
 from proxy.wire.dialect import SYSTEM_ROLES
@@ -37,8 +40,6 @@ from proxy.wire.translation.tool_items import (
     IN_USER,
     arguments_of,
     call_id_of,
-    dict_in,
-    dicts_in,
     in_user,
     is_host_run,
     output_of,
@@ -96,14 +97,15 @@ def _compacted(item: Item, seals: Seals) -> str | None:
 
 def _joined(texts: Sequence[str | list[Message]]) -> str | list[Message]:
     """Return what the system says as one text, as parts if it is not only text."""
-    if all(isinstance(text, str) for text in texts):
-        return "\n\n".join(text for text in texts if isinstance(text, str) and text)
-    parts: list[Message] = []
-    for text in texts:
-        parts += [{"type": "text", "text": text}] if isinstance(text, str) else text
+    parts = [part for text in texts if text for part in as_parts(text)]
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return parts
+
+
+def as_parts(content: str | list[Message]) -> list[Message]:
+    """Return a message's content as parts."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 # ---------------------------------------------------------------- gathering
@@ -346,4 +348,4 @@ def _unknown_part(part: Item, param: str, known: str) -> InvalidRequest:
 def _reasoning_text(parts: object, param: str) -> str:
     """Return the text of a reasoning item's `content`, or of its `summary`."""
     given = [checked(part, OBJECT, param) for part in checked(parts or [], ARRAY, param)]
-    return "".join(text for part in given if isinstance(text := part.get("text"), str))
+    return "".join(text_in(part, "text") for part in given)

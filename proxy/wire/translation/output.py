@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.wire.body import clean
+from proxy.wire.body import clean, dict_in, dicts_in, text_in
 from proxy.wire.translation.items import Seals, Thoughts
-from proxy.wire.translation.tool_items import CLIENT_TOOLS, dict_in
+from proxy.wire.translation.tool_items import CLIENT_TOOLS
 from proxy.wire.translation.tools import CUSTOM_ARGUMENT, ToolName
 
 Event = dict[str, Any]
@@ -92,6 +92,9 @@ class OutputItem(ABC):
         kind = f"response.output_item.{change}"
         return {"type": kind, "output_index": self.output_index, "item": self.shown()}
 
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return {"type": kind, "item_id": self.id, "output_index": self.output_index, **fields}
+
     def _extra(self) -> Item:
         return {} if self.extra_content is None else {"extra_content": self.extra_content}
 
@@ -163,17 +166,14 @@ class ContentItem(OutputItem):
     def _end_part(self) -> list[Event]:
         if not self.parts:
             return []
-        part = self.parts[-1]
-        shown = part.shown()
-        said: Event = {part.kind.field: shown[part.kind.field]}
-        if part.kind.detailed:
-            said["logprobs"] = shown["logprobs"]
-        done = self._event(f"{part.kind.event}.done", **said)
-        return [done, self._event(f"{part.kind.part_event}.done", part=shown)]
+        kind, shown = self.parts[-1].kind, self.parts[-1].shown()
+        said = {name: shown[name] for name in (kind.field, "logprobs") if name in shown}
+        done = self._event(f"{kind.event}.done", **said)
+        return [done, self._event(f"{kind.part_event}.done", part=shown)]
 
     def _event(self, kind: str, **fields: Any) -> Event:
-        index = {f"{self.parts[-1].kind.place}_index": len(self.parts) - 1}
-        return {"type": kind, "item_id": self.id, "output_index": self.output_index, **index, **fields}
+        place = f"{self.parts[-1].kind.place}_index"
+        return OutputItem._event(self, kind, **{place: len(self.parts) - 1}, **fields)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,9 +253,6 @@ class CallItem(OutputItem):
         delta = [self._event("response.custom_tool_call_input.delta", delta=said)] if said else []
         return [*delta, self._event("response.custom_tool_call_input.done", input=said)]
 
-    def _event(self, kind: str, **fields: Any) -> Event:
-        return {"type": kind, "item_id": self.id, "output_index": self.output_index, **fields}
-
 
 _CALL_TYPES = {"function": "function_call", "custom": "custom_tool_call"}
 PREFIXES = {"function": "fc", "custom": "ctc", **{kind: tool.prefix for kind, tool in CLIENT_TOOLS.items()}}
@@ -295,19 +292,16 @@ def _joined(pieces: Iterable[Item]) -> list[Item]:
 # ---------------------------------------------------------------- log probabilities, citations, usage
 def text_logprobs(entries: Iterable[Any]) -> list[Item]:
     """Return a choice's log probabilities of text as an output_text part holds them."""
-    return [{**_token(entry), "top_logprobs": _top(entry)} for entry in entries if _is_token(entry)]
+    given = [each for each in entries if isinstance(each, dict) and isinstance(each.get("token"), str)]
+    return [{**_token(each), "top_logprobs": _top(each)} for each in given]
 
 
-def _is_token(entry: Any) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("token"), str)
+def _top(entry: Item) -> list[Item]:
+    top = dicts_in(entry.get("top_logprobs"))
+    return [_token(other) for other in top if isinstance(other.get("token"), str)]
 
 
-def _top(entry: Mapping[str, Any]) -> list[Item]:
-    top = entry.get("top_logprobs")
-    return [_token(other) for other in top if _is_token(other)] if isinstance(top, list) else []
-
-
-def _token(entry: Mapping[str, Any]) -> Item:
+def _token(entry: Item) -> Item:
     token, octets = clean(entry["token"]), entry.get("bytes")
     if not isinstance(octets, list):  # null from some servers, absent from others
         octets = list(token.encode())
@@ -316,17 +310,17 @@ def _token(entry: Mapping[str, Any]) -> Item:
 
 def citations(annotations: Iterable[Any]) -> list[Item]:
     """Return the web pages that a text cites, in the flat shape of the Responses API."""
-    cited = [a.get("url_citation") for a in annotations if isinstance(a, dict)]
+    pages = [dict_in(a, "url_citation") for a in annotations if isinstance(a, dict)]
     return [
         {
             "type": "url_citation",
             "start_index": _count(page, "start_index"),
             "end_index": _count(page, "end_index"),
             "url": page["url"],
-            "title": page["title"] if isinstance(page.get("title"), str) else "",
+            "title": text_in(page, "title"),
         }
-        for page in cited
-        if isinstance(page, dict) and isinstance(page.get("url"), str)
+        for page in pages
+        if isinstance(page.get("url"), str)
     ]
 
 

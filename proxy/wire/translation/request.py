@@ -26,7 +26,7 @@ from proxy.wire.body import (
     wrong_type,
 )
 from proxy.wire.translation.items import PACKED, Item, Seals, as_items
-from proxy.wire.translation.messages import Message, chat_messages
+from proxy.wire.translation.messages import Message, as_parts, chat_messages
 from proxy.wire.translation.tools import ToolName, loaded_tools, translate_tools
 
 
@@ -449,8 +449,7 @@ def _both(one: str | list[Message], other: str | list[Message]) -> str | list[Me
     """Return the content of two messages as that of one."""
     if isinstance(one, str) and isinstance(other, str):
         return f"{one}\n\n{other}"
-    contents = ([{"type": "text", "text": c}] if isinstance(c, str) else c for c in (one, other))
-    return [part for parts in contents for part in parts]
+    return [*as_parts(one), *as_parts(other)]
 
 
 def _media_behind(messages: Sequence[Message]) -> Iterator[Message]:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from proxy.wire.answers import Problem
 from proxy.wire.authorship import shows_thoughts
-from proxy.wire.body import Body, dump, dump_large
+from proxy.wire.body import Body, dump
 from proxy.wire.chat_answer import (
     LIMIT_BYTES,
     AnswerEnding,
@@ -162,9 +162,6 @@ class Translation:
 
     def fail(self, message: str, code: str = "server_error") -> list[Event]:
         """Return the events that end the response as failed; what was under way becomes incomplete."""
-        return self._fail(message, code)
-
-    def _fail(self, message: str, code: str) -> list[Event]:  # not overridden by Compacting
         if self._final is not None:
             return []
         events = self._end_items(cut=True, all_open=True)
@@ -293,7 +290,7 @@ class Translation:
 
     def _failed(self, problem: Problem) -> list[Event]:
         code = _CODES.get(problem.code or "", "server_error")
-        return self._fail(problem.message, code)
+        return self.fail(problem.message, code)
 
     def _stop_speaking(self, status: str) -> list[Event]:
         item, self._speaking = self._speaking, None
@@ -324,7 +321,7 @@ class Translation:
         self._final = self._shown()
         return self._number([{"type": f"response.{status}", "response": self._final}])
 
-    def _number(self, events: Any) -> list[Event]:
+    def _number(self, events: Iterable[Event]) -> list[Event]:
         numbered = []
         for event in events:
             numbered.append({"type": event["type"], "sequence_number": self._numbered, **event})
@@ -344,49 +341,19 @@ class Compacting(Translation):
         self._item: Item = {"id": output_id("cmp", response_id, 0), "type": "compaction"}
         self._begun = False
         self._output: list[Item] = []
-        self._passed = 0  # events so far: those of the model's own items are not passed on
-        self._outcome: Body | None = None
 
-    @property
-    def response(self) -> Body:
-        """The current response object; final after the terminal event."""
-        return self._outcome or {**super().response, "output": self._output}
+    def _shown(self) -> Body:
+        return {**super()._shown(), "output": self._output}
 
-    @property
-    def status(self) -> str:
-        """The response's status."""
-        return super().status if self._outcome is None else str(self._outcome["status"])
-
-    def start(self) -> list[Event]:
-        """Return response.created and response.in_progress; nothing the second time."""
-        return self._passed_on(super().start())
-
-    def feed(self, chunk: Body) -> list[Event]:
-        """Return the events of one chat.completion.chunk, or of a whole chat.completion."""
-        return self._passed_on(super().feed(chunk))
-
-    def finish(self, *, ended_well: bool, cut: bool = False) -> list[Event]:
-        """Return the last events: the upstream's answer is over."""
-        return self._passed_on(super().finish(ended_well=ended_well, cut=cut))
-
-    def fail(self, message: str, code: str = "server_error") -> list[Event]:
-        """Return the events that end the response as failed."""
-        return [] if self._outcome is not None else self._passed_on(super().fail(message, code))
-
-    def _passed_on(self, events: Iterable[Event]) -> list[Event]:
+    def _number(self, events: Iterable[Event]) -> list[Event]:
+        """Pass on the response's own events; the first text of the model's items begins ours."""
         passed: list[Event] = []
         for event in events:
-            if event["type"] in ("response.completed", "response.incomplete", "response.failed"):
-                if self._outcome is None:
-                    passed += self._ended(event["response"])
-            elif "response" in event:
-                passed.append({**event, "response": {**event["response"], "output": self._output}})
+            if "response" in event:
+                passed.append(event)
             elif event["type"] == "response.output_text.delta":
                 passed += self._begin()
-        for event in passed:
-            event["sequence_number"] = self._passed
-            self._passed += 1
-        return passed
+        return super()._number(passed)
 
     def _begin(self) -> list[Event]:
         """Return the events that announce the item; none the second time."""
@@ -399,36 +366,18 @@ class Compacting(Translation):
             {"type": "response.compaction.compacting", "output_index": 0, "item_id": item["id"]},
         ]
 
-    def _ended(self, response: Body) -> list[Event]:
+    def _terminate(self, status: str, **state: Any) -> list[Event]:
+        parts = (part for item in self._items if isinstance(item, ContentItem) for part in item.parts)
+        text = "".join("".join(part.pieces) for part in parts if part.kind is TEXT).strip()
         events: list[Event] = []
-        text = _text_of(response)
-        if response["status"] != "failed" and text:
-            events = self._begin()
+        if status != "failed" and text:
             self._output = [{**self._item, "encrypted_content": self._owner_seals.seal(COMPACTION, text)}]
             done = {"type": "response.output_item.done", "output_index": 0, "item": self._output[0]}
-            events.append(done)
-        elif response["status"] != "failed":
+            events = super()._number([*self._begin(), done])
+        elif status != "failed":
             error = {"code": "server_error", "message": "The upstream's answer holds no text to keep."}
-            response = {**response, "status": "failed", "completed_at": None, "error": error}
-        self._outcome = {**response, "output": self._output}
-        kind = f"response.{response['status']}"
-        return [*events, {"type": kind, "sequence_number": 0, "response": self._outcome}]
-
-
-def _text_of(response: Body) -> str:
-    """Return what the model wrote, without its thoughts."""
-    messages = (item for item in response["output"] if item["type"] == "message")
-    texts = (part.get("text") for item in messages for part in item["content"])
-    return "".join(text for text in texts if isinstance(text, str)).strip()
-
-
-_EMPTY_USAGE: Mapping[str, Any] = {
-    "input_tokens": 0,
-    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-    "output_tokens": 0,
-    "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": 0,
-}
+            status, state = "failed", {**state, "completed_at": None, "error": error}
+        return events + super()._terminate(status, **state)
 
 
 def compacted_response(response: Body, items: Iterable[Item]) -> Body:
@@ -439,7 +388,7 @@ def compacted_response(response: Body, items: Iterable[Item]) -> Body:
         "object": "response.compaction",
         "created_at": response["created_at"],
         "output": [*said, *response["output"]],
-        "usage": response["usage"] or dict(_EMPTY_USAGE),
+        "usage": response["usage"] or usage_of({}),
     }
 
 
@@ -451,14 +400,9 @@ def translation_of(
     return made(plan, response_id=response_id, created_at=created_at, limit_bytes=limit_bytes)
 
 
-def encode(event: Event) -> bytes:
+def encode(event: Event, dump: Callable[[Event], bytes] = dump) -> bytes:
     """Return the event as server-sent bytes; its `event:` line is its type."""
     return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), dump(event))
-
-
-def encode_large(event: Event) -> bytes:
-    """Return the same, in a thread, of an event of any size."""
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), dump_large(event))
 
 
 def items_of(response: Body) -> list[Item]:

@@ -12,19 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.wire.body import dict_in, dicts_in, text_in
+
 Item = dict[str, Any]
 Schema = dict[str, Any]
 
 MAX_LINE_CHARS = 4_000  # of what a host returned
-
-
-def dict_in(holder: Mapping[str, Any], name: str) -> Item:
-    value = holder.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def dicts_in(value: Any) -> list[Item]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _strings(value: Any) -> list[str]:
@@ -219,7 +212,7 @@ def output_of(item: Mapping[str, Any]) -> str | list[Item]:
 
 def _shell_output(chunk: Mapping[str, Any]) -> str:
     outcome = dict_in(chunk, "outcome")
-    texts = [text for name in ("stdout", "stderr") if isinstance(text := chunk.get(name), str) and text]
+    texts = [text for name in ("stdout", "stderr") if (text := text_in(chunk, name))]
     if outcome.get("type") == "timeout":
         texts.append("[timed out]")
     elif outcome.get("exit_code"):
@@ -269,17 +262,14 @@ def _image(item: Item) -> str:
 
 def _mcp_call(item: Item) -> str:
     error, output = item.get("error"), item.get("output")
-    outcome = (
-        f"; it failed: {_short(error)}" if error else f"; it returned: {_short(output)}" if output else ""
-    )
-    name, server = item.get("name"), item.get("server_label")
-    arguments = _short(item.get("arguments") or "{}")
-    return f"[Called `{name}` of the server `{server}` with {arguments}{outcome}]"
+    returned = f"; it returned: {_short(output)}" if output else ""
+    outcome = f"; it failed: {_short(error)}" if error else returned
+    return f"[Called {_mcp(item)}{outcome}]"
 
 
-def _mcp_request(item: Item) -> str:
+def _mcp(item: Item) -> str:
     arguments = _short(item.get("arguments") or "{}")
-    return f"[Asked to call `{item.get('name')}` of the server `{item.get('server_label')}` with {arguments}]"
+    return f"`{item.get('name')}` of the server `{item.get('server_label')}` with {arguments}"
 
 
 def _nothing(item: Item) -> str:
@@ -293,7 +283,7 @@ HOSTED: Mapping[str, tuple[str, Callable[[Item], str]]] = {
     "image_generation_call": ("ig", _image),
     "mcp_call": ("mcp", _mcp_call),
     "mcp_list_tools": ("mcpl", _nothing),
-    "mcp_approval_request": ("mcpr", _mcp_request),
+    "mcp_approval_request": ("mcpr", lambda item: f"[Asked to call {_mcp(item)}]"),
     "program": ("prog", lambda item: f"[Ran a program:\n{_short(item.get('code') or '')}]"),
     "program_output": ("prog", lambda item: f"[It returned: {_short(item.get('result') or '')}]"),
     "shell_call": ("sh", lambda item: f"[Ran in a container: {_short(_action(item).get('commands') or [])}]"),
@@ -315,7 +305,7 @@ def in_user(item: Item) -> str:
         verdict = "approved" if item.get("approve") else "refused"
         reason = f": {_short(item['reason'])}" if item.get("reason") else ""
         return f"<approval>The call was {verdict}{reason}</approval>"
-    texts = [text for part in dicts_in(item.get("content")) if isinstance(text := part.get("text"), str)]
+    texts = [part["text"] for part in dicts_in(item.get("content")) if isinstance(part.get("text"), str)]
     return f"<agent_message>{_short(' '.join(texts))}</agent_message>" if texts else ""
 
 

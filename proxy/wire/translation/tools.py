@@ -22,6 +22,8 @@ from proxy.wire.body import (
     STRING,
     Body,
     checked,
+    dict_in,
+    dicts_in,
     optional,
     refused,
     required,
@@ -29,7 +31,7 @@ from proxy.wire.body import (
     unsupported,
     wrong_type,
 )
-from proxy.wire.translation.tool_items import CLIENT_TOOLS, Item, dict_in, dicts_in, is_client_run, schema_of
+from proxy.wire.translation.tool_items import CLIENT_TOOLS, Item, is_client_run, schema_of
 
 _MODES = ("auto", "none", "required")
 _EMPTY_SCHEMA = {"type": "object", "properties": {}}
