@@ -110,15 +110,6 @@ def test_a_change_closes_everything_that_it_changes():
     assert len({c.memory.id for c in closed}) == 1  # type: ignore[union-attr]
 
 
-def test_a_batch_that_says_it_twice_stores_it_once_and_facts_of_one_message_never_close_each_other():
-    decision = decide(said("User's dog is called Rex"), said("Rex is the user's dog"), relation=SAME)
-    assert (kinds(decision), decision.dropped) == ([Create], {"duplicate": 1})
-    one, two = said("User's office is in Ghent"), said("User's office is in Leeds")
-    assert kinds(decide(one, two, relation=CHANGED)) == [Create, Create]
-    later = replace(two, origin=Evidence("s-1", "ex_10"))
-    assert kinds(decide(one, later, relation=CHANGED)) == [Create, Supersede]
-
-
 # ---------------------------------------------------------------- replacements named by the extraction model
 LOST_JOB = "User is between jobs since May"
 

@@ -252,18 +252,6 @@ def judged_by(house: House, judge: Recording | None, embedder: type[AllAlike] = 
     return Gate(house.stores.memories, embedder(), judge=judge)
 
 
-async def test_all_relations_of_a_batch_are_asked_for_in_one_call(house, judge):
-    ours, canoe = judged_by(house, judge), "User has a canoe"
-    await store(house, ours, TEA)
-    await store(house, ours, LEEDS, at=NOON + 60)
-    judge.calls.clear()
-    decision = await store(house, ours, GHENT, canoe, at=NOON + 120)
-    (pairs,) = judge.calls
-    assert (decision.count(Supersede), decision.count(Create)) == (1, 1)
-    assert set(pairs) == {(LEEDS, GHENT), (TEA, GHENT), (LEEDS, canoe), (TEA, canoe), (GHENT, canoe)}
-    assert sorted(await house.contents()) == sorted([GHENT, canoe, TEA])
-
-
 async def test_far_equal_and_long_texts_are_not_asked_about(house, judge):
     far = judged_by(house, judge, TeaApart)
     await store(house, far, TEA)

@@ -13,7 +13,6 @@ from proxy.domain.errors import (
     CompletionFailed,
     CompletionRefused,
     CredentialNeeded,
-    EmbeddingFailed,
     StoreUnavailable,
 )
 from proxy.learn import worker as module
@@ -21,9 +20,7 @@ from proxy.learn.triggers import TriggerPolicy
 from proxy.learn.worker import HAND_ON_EVERY_S, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.memories import SqlMemories
-from proxy.telemetry import REMIND_S
 from tests.learn.support import ANA, House, asked, facts, stated_or_asked
-from tests.storage.recording import recorded
 from tests.support.judge import SAME, ScriptedJudge
 
 BOB = Scope("t", "bob")
@@ -229,30 +226,6 @@ async def test_an_explicit_ask_is_stored_in_the_users_words_until_the_model_answ
     assert len(await house.memories()) == 1
 
 
-async def test_a_memory_is_stored_without_a_vector_rather_than_lost(house, embedder):
-    class Broken:
-        model = embedder.model
-
-        async def embed_query(self, text):
-            raise EmbeddingFailed("no")
-
-        async def embed(self, texts):
-            raise EmbeddingFailed("no")
-
-        def begin(self, text): ...
-
-        def understands(self, text):
-            return True
-
-    house.embedder = Broken()
-    house.completer.answers = [facts(HAWAII)] * 5
-    await house.say(SAID)
-    for _ in range(5):
-        house.now += 1000
-        await house.worker().work_one()
-    assert await house.contents() == [HAWAII]
-
-
 async def test_a_job_that_could_not_be_given_back_runs_once_the_store_is_back(house, monkeypatch):
     async def away(*_, **__):
         raise StoreUnavailable("a full disk")
@@ -386,18 +359,6 @@ async def test_failures_of_summary_and_state_cost_no_fact(house, error):
 
 
 # ---------------------------------------------------------------- logs
-async def test_rounds_that_keep_failing_are_logged_once_a_minute(house, monkeypatch):
-    async def bug(*_, **__):
-        raise KeyError("user words")
-
-    lines = recorded(monkeypatch, lambda facts: facts)
-    worker, began = house.worker(), house.now
-    monkeypatch.setattr(SqlJobs, "claim", bug)
-    for second in range(round(2 * REMIND_S) + 1):
-        house.now = began + second
-        assert not await worker._round(worker.work_one)
-    again = ("worker.round_failed", {"error": "KeyError", "left_out": 59})
-    assert lines == [("worker.round_failed", {"error": "KeyError"}), again, again]
 
 
 @pytest.mark.parametrize(

@@ -254,19 +254,6 @@ async def test_what_a_forgotten_memory_had_been_made_of_does_not_come_back(house
     assert b"sugar" not in house.bytes()
 
 
-async def test_receipts_survive_the_restore_as_they_were(house):
-    async with house.open() as stores:
-        await store(stores.memories, create("tea", id="a"), create("rum", id="b"))
-        await forgotten(stores.memories, of(ANNA), "b")
-        house.back_up()
-        await forgotten(stores.memories, of(ANNA), "a")
-        before = await stores.receipts.list("acme", None, limit=9)
-    house.restore()
-    async with house.open() as stores:
-        assert await stores.receipts.list("acme", None, limit=9) == before
-    assert house.restore().carried.receipts == 1  # again: the backup still lacks it
-
-
 async def test_a_forget_that_was_a_mistake_can_be_undone(house):
     async with house.open() as stores:
         await store(stores.memories, create("tea"))
