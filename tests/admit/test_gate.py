@@ -13,7 +13,7 @@ from proxy.admit.decision import Decision
 from proxy.admit.gate import Basis, Gate, admit, sort, with_readings
 from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.core import Candidate, Confirm, Create, Edit, Evidence, Hold, Supersede
-from proxy.domain.errors import Conflict, EmbeddingFailed, LeaseLost
+from proxy.domain.errors import EmbeddingFailed, LeaseLost
 from proxy.domain.judging import Relation
 from proxy.domain.ports import Embedder, EmbeddingModel
 from proxy.learn.documents import DocumentIngester
@@ -133,13 +133,6 @@ def counted(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
     return calls
 
 
-async def test_a_write_that_another_overtook_is_decided_again(house, monkeypatch):
-    calls = counted(monkeypatch, Conflict("another write"), Conflict("and another"))
-    await store(house, gate(house), GHENT)
-    assert len(calls) == 3
-    assert await house.contents() == [GHENT]
-
-
 async def test_a_job_that_another_worker_has_claimed_is_not_decided_again(house, monkeypatch):
     await house.say("Acme hosts everything of ours.")
     lost = await house.stores.jobs.claim(NOON, 10)
@@ -235,13 +228,6 @@ class Recording(ScriptedJudge):
         return await super().relations(pairs)
 
 
-class TeaApart(AllAlike):
-    """Gives texts with "tea" vectors that are orthogonal to all others."""
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        return [np.array([0, 1, 0] if "tea" in t else [1, 0, 0], np.float32).tobytes() for t in texts]
-
-
 @pytest.fixture
 async def judge(house):
     await house.stores.memories.stamp_model(AllAlike.model)
@@ -250,20 +236,6 @@ async def judge(house):
 
 def judged_by(house: House, judge: Recording | None, embedder: type[AllAlike] = AllAlike) -> Gate:
     return Gate(house.stores.memories, embedder(), judge=judge)
-
-
-async def test_far_equal_and_long_texts_are_not_asked_about(house, judge):
-    far = judged_by(house, judge, TeaApart)
-    await store(house, far, TEA)
-    await store(house, far, LEEDS, "User drinks tea at home", at=NOON + 60)
-    assert judge.calls == [[(TEA, "User drinks tea at home")]]
-    decision = await store(house, far, "user lives in  leeds.", at=NOON + 90)
-    assert (decision.count(Confirm), len(judge.calls)) == (1, 1)
-    story = "User's allotment has " + ", ".join(f"a bed of {n} leeks" for n in range(2, 40))
-    for at, end in enumerate((" and a shed.", " and no shed.")):
-        await store(house, far, story + end, at=NOON + 100 + at)
-    assert len(judge.calls) == 1
-    assert len([c for c in await house.contents() if c.startswith(story)]) == 2
 
 
 @pytest.mark.parametrize("missing", [True, False], ids=["no judge", "a judge that fails"])

@@ -1,11 +1,8 @@
 """Credentials are found in every shape, innocent text is left alone, and the cost is linear in the text."""
 
-import re
 import subprocess
 import sys
 import time
-import tomllib
-from importlib import resources
 
 import pytest
 from hypothesis import example, given
@@ -75,12 +72,6 @@ def test_a_line_about_passwords_does_not_affect_the_next_sentence_or_line(line):
     for following in NEXT:
         assert redact(f"{line}. {following}") == f"{line}. {following}"
         assert redact(f"{line}\n{following}") == f"{line}\n{following}"
-
-
-def test_a_line_about_passwords_does_not_affect_the_next_paragraph():
-    for line in (line for line in INNOCENT if re.search("pass|pwd|密码|contra", line, re.I)):
-        text = "\n\n".join(f"{line}\n\n{following}" for following in NEXT)
-        assert redact(text) == text
 
 
 # ---------------------------------------------------------------- properties
@@ -182,11 +173,6 @@ def test_a_start_does_not_wait_for_the_rules():
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["0"]
-
-
-def test_nearly_all_rules_of_gitleaks_are_read():
-    text = resources.files("proxy.admit").joinpath("gitleaks.toml").read_text("utf-8")
-    assert len(vendor_keys()) > len(tomllib.loads(text)["rules"]) - 20 > 200
 
 
 @pytest.mark.parametrize("key", VENDOR_KEYS, ids=lambda key: key[:12])

@@ -185,14 +185,6 @@ async def test_only_memories_visible_to_the_request_are_forgotten(house):
         assert (await listed(h), await listed(h, "bob")) == ([], [HOME])
 
 
-async def test_one_message_forgets_at_most_five_memories(house):
-    async with house() as h:
-        await add(h, *(f"User's address number {n} was {n}0 Hill Road." for n in range(8)))
-        answer = await tell(h, FORGET)
-        assert len(answer.headers["x-memory-forgotten"].split(",")) == 5
-        assert len(await listed(h)) == 3
-
-
 async def test_only_what_the_message_names_is_forgotten(house, judge):
     """Not what only helps with it, and nothing without a wish. Standing rules are memories like any other."""
     judge.help = lambda message, memory: 0.99

@@ -189,23 +189,3 @@ async def test_look_alike_names_are_different_users(house):
         assert (await forget(h, "zoe"))["deleted_count"] == 1
         left = [len(await contents(h, name)) for name in LOOK_ALIKES]
         assert left == [0] + [1] * (len(LOOK_ALIKES) - 1)
-
-
-async def test_a_client_that_leaves_in_mid_body_is_not_an_error(house):
-    messages: list[Json] = [
-        {"type": "http.request", "body": b'{"content"', "more_body": True},
-        {"type": "http.disconnect"},
-    ]
-    scope = {
-        "type": "http", "method": "POST", "path": "/v1/memory", "raw_path": b"/v1/memory",
-        "query_string": b"", "root_path": "", "headers": [(b"content-type", b"application/json")],
-    }  # fmt: skip
-
-    async def receive():
-        return messages.pop(0) if len(messages) > 1 else messages[0]
-
-    async def send(message):
-        pass
-
-    async with house() as h:
-        await h.app.routes(scope, receive, send)

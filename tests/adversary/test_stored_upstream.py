@@ -237,10 +237,3 @@ async def test_ownership_survives_a_restart_and_a_failing_store(house, keys):
         assert await statuses() == (200, 404)
         assert (await bob.get("/responses/resp_unknown_here")).status_code == 503
         assert (await bob.post("/responses", json={"model": "m", "input": "Hi"})).status_code == 200
-
-
-async def test_in_mode_open_the_upstream_separates_its_own_objects(house):
-    async with house(Account(), upstream_extra=NATIVE["upstream_extra"]) as h, client(h, "a") as one:
-        await one.post("/responses", json={"model": "m", "input": "Psst"})
-        async with client(h, "b") as other:
-            assert (await other.get("/responses/resp_1")).status_code == 200

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import opened_stores
-from proxy.config import PREFIX, load
+from proxy.config import load
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite.stores import SqliteStores
@@ -116,12 +116,3 @@ def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_error
 
     status, _, err = asyncio.run(while_running())
     assert (status, "stop the proxy first" in err) == (1, True)
-
-
-def test_a_restore_names_the_backups_embedding_model_if_it_is_another(run, tmp_path, monkeypatch):
-    asyncio.run(remember(tmp_path / "data", "tea"))
-    run("backup", str(tmp_path / "copy"))
-    monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/mini")
-    assert "vectors" not in run("restore", str(tmp_path / "copy"))[1]
-    monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/maxi")
-    assert "Its vectors are from mini" in run("restore", str(tmp_path / "copy"))[1]

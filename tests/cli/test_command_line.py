@@ -204,9 +204,6 @@ async def test_the_demo_shows_what_it_promises():
         assert shown in text
 
 
-PROXY = Path(__file__).parents[2] / "proxy"
-
-
 def test_the_command_line_wins_over_the_environment_and_the_file(tmp_path, monkeypatch):
     named, given = tmp_path / "named.yaml", tmp_path / "given.yaml"
     named.write_text("storage: {data_dir: /named}\nserver: {port: 1}\n")
@@ -220,8 +217,3 @@ def test_the_command_line_wins_over_the_environment_and_the_file(tmp_path, monke
         settings_of(given, "")  # of an unset variable: not the file's, least of all for a restore
     with pytest.raises(ConfigError, match=r"absent\.yaml"):
         settings_of(tmp_path / "absent.yaml")
-
-
-def test_the_name_of_the_config_variable_is_written_once():
-    naming = {file.name for file in PROXY.rglob("*.py") if f'"{CONFIG_FILE}"' in file.read_text("utf-8")}
-    assert naming == {"config.py"}

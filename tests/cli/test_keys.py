@@ -82,12 +82,6 @@ def test_a_revoked_key_is_marked_and_cannot_be_revoked_again(run):
         assert (status, id_ in printed) == (1, True)
 
 
-def test_the_upstream_key_may_come_from_standard_input(run, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO("sk-up\n"))
-    assert run("create", "--name", "a", "--upstream-key", "-")[0] == 0
-    assert listed(run)[0]["has_upstream_key"] is True
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -126,14 +120,3 @@ def test_without_data_the_commands_say_so_and_create_nothing(run, tmp_path):
         assert "--data-dir" in printed
         assert "keys create" in printed
     assert not data.exists()
-
-
-def test_a_lost_database_is_not_replaced_with_an_empty_one(run, tmp_path):
-    assert run("create", "--name", "one")[0] == 0
-    database = tmp_path / "data" / "memory.db"
-    database.rename(tmp_path / "moved")
-    status, _, err = run("create", "--name", "two")
-    assert (status, database.exists()) == (1, False)
-    assert "is missing: put it back" in err
-    (tmp_path / "moved").rename(database)
-    assert [key["name"] for key in listed(run)] == ["one"]

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from proxy.cli.vectors import BATCH, reembed
-from proxy.domain.core import Create, Edit, Hit, Memory, Scope, Search
+from proxy.domain.core import Create, Hit, Memory, Scope, Search
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.models.embedder import OnnxEmbedder
-from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
 
 ANNA = Scope("default", "anna")
@@ -94,28 +93,6 @@ async def test_all_memories_are_found_with_the_new_model_and_progress_is_reporte
     assert hit.cosine == pytest.approx(1.0, abs=1e-5)
 
 
-async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_path):
-    await fill(tmp_path, 3)
-    running, stores = SqliteStores(tmp_path), SqliteStores(tmp_path)
-    await running.open()
-    await running.memories.stamp_model(WIDE.model)
-    await stores.open()
-    edited, written = fact(0, "Edited during the run"), fact(9, "Written during the run")
-    late = [Edit(edited, WIDE.vector(edited.content)), Create(written, WIDE.vector(written.content))]
-
-    class Busy(Fake):
-        async def embed(self, texts):
-            while late:
-                now = await running.memories.stamp(ANNA)
-                await running.memories.apply(ANNA, [late.pop()], expect=now)
-            return await super().embed(texts)
-
-    await reembed(stores.vectors, Busy("narrow", 8), silent)
-    assert await stores.vectors.count(await stores.vectors.begin(NARROW.model)) == 0
-    await running.close()
-    await stores.close()
-
-
 KILLED = """
 import asyncio, sys
 from pathlib import Path
@@ -170,30 +147,6 @@ async def test_a_killed_run_is_resumed(tmp_path):
 @pytest.fixture
 def run(command):
     return partial(command, "reembed")
-
-
-def test_force_gives_the_same_vectors_for_the_same_model(run, tmp_path):
-    loaded = load_embedder(tmp_path / "data" / "models").embedder
-    if loaded is None:
-        pytest.skip("our encoder is not here: run scripts/fetch-models")
-
-    async def search():
-        stores = SqliteStores(tmp_path / "data")
-        await stores.open()
-        try:
-            await stores.memories.stamp_model(loaded.model)
-            return await found(stores, loaded, "Fact number 3")
-        finally:
-            await stores.close()
-
-    asyncio.run(fill(tmp_path / "data", 5, loaded))
-    status, out, _ = run()
-    assert (status, out) == (0, "0 memories embedded with memory-e5-small-v2 (384 dimensions).\n")
-    before = asyncio.run(search())
-    status, out, _ = run("--force")
-    assert (status, out) == (0, "5 memories embedded with memory-e5-small-v2 (384 dimensions).\n")
-    assert asyncio.run(search()) == before
-    loaded.close()
 
 
 @pytest.mark.parametrize("model", ["no-such-model", "./nowhere", "all-MiniLM-L6-v2"])

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from proxy.client import MemoryClient, RequestRefused
 from proxy.client.command_line import NO_PROXY, add_memory
 from proxy.client.commands import REFUSED, WRONG_USE
 from tests.support.fake_proxy import FakeProxy, serving_in_thread
@@ -194,14 +193,6 @@ def test_an_expiry_is_a_date_a_time_or_a_duration(proxy, text, expires_at):
     assert proxy.requests[-1][2] == {"expires_at": expected}
 
 
-@pytest.mark.parametrize("text", ["soon", "2126-02-31", "5m", "d", "-3d", "nan", ""])
-def test_an_invalid_time_is_refused_with_the_accepted_forms(capsys, text):
-    with pytest.raises(SystemExit) as left:
-        run("edit", "mem_1", f"--expires={text}")
-    assert left.value.code == WRONG_USE
-    assert "2026-12-31" in capsys.readouterr().err
-
-
 # ---------------------------------------------------------------- forgetting
 def test_forgetting_one_memory_needs_no_confirmation(proxy, capsys):
     id_, other = proxy.store("alice", "x")["id"], proxy.store("alice", "y")["id"]
@@ -253,23 +244,6 @@ def test_a_refusal_shows_the_message_of_the_proxy(proxy, capsys):
     assert "Refused (404): No memory with id 'mem_none'." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("key", "remedy"),
-    [
-        ("", "Set MEMORY_PROXY_API_KEY to a valid credential."),
-        ("sk-mem-old", "The credential was read from MEMORY_PROXY_API_KEY."),
-    ],
-)
-def test_a_refused_credential_names_its_environment_variable(monkeypatch, capsys, key, remedy):
-    def refuse(*_, **__):
-        raise RequestRefused(401, "There is no such API key.")
-
-    monkeypatch.setattr(MemoryClient, "get", refuse)
-    monkeypatch.setenv("MEMORY_PROXY_API_KEY", key)
-    assert run("list", "--user", "alice") == REFUSED
-    assert capsys.readouterr().err.splitlines() == ["Refused (401): There is no such API key.", remedy]
-
-
 def test_an_unreachable_proxy_is_one_line_with_a_remedy(capsys):
     assert run("list", "--user", "alice", "--url", "http://127.0.0.1:9") == NO_PROXY
     error = " ".join(capsys.readouterr().err.split())
@@ -294,17 +268,6 @@ def test_an_export_can_be_imported_again(proxy, capsys, tmp_path, monkeypatch):
     assert proxy.memories == exported
     assert run("import", str(file)) == 0
     assert "Imported: 0 memories, 2 known already." in capsys.readouterr().out
-
-
-def test_export_and_import_go_through_pipes(proxy, capsysbinary, monkeypatch):
-    proxy.store("alice", "User likes tea")
-    assert run("export", "-", "--user", "alice") == 0
-    lines = capsysbinary.readouterr().out
-    assert json.loads(lines)["content"] == "User likes tea"
-    proxy.memories.clear()
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
-    assert run("import", "-") == 0
-    assert [m["content"] for m in proxy.memories.values()] == ["User likes tea"]
 
 
 # ---------------------------------------------------------------- sessions, jobs, quarantine, documents

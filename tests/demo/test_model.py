@@ -97,15 +97,6 @@ def test_bad_requests_are_refused_in_openais_error_shape(client, body, param):
 
 
 # ---------------------------------------------------------------- the proxy's roles
-def test_it_extracts_only_for_the_proxy_and_refuses_other_memory_roles(client):
-    def role(name):
-        return {"User-Agent": f"memory-proxy/0.1 ({name})"}
-
-    empty = "<conversation>\n\n</conversation>"
-    assert said(client, empty, extra_headers=role("memory_extraction")) == '{"facts":[]}'
-    assert "facts" not in said(client, "I like tea.")
-    with pytest.raises(openai.BadRequestError):
-        said(client, "x", extra_headers=role("memory_rewrite"))
 
 
 def extracted(*pending: Exchange, context: tuple[Exchange, ...] = ()) -> list[str]:

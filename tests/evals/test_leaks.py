@@ -52,17 +52,6 @@ async def verdict(*contents: str) -> Verdict:
     return await Judge(embed).verdict(persona(raw()), memories)
 
 
-async def test_texts_are_the_same_if_they_are_equal_or_near_and_have_the_same_numbers():
-    async def alike(text):
-        return np.array([1.0, 0.0], np.float32)
-
-    assert await Judge(embed).same("User is vegan.", "user is VEGAN") == 1.0
-    assert 0.8 <= await Judge(embed).same("The new one holds.", "New.") < 1.0
-    assert await Judge(embed).same("预算是一万", "预算有一万") == 0.0  # cannot be embedded
-    assert await Judge(alike).same("The budget is 7,500.", "The budget is 750.") == 0.0
-    assert await Judge(alike).same("The budget is 7,500.", "A budget of 7500.") > 0.8
-
-
 async def test_memories_are_compared_with_the_facts():
     right = await verdict("The new one holds.")
     assert (right.found, right.missing, right.stale, right.extra) == ({"f2"}, (), (), 0)

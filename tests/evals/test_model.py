@@ -7,7 +7,7 @@ from evals import everyday
 from evals.conversations import Scripted, fact, rows
 from evals.data import persona, seconds
 from evals.house import opened
-from evals.model import Good, Model, flat, quote, replies_of
+from evals.model import Good, Model, flat, quote
 from tests.evals.test_data import raw
 
 PROMPT = (
@@ -32,20 +32,6 @@ def test_the_good_model_states_and_quotes_the_facts_in_the_prompt_and_names_what
     assert quote("User's budget for Portugal is $7,500.", turn).startswith("We said 7,500")
 
 
-def test_the_model_answers_as_the_assistant_did_and_keeps_extraction_apart():
-    sessions = [{**raw()["sessions"][0]}]
-    sessions[0]["turns"] = [*sessions[0]["turns"], {"id": "t2", "role": "assistant", "content": "Noted!"}]
-    model = Model(replies_of([persona(raw() | {"sessions": sessions})]))
-    said = {
-        "messages": [{"role": "system", "content": "block"}, {"role": "user", "content": "Old, no, new."}]
-    }
-    assert model.answer(said, "openai") == "Noted!"
-    assert "block" in model.shown_text()
-    model.answer({"messages": [{"role": "user", "content": "p"}]}, "memory-proxy/1 (memory_extraction)")
-    assert model.prompts == ["p"]
-    assert "block" in model.shown_text()
-
-
 SAID = "I left Siemens in May. At Bosch now! By the way, how do I cook rice?"
 ASKED = "<known_memories>\n[mem_7] (semantic, 2026-01-01) User works at Siemens.\n</known_memories>\n{said}"
 
@@ -67,11 +53,6 @@ def test_the_scripted_model_gives_the_facts_of_the_message_in_the_prompt():
     )
     assert answer(script, SAID.replace("I left Siemens in May.", "[redacted]")) == [one]
     assert answer(script, "Something else.") == []
-
-
-def test_the_scripted_model_may_claim_that_the_known_memory_is_replaced():
-    script = Scripted({SAID: [fact("User works at Bosch.", SAID)]}, replaces=True)
-    assert answer(script, SAID)[0]["replaces"] == "mem_7"
 
 
 def test_the_evidence_of_each_candidate_is_in_its_message():

@@ -3,12 +3,8 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 
-from evals import report
-from evals.baselines import fuse, rank_bm25, rank_dense
-from evals.data import Fact
 from evals.score import Outcome, Standing, below, floors, misses, recall, tally
 
 RIGHT = Outcome(
@@ -88,46 +84,3 @@ def test_a_metric_below_its_floor_or_above_its_ceiling_is_named(tmp_path):
     good = {"recall@5": {"en": (0.9, 9)}, "wrong: skip": {"en": (0.1, 9)}, "stale": {"zh": (0.0, 9)}}
     assert below("p", good, floors("full", file)) == []
     assert floors("quick", file) == {}
-
-
-SYSTEMS = {
-    "memory-proxy": {
-        "recall@5": {"en": (0.96, 100), "zh": (0.9, 50), "all": (0.94, 150)},
-        "wrong: skip": {"en": (0.0, 10), "all": (0.0, 10)},
-    },
-    "dense": {"recall@5": {"en": (0.999, 100), "zh": (0.8, 50), "all": (0.9, 150)}},
-}
-
-
-def test_the_results_hold_a_table_for_each_part_with_its_date_and_commit(tmp_path):
-    run = {"part": "everyday", "commit": "abc", "when": "2026-05-04 10:00", "seconds": 12.3}
-    (tmp_path / "full-everyday.json").write_text(json.dumps(run | {"systems": SYSTEMS}))
-    (tmp_path / "quick-everyday.json").write_text("not read")
-    report.write(tmp_path / "RESULTS.md", tmp_path)
-    lines = (tmp_path / "RESULTS.md").read_text("utf-8").splitlines()
-    assert "## everyday" in lines
-    assert "2026-05-04 10:00, commit abc, 12 s; up to 150 cases." in lines
-    assert "|  | all | en | zh |" in lines
-    assert "| recall@5 | .94 | .96 | .90 |" in lines
-    assert "| wrong: skip ↓ | .00 | .00 |  |" in lines
-    assert "| en | dense |  | 1.0 |  |  |  |" in lines
-
-
-FACTS = tuple(
-    Fact(name, "semantic", content, (), None, hedged=False)
-    for name, content in (("f1", "The cat sleeps."), ("f2", "The cat eats fish."), ("f3", "Ulm is far."))
-)
-
-
-def test_bm25_wants_a_shared_word_and_likes_the_rare_one():
-    assert rank_bm25(FACTS, "Does the cat like fish?") == ["f2", "f1"]
-
-
-def test_dense_ranks_everything_by_cosine():
-    made = {FACTS[0].content: (0.5, 0), FACTS[1].content: (0, 1), FACTS[2].content: (0.9, 0)}
-    vectors = {text: np.array(v, np.float32) for text, v in made.items()}
-    assert rank_dense(FACTS, np.array((1, 0), np.float32), vectors) == ["f3", "f1", "f2"]
-
-
-def test_fusion_prefers_what_both_lists_hold():
-    assert fuse([["f1", "f2"], ["f3", "f2"]])[0] == "f2"

@@ -1,7 +1,6 @@
 """The budget of our own calls, and background work that lets turns go first. Clocks are set by hand."""
 
 import asyncio
-import time
 from contextlib import suppress
 
 import pytest
@@ -53,20 +52,6 @@ def question(role: str = "memory_extraction") -> CompletionRequest:
 
 
 # ---------------------------------------------------------------- lanes and the hour
-
-
-async def test_an_hour_is_any_sixty_minutes(clock):
-    load = Load(CallBounds(calls_per_hour=2), clock)
-    await load.spend()
-    clock.now += 1800
-    await load.spend()
-    with pytest.raises(CompletionPostponed) as spent:
-        await load.spend()
-    assert spent.value.retry_after_s == HOUR_S - 1800
-    clock.now += 1800
-    await load.look()
-    assert load.calls_left() == 1
-    assert Load(CallBounds(), clock).calls_left() is None
 
 
 async def test_processes_share_the_hours_calls(clock):
@@ -205,36 +190,7 @@ async def test_patience_ends_and_then_nothing_waits_until_all_is_done(clock):
     assert CallBounds().patience_s > PATIENCE_S  # or a burst of calls would follow
 
 
-async def test_long_work_gets_a_share_of_the_time_next_to_turns_and_all_of_it_in_a_pause():
-    turns, began = TurnPriority(), time.monotonic()
-    await turns.give_way(10.0)
-    assert time.monotonic() - began < 1.0
-    with turns.turn():
-        began = time.monotonic()
-        await turns.give_way(0.02)
-        assert SHARE * 0.02 <= time.monotonic() - began < 1.0
-
-
 SEVEN = "User's house has seven rooms"
-
-
-async def test_an_extraction_begins_and_is_stored_only_while_no_turn_is_prepared(house):
-    turns = TurnPriority(patience_s=NEVER_S)
-    house.completer.answers = [facts(SEVEN)] * 3
-    house.completer.go_on.clear()
-    await house.say("Our house by the sea has seven rooms.")
-    with turns.turn():
-        working = asyncio.create_task(house.worker(turns=turns).work_one())
-        await asyncio.sleep(5 * PAUSE_S)
-        assert not house.completer.requests
-    async with asyncio.timeout(60):
-        await house.completer.reached.wait()
-        with turns.turn():
-            house.completer.go_on.set()
-            await asyncio.sleep(5 * PAUSE_S)
-            assert await house.contents() == []
-        assert await working
-    assert await house.contents() == [SEVEN]
 
 
 @pytest.mark.parametrize("forgets", [True, False])

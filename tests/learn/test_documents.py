@@ -1,6 +1,5 @@
 """Documents: split into passages without loss, made safe, embedded and stored."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +15,6 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.learn.documents import (
     AT_ONCE,
     MOST,
-    READ_AT_ONCE,
     TARGET,
     DocumentIngester,
     split,
@@ -78,13 +76,6 @@ async def texts(library: DocumentIngester, document) -> list[str]:
     return [p.text for p in await library.store.passages(document)]
 
 
-async def test_a_new_document_is_ready_and_its_passages_are_embedded_with_their_headings(library, embedder):
-    document, change = await library.add(ANNA, "Guide", GUIDE, "markdown")
-    assert (change, document.version, document.status) == ("created", 1, READY)
-    assert (document.sections, document.passages, document.characters) == (2, 2, len(GUIDE))
-    assert embedder.embedded == ["Guide\nHello.", "Guide › Figs\nPick them ripe."]
-
-
 async def test_the_same_text_changes_nothing_and_costs_no_embedding(library, embedder):
     first, _ = await library.add(ANNA, "Guide", f"\ufeff{GUIDE}", "markdown")  # a byte order mark is not text
     assert [p.headings for p in await library.store.passages(first)] == [("Guide",), ("Guide", "Figs")]
@@ -132,22 +123,6 @@ async def test_a_long_document_is_found_by_its_words_at_once_and_embedded_later(
     assert await library.catch_up(30) == 0
 
 
-async def test_a_broken_embedder_is_logged_once_a_minute(stores, monkeypatch):
-    lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
-    library = DocumentIngester(
-        stores.documents,
-        stores.passages,
-        Embedder(failing=True),
-        lambda: 1.0,
-        throttled_log=ThrottledLog(lambda: clock[0]),
-    )
-    await library.add(ANNA, "Guide", GUIDE, "markdown")
-    for clock[0] in range(0, round(REMIND_S) + 1, 10):
-        assert await library.catch_up(30) == 0
-    event = "documents.embedding_failed"
-    assert [line for line in lines if line[0] == event] == [(event, {}), (event, {"left_out": 5})]
-
-
 async def test_passages_left_without_vectors_are_embedded_by_the_next_process(place, embedder):
     async with place.stores() as first:
         await first.memories.stamp_model(MODEL)
@@ -171,17 +146,6 @@ async def test_a_secret_split_by_the_markup_of_a_heading_is_not_joined(library, 
     assert SECRET not in str(first.headings)
     assert second.headings[-1] == "Figs"
     assert "[" not in first.headings[0]
-
-
-async def test_no_more_than_a_few_texts_are_read_at_once(library):
-    for _ in range(READ_AT_ONCE):
-        await library.reading.acquire()
-    waiting = asyncio.create_task(library.add(ANNA, "Guide", GUIDE, "markdown"))
-    done, _ = await asyncio.wait([waiting], timeout=0.3)  # without waiting: a few ms
-    assert not done
-    library.reading.release()
-    document, _ = await waiting
-    assert document.version == 1
 
 
 # ---------------------------------------------------------------- passages
@@ -233,22 +197,6 @@ def test_a_passage_carries_the_headings_that_lead_to_it():
 )
 def test_what_only_looks_like_a_heading_is_text(text):
     assert paths(text) == [()]
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "```npm i thing```",
-        "- ```sh\n  # no heading\n  ```",
-        "10. ```sh\n    npm i\n    ```",
-        "* 1. ~~~\n     # no heading\n     ~~~",
-        "````md\n```\n# no heading\n```\n````",
-        "```\n    ```\n# no heading\n```",
-    ],
-)
-def test_code_ends_where_markdown_ends_it(code):
-    found = split(f"# One\n\n{code}\n\n# Two\n\ntext\n", "markdown")
-    assert [passage.headings for passage in found] == [("One",), ("Two",)]
 
 
 @pytest.mark.parametrize(

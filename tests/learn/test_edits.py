@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -17,8 +16,6 @@ from proxy.storage.sqlite.stores import SqliteStores
 
 ALICE = Scope("default", "alice")
 WHERE = MemoryFilter(tenant="default", user="alice", include_inactive=True)
-
-Opened = Callable[..., Awaitable[tuple[MemoryEditor, SqliteStores]]]
 
 
 @pytest.fixture
@@ -60,16 +57,6 @@ async def test_a_memory_deleted_right_after_it_was_stored_is_not_called_refused(
     assert (await stores.memories.list(WHERE, limit=5)).total == 0
 
 
-async def test_a_full_memory_refuses_what_is_new_and_keeps_what_it_has(opened):
-    editor, stores = await opened(quota=Quota(memories=1, evict=False))
-    made, _ = await editor.add(ALICE, fact("User likes figs."))
-    with pytest.raises(QuotaExceeded):
-        await editor.add(ALICE, fact("User owns a canoe."))
-    again, change = await editor.add(ALICE, fact("User likes figs"))
-    assert (again.id, change) == (made.id, "confirmed")
-    assert (await stores.memories.list(WHERE, limit=5)).total == 1
-
-
 async def test_a_full_memory_refuses_a_longer_correction_and_an_import(opened):
     editor, stores = await opened(quota=Quota(content_bytes=30, evict=False))
     made, _ = await editor.add(ALICE, fact("User likes figs."))
@@ -80,14 +67,6 @@ async def test_a_full_memory_refuses_a_longer_correction_and_an_import(opened):
     (taken,) = await editor.import_memories(ALICE, [other], began=await stores.memories.stamp(ALICE))
     assert not taken.imported
     assert "full" in taken.refusal
-
-
-async def test_a_memory_by_hand_expires_as_it_says_or_as_its_type_does(opened):
-    editor, _ = await opened(ttl_days=1)
-    own, _ = await editor.add(ALICE, fact("User likes figs.", expires_at=4e9))
-    assert own.expires_at == 4e9
-    by_type, _ = await editor.add(ALICE, fact("User owns a canoe."))
-    assert by_type.expires_at == pytest.approx(time.time() + 86_400, abs=60)
 
 
 async def test_what_the_policy_redacts_is_redacted_in_corrections_and_imports(opened):

@@ -11,7 +11,7 @@ from proxy.admit import safety
 from proxy.admit.safety import DEFAULT, SafetyPolicy
 from proxy.learn import llm_io, session_notes
 from proxy.learn.grounding import sources
-from proxy.learn.llm_io import MAX_READ, Unreadable, objects, read_facts
+from proxy.learn.llm_io import MAX_READ, Unreadable, read_facts
 from tests.learn.support import exchange
 
 FACT = '{"type": "semantic", "content": "User lives in Ghent", "confidence": 0.9}'
@@ -56,11 +56,6 @@ def test_a_hostile_answer_is_read_in_bounded_time(answer):
     assert time.thread_time() - began < 5  # some 0.4 s
 
 
-def test_values_are_searched_in_a_bounded_part_of_an_answer(benchmark_ms):
-    answer = '["' + '\\n{"' * 25_000
-    assert benchmark_ms(lambda: list(objects(answer))) < 4_000  # 200 times the answer: 8 s
-
-
 def test_unknown_types_and_chapters_are_dropped_and_a_flood_is_bounded():
     rumour = '{"type": "rumour", "content": "User may be a spy"}'
     chapter = json.dumps({"type": "semantic", "content": "a tea " * 1_500})
@@ -79,11 +74,6 @@ def test_confidence_is_read_in_every_notation():
     ):
         (fact,) = read_facts(f'[{{"type": "semantic", "content": "User is old", "confidence": {given}}}]')
         assert fact.confidence == pytest.approx(expected), given
-
-
-def test_tags_outside_the_list_and_references_to_nothing_are_dropped():
-    (fact,) = read_facts(f'[{FACT[:-1]}, "tags": ["home", "xyz", 3], "replaces": "null"}}]')
-    assert (fact.tags, fact.replaces) == (("home",), None)
 
 
 # ---------------------------------------------------------------- what models are shown

@@ -10,7 +10,7 @@ import pytest
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.session import EXPLICIT, Outcome, StoredExchange
-from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, MOST_SCOPES, AccessCounts, ExchangeRecorder
+from proxy.learn.recorder import IN_THREAD_CHARS, AccessCounts, ExchangeRecorder
 from proxy.learn.triggers import TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House
@@ -63,15 +63,6 @@ async def test_redacting_a_long_message_blocks_no_other_request(house, chars, in
     await recording.finish(begun, Outcome("w " * (chars // 2), True))
     assert (threading.get_ident() in readers.threads) is in_loop
     assert len(readers.threads) >= 1
-
-
-async def test_stored_texts_are_bounded(house):
-    recording = recorder(house, Readers())
-    begun = await recording.begin(turn("word " * MAX_CHARS), "k-1")
-    await recording.finish(begun, Outcome("word " * MAX_CHARS, True))
-    (stored,) = await house.stores.sessions.recent(ANA, "s-1", 5)
-    assert len(stored.said) <= MAX_CHARS + 10
-    assert len(stored.answer) <= MAX_CHARS + 10
 
 
 async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(house, monkeypatch):
@@ -131,25 +122,6 @@ async def test_responses_of_two_users_with_one_id_belong_to_their_users(house):
     for scope in (ANA, BEN):
         (exchange,) = await house.stores.sessions.recent(scope, "s-1", 9)
         assert exchange.answer.endswith(f"In May, {scope.user}.")
-
-
-async def test_a_response_is_known_before_it_is_on_disk_and_forgotten_after(house, monkeypatch):
-    recording, complete = recorder(house, Readers()), house.stores.sessions.complete
-
-    async def away(begun, outcome, trigger):
-        raise StoreUnavailable("away")
-
-    begun = await recording.begin(turn("When does it end?"), "k-1")
-    outcome = Outcome("Let me look.", whole=False, response_id="resp_1")
-    step = replace(turn(""), messages=(Message("tool", "May"),), continues="resp_1")
-    monkeypatch.setattr(house.stores.sessions, "complete", away)
-    with pytest.raises(StoreUnavailable):
-        await recording.finish(begun, outcome)
-    assert await recording.resume(step, None) == begun  # not on disk: known all the same
-    monkeypatch.setattr(house.stores.sessions, "complete", complete)
-    await recording.finish(begun, outcome)
-    assert not recording.pending_responses
-    assert await recording.resume(step, None) == begun
 
 
 # ---------------------------------------------------------------- rules and asks
@@ -220,12 +192,3 @@ async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twic
     writes = len(memories.counted)
     await counts.write()
     assert len(memories.counted) == writes
-
-
-async def test_a_store_that_stays_away_does_not_fill_the_memory():
-    memories = Memories()
-    counts = AccessCounts(memories, lambda: NOON)  # type: ignore[arg-type]
-    for number in range(MOST_SCOPES + 5):
-        counts.note(Scope("t", str(number)), ("a",))
-    await counts.write()
-    assert len(memories.counted) == MOST_SCOPES

@@ -17,13 +17,12 @@ from proxy.learn.triggers import (
     TriggerPolicy,
     intent_of,
     on_completion,
-    on_end,
     on_sweep,
     shifts,
 )
 from proxy.learn.worker import Worker, WorkerConfig
 from tests.learn.support import ANA, NOON, House
-from tests.support.judge import ASKS_NOTHING, SMALL_TALK, ScriptedJudge
+from tests.support.judge import ASKS_NOTHING, ScriptedJudge
 
 
 # ---------------------------------------------------------------- what a message asks for
@@ -34,12 +33,6 @@ async def test_a_rule_and_an_ask_to_remember_are_explicit(asks, is_rule):
     judge = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, **asks))
     intent = await intent_of(judge, "Remember my cat.")
     assert (intent.is_rule, intent.is_explicit) == (is_rule, True)
-
-
-async def test_small_talk_and_questions_state_nothing_personal():
-    assert (await intent_of(ScriptedJudge(), "I moved to Ghent.")).personal
-    assert not (await intent_of(ScriptedJudge(), "Where do I live?")).personal
-    assert not (await intent_of(ScriptedJudge(needs=lambda _: SMALL_TALK), "Hi there!")).personal
 
 
 async def test_without_a_judge_nothing_is_asked_for_and_statements_may_be_personal():
@@ -98,11 +91,6 @@ def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(changes
 def test_an_idle_session_is_due_sooner_if_it_is_personal_and_waits_for_tools(changes, after_s, lane):
     state = replace(STATE, **changes)  # type: ignore[arg-type]
     assert on_sweep(POLICY, NOON + after_s)(state) == (NewJob("s", upto=9, lane=lane) if lane else None)
-
-
-def test_the_end_of_a_session_takes_everything_pending():
-    assert on_end(replace(STATE, at_work=True)) == NewJob("s", upto=9, lane=ORDINARY)
-    assert on_end(replace(STATE, pending=0)) is None
 
 
 # ---------------------------------------------------------------- topic drift

@@ -137,19 +137,6 @@ async def test_a_failing_model_is_embedding_failed_and_may_recover(embedder, ses
         await embedder.embed(["late"])
 
 
-async def test_requests_for_the_same_question_share_a_run(embedder, session):
-    embedder.begin("soon")
-    embedder.begin("soon")
-    requests = [asyncio.create_task(embedder.embed(["soon"])) for _ in range(2)]
-    await session.begun()
-    session.gate.set()
-    first, second = await asyncio.gather(*requests)
-    assert first == second
-    embedder.begin("soon")  # known
-    embedder.close()
-    assert session.runs == [len("soon")]
-
-
 async def test_a_run_is_cancelled_when_its_last_request_leaves(embedder, session):
     busy = [asyncio.create_task(embedder.embed([f"call {i}"])) for i in range(2)]
     await session.begun(2)
@@ -165,21 +152,6 @@ async def test_a_run_is_cancelled_when_its_last_request_leaves(embedder, session
     await asyncio.gather(*busy)
     embedder.close()
     assert len("too late") not in session.runs
-
-
-async def test_a_request_that_comes_as_the_last_one_leaves_gets_its_vector(embedder, session):
-    async def ask():
-        embedder.begin("the same")
-        return await embedder.embed(["the same"])
-
-    leaving = asyncio.create_task(ask())
-    await session.begun()
-    leaving.cancel()
-    coming = asyncio.create_task(ask())  # in the same pass of the loop
-    await asyncio.sleep(0)
-    session.gate.set()
-    assert len(await coming) == 1
-    embedder.close()
 
 
 # ---------------------------------------------------------------- vectors of real models

@@ -91,19 +91,6 @@ async def test_any_text_is_judged(judge, text):
     assert await judge.helps(reading, [MemoryText(text)])
 
 
-async def test_the_event_loop_runs_while_the_judge_reads(judge, monkeypatch):
-    on_loop: list[bool] = []
-    run = Encoder.read
-
-    def watched(self, text):
-        on_loop.append(asyncio._get_running_loop() is not None)
-        return run(self, text)
-
-    monkeypatch.setattr(Encoder, "read", watched)
-    await judge.read("a long message " * 40)
-    assert on_loop == [False]
-
-
 # ---------------------------------------------------------------- memories
 async def test_a_nearer_memory_helps_more(judge, embedder, runs):
     facts = ["I live in Graz.", "I like tea."]
@@ -195,15 +182,6 @@ async def test_vectors_of_another_model_say_nothing(judge, embedder, head_files,
     assert loaded.judge.profile([foreign])[0].rule == 0
     loaded.judge.close()
     other.close()
-
-
-# ---------------------------------------------------------------- pairs
-async def test_each_pair_has_a_judgement_of_its_own(judge):
-    pairs = [("I live in Graz.", "I live in Wien."), ("I like tea.", "I like tea."), ("a", "b " * 500)]
-    together = await judge.relations(pairs)
-    assert together == [(await judge.relations([pair]))[0] for pair in pairs]
-    assert together[0] != together[1]
-    assert (await judge.relations([pairs[0][::-1]]))[0] != together[0]
 
 
 # ---------------------------------------------------------------- files

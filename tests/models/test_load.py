@@ -3,7 +3,6 @@
 import importlib.machinery
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,11 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.config import EmbeddingSettings
-from proxy.models.embedder import Prompts
 from proxy.models.load import LoadedEmbedder, load_embedder, row_of
 from proxy.models.weights import ENCODER_NAME
-
-Hide = Callable[[str], None]
 
 
 def used(loaded: LoadedEmbedder) -> str:
@@ -30,24 +26,6 @@ def nothing_fetched(tmp_path, monkeypatch):
     absent = tmp_path / "absent"
     monkeypatch.setattr("proxy.models.load.fetched_dir", lambda: absent)
     return absent
-
-
-@pytest.mark.parametrize(
-    ("name", "prompts", "first_token"),
-    [
-        (ENCODER_NAME, Prompts("query: ", "passage: "), False),
-        ("all-MiniLM-L6-v2", Prompts(), False),
-        ("intfloat/multilingual-e5-large", Prompts("query: ", "passage: "), False),
-        ("intfloat/multilingual-e5-large-instruct", Prompts(), False),
-        ("BAAI/bge-m3", Prompts(), True),
-        ("BAAI/bge-small-zh-v1.5", Prompts("为这个句子生成表示以用于检索相关文章："), True),
-        ("nomic-ai/nomic-embed-text-v1.5", Prompts("search_query: ", "search_document: "), False),
-        ("acme/own", Prompts(), False),
-    ],
-)
-def test_a_model_gets_the_prompts_of_its_family(name, prompts, first_token):
-    family = row_of(name).family
-    assert (family.prompts, family.first_token) == (prompts, first_token)
 
 
 def test_our_encoder_is_the_default_and_needs_no_torch(fetched, tmp_path):
@@ -97,14 +75,6 @@ def test_an_unknown_model_gets_cautious_thresholds_and_its_actual_dimension(tiny
     assert configured.embedder.model == replace(model, similarity_threshold=0.0)
     used(loaded)
     used(configured)
-
-
-def test_a_known_model_is_not_replaced_by_another(tiny_model, tmp_path, hide):
-    hide("fastembed")
-    loaded = load_embedder(tmp_path, model="all-MiniLM-L6-v2", path=tiny_model)
-    assert loaded.embedder is None
-    assert "384 dimensions, this has 4" in loaded.notes[0]
-    assert f"holds only {ENCODER_NAME}" in loaded.notes[1]
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -1,12 +1,8 @@
 """The cross-encoder is loaded like an embedder, runs in a thread, and reports what it cannot read."""
 
-import importlib.machinery
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -89,39 +85,3 @@ def test_a_broken_file_is_a_reason_and_no_crash(cross_encoder, tmp_path, broken)
     loaded = load_reranker(tmp_path, str(cross_encoder))
     assert loaded.reranker is None
     assert Path(broken).name in loaded.note
-
-
-@pytest.mark.parametrize("allowed", [False, True])
-def test_fastembed_is_asked_offline_first_and_downloads_only_where_allowed(
-    allowed, cross_encoder, tmp_path, monkeypatch
-):
-    asked: list[bool] = []
-
-    def text_cross_encoder(name, *, cache_dir, local_files_only, lazy_load):
-        asked.append(local_files_only)
-        assert (name, lazy_load) == ("acme/small", True)
-        assert cache_dir == str(tmp_path / "fastembed")
-        if local_files_only:
-            raise ValueError("Could not load model from any source.")
-        described = SimpleNamespace(model_file="onnx/model.onnx")
-        return SimpleNamespace(model=SimpleNamespace(_model_dir=cross_encoder, model_description=described))
-
-    stub_fastembed(monkeypatch, text_cross_encoder)
-    loaded = load_reranker(tmp_path, "acme/small", allow_download=allowed)
-    assert asked == ([True, False] if allowed else [True])
-    if allowed:
-        assert loaded.reranker is not None
-        assert loaded.reranker.score("question", ["yes"]) == [9.0]
-        loaded.reranker.close()
-    else:
-        assert "downloads are not allowed" in loaded.note
-
-
-def stub_fastembed(monkeypatch: pytest.MonkeyPatch, text_cross_encoder: Callable[..., Any]) -> None:
-    """Install modules with fastembed's names, of which only TextCrossEncoder works."""
-    for name in ("fastembed", "fastembed.rerank", "fastembed.rerank.cross_encoder"):
-        stub: Any = ModuleType(name)
-        stub.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
-        stub.__path__ = []
-        stub.TextCrossEncoder = text_cross_encoder
-        monkeypatch.setitem(sys.modules, name, stub)

@@ -107,18 +107,6 @@ def test_a_damaged_file_is_named_with_the_remedy(copied, tmp_path):
     assert f"{vocabulary.WORDS_NAME} in {copied} is missing: run scripts" in loaded(tmp_path).notes[0]
 
 
-@pytest.mark.parametrize("content", [None, b"PK of another version"])
-def test_missing_or_other_layers_are_refused(copied, tmp_path, monkeypatch, content):
-    other = tmp_path / "layers.npz"
-    if content is not None:
-        other.write_bytes(content)
-    monkeypatch.setattr(weights, "TUNED", other)
-    found = loaded(tmp_path)
-    assert found.embedder is None
-    assert "layers.npz is " in found.notes[0]
-    assert "install memory-proxy again" in found.notes[0]
-
-
 def test_damaged_packed_layers_are_packed_again(copied, tmp_path):
     packed = copied / weights.PACKED_NAME
     good = packed.read_bytes()

@@ -58,13 +58,6 @@ class TestEdit:
         assert await contents(memories, "plan", types=frozenset({"episodic"})) == {"plan one"}
         assert await contents(memories, "plan", types=frozenset({"semantic"})) == {"plan two", "plan three"}
 
-    async def test_an_edit_without_a_vector_keeps_that_of_the_same_words(self, memories):
-        await store(memories, create("tea", id="a", vec=vector(1)))
-        await edit(memories, "a", tags=("x",), vec=None)
-        assert [hit.memory.id for hit in await find(memories, vec=vector(1))] == ["a"]
-        await edit(memories, "a", content="cocoa", vec=None)
-        assert await find(memories, vec=vector(1)) == []
-
     async def test_the_history_holds_the_old_words_and_who_changed_them(self, memories):
         await store(memories, create("one", id="a", source="extracted"))
         await edit(memories, "a", content="two", source="api")
@@ -248,16 +241,6 @@ class TestRefusal:
             assert (await memories.get(of(ANNA), "a")).content == "aaaa"
             assert await edit(memories, "a", content="a") == Applied()
 
-    async def test_a_held_candidate_that_finds_no_place_stays_held(self, opened):
-        stores = await opened(Quota(memories=2, evict=False))
-        memories, quarantine = stores.memories, stores.quarantine
-        await store(memories, create("a", id="a"), create("b"), held("q1"))
-        assert (await store(memories, Release("q1"), create("c", id="c"))).refused == ("c",)
-        assert await quarantine.find(ANNA, "q1") is not None
-        await memories.forget(of(ANNA), "a", by="test")
-        assert await store(memories, Release("q1"), create("c", id="c")) == Applied()
-        assert await quarantine.find(ANNA, "q1") is None
-
 
 async def counters_equal_a_recount(stores):
     def read(tx):
@@ -329,15 +312,6 @@ class TestQuota:
         assert await contents(there.memories, "tea") == {"tea b", "tea c"}
         (hit,) = await find(there.memories, "tea", limit=1)
         assert hit.memory.content == "tea c"
-
-    async def test_a_quota_that_was_lowered_refuses_growth_only(self, opened):
-        stores = await opened(Quota())
-        await store(stores.memories, *(create(f"fact {n}", id=f"f{n}") for n in range(5)))
-        stores = await opened(Quota(memories=2, evict=False))
-        assert (await store(stores.memories, create("new", id="n"))).refused == ("n",)
-        assert (await store(stores.memories, supersede("f0", "new", id="n"))).refused == ()
-        assert (await store(stores.memories, Edit(memory("edited", id="f1"), None))).refused == ()
-        assert (await stores.memories.list(of(ANNA, include_inactive=True), limit=9)).total == 5
 
     async def test_what_an_eviction_and_a_refusal_did_is_logged_without_content(self, opened, monkeypatch):
         said = []

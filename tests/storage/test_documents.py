@@ -29,7 +29,6 @@ from tests.storage.making import (
     create,
     exchange,
     forgotten,
-    never,
     of,
     store,
     talk,
@@ -90,14 +89,6 @@ class TestDocuments:
         assert tuple(await stores.documents.passages(document)) == passages(
             "Figs are sweet.", "Dates are, too."
         )
-
-    async def test_a_new_version_takes_the_place_of_the_old_at_once(self, stores):
-        first = await put(stores, "figs", "dates")
-        assert await found(stores, "figs dates") == ["dates", "figs"]
-        second = await put(stores, "plums", at=NOW + 9)
-        assert (second.id, second.version, second.created_at) == (first.id, 2, NOW)
-        assert await found(stores, "figs dates plums") == ["plums"]
-        assert await stores.documents.passages(first) == []
 
     @pytest.mark.parametrize("other", [BEN, Scope("other", "anna"), Scope("acme", "Anna")])
     async def test_no_other_user_has_the_document(self, stores, other):
@@ -226,13 +217,6 @@ class TestDocuments:
         await keep(stores, response("other", session_id="old2"))
         assert (await stores.documents.delete(document, by="test", now=NOW)).responses == 1
         assert await stores.chains.get(ANNA, "other", NOW) is not None
-        assert WORD.encode() not in await written()
-
-    async def test_an_answer_under_way_while_its_document_is_deleted_is_not_kept(self, stores, written):
-        document = await put(stores, "figs")
-        begun = await stores.sessions.begin(exchange("what do they play?"))
-        await stores.documents.delete(document, by="test", now=NOW)
-        await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
         assert WORD.encode() not in await written()
 
     async def test_an_answer_given_with_a_document_in_view_is_kept_and_never_extracted(self, stores):

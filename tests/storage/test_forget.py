@@ -42,20 +42,6 @@ class TestForgetting:
         assert await forgotten(stores.memories, where) == counted
         assert await forgotten(stores.memories, where) == ForgetCounts()
 
-    async def test_a_sessions_summary_is_deleted_with_a_memory_from_it(self, stores):
-        stated = await talk(stores.sessions, "I play the zither", trigger=always)
-        last = await talk(stores.sessions, "My dog is Rex", trigger=always)
-        await store(
-            stores.memories,
-            create("Plays the zither", evidence=quote(stated, "the zither"), id="fact"),
-            create("Has a dog called Rex", evidence=quote(last, "Rex"), id="other"),
-            create("Said: plays the zither, dog Rex", evidence=quote(last), id="sum", source="summary"),
-        )
-        counted = await stores.memories.forget(of(ANNA), "fact", by="test", dry_run=True)
-        assert counted.memories == 2
-        assert await forgotten(stores.memories, of(ANNA), "fact") == counted
-        assert await contents(stores.memories, "zither dog Rex") == {"Has a dog called Rex"}
-
     @pytest.mark.parametrize("how", ["at once", "after retention", "after an import"])
     async def test_a_project_sessions_summary_is_deleted_with_a_general_memory_from_it(self, stores, how):
         stated = exchange("to Zanzibar")
@@ -174,29 +160,15 @@ class TestForgetting:
 
 ISLAND = "The user will travel to Zanzibar in October."
 STATED = [
-    (ISLAND, "I will travel to Zanzibar in October, so which vaccines?"),
     (ISLAND, "What does one wear? It's hot. I'm travelling to Zanzibar, you know. In October, that is."),
-    (ISLAND, "in october i travel to ZANZIBAR"),
-    ("The user flies to Zanzibar on 2026-10-05 with Maria.", "Tomorrow I fly with Maria to Zanzibar: flies!"),
     ("User's budget is $7,500 for the kitchen.", "my kitchen budget of 7500 is gone"),
-    ("User's sister Anna lives in Berlin.", "My sister Anna is living in Berlin"),
     ("User owns a cat, and a boat.", "my boat, which I own, and cats"),
-    (
-        "User goes to Zanzibar in July with her mother Ines.",
-        "Mother and I, we go to Zanzibar in July: Ines insists",
-    ),
-    (
-        "The dentist, Dr Weiss in Graz, wants to see the user's son again in May about braces.",
-        "Dr Weiss in Graz will see Leo in May, for the braces",
-    ),
     ("用户对花生过敏", "我对花生过敏，能吃什么？"),
     ("Der Nutzer wohnt in der Lindenstraße in Köln.", "Ich wohne ja in Köln, Lindenstraße 4."),
 ]
 NOT_STATED = [
-    (ISLAND, "I will travel to Madagascar in October."),
     (ISLAND, "I will travel in October. Where to? I ask you. It is far. As to spices: Zanzibar has some."),
     ("User's budget is $7,500 for the kitchen.", "my kitchen budget is 8000"),
-    ("User's sister Anna lives in Berlin.", "My sister Anna works in Hamburg"),
     ("The user owns two cats and a house.", "Authors of housecats"),
     ("用户对花生过敏", "我对花生很感兴趣"),
 ]

@@ -20,7 +20,6 @@ from tests.storage.making import (
     of,
     quote,
     store,
-    supersede,
     talk,
 )
 from tests.storage.test_responses import converse, items, keep, names, response
@@ -168,13 +167,6 @@ class TestForgetUnextracted:
         deleted = await forgotten(stores.memories, of(ANNA), "a")
         assert (deleted.memories, deleted.exchanges) == (2, 2)
         assert await session(stores) == [("my dog is Rex", "")]
-        assert WORD.encode() not in await written()
-
-    async def test_statements_of_what_a_forgotten_memory_superseded_are_deleted(self, stores, written):
-        await store(stores.memories, create(FACT, id="a"))
-        await store(stores.memories, supersede("a", "The user will play the drums in May.", id="b"))
-        await talk(stores.sessions, f"in October, I play the {WORD}")
-        assert (await forgotten(stores.memories, of(ANNA), "b")).exchanges == 1
         assert WORD.encode() not in await written()
 
     @pytest.mark.parametrize("dry_run", [False, True])

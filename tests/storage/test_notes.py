@@ -78,29 +78,7 @@ class TestAnchor:
         assert await stated(notes) == []
 
 
-class TestLine:
-    async def test_the_last_turns_are_shortened(self, sessions, notes):
-        for said in ("one", "two", "three" + "x" * 9_000):
-            await talk(sessions, said, f"re {said}")
-        await sessions.begin(exchange("still being answered"))
-        lines = (await notes.notes(ANNA, "s1", lines=2)).lines
-        assert [(line.said[:5], line.answered[:8]) for line in lines] == [
-            ("two", "re two"),
-            ("three", "re three"),
-        ]
-        assert max(len(line.said) for line in lines) <= 201
-        assert (await notes.notes(ANNA, "s1")).lines == ()
-
-
 class TestState:
-    async def test_a_session_has_a_state_only_where_it_is_wanted(self, sessions, notes):
-        await talk(sessions)
-        assert await notes.unread(ANNA, "s1", limit=9) is None
-        await talk(sessions, stateful=True)
-        await talk(sessions)
-        unread = await notes.unread(ANNA, "s1", limit=9)
-        assert (len(unread.exchanges), unread.state) == (3, None)
-
     async def test_exchanges_come_with_their_keys_once_and_without_a_gap(self, sessions, notes):
         await talk(sessions, "one", key="k1", stateful=True)
         await sessions.begin(exchange("two"))

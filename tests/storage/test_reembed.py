@@ -66,11 +66,6 @@ class TestReembed:
         assert await cosines(old, OLD) == {"a": None, "b": None}
         assert await cosines(second, model, BEN) == {"c": 1.0}
 
-    async def test_once_it_has_begun_the_old_model_cannot_start_again(self, old, second):
-        await old.vectors.begin(NEW)
-        with pytest.raises(WrongModel):
-            await second.memories.stamp_model(OLD)
-
     async def test_what_the_old_proxy_writes_in_between_is_still_to_do(self, old, second):
         generation = await old.vectors.begin(TWIN)
         await put(old, TWIN, generation)
@@ -104,14 +99,3 @@ class TestReembed:
         await put(old, NEW, generation)
         again = await old.vectors.begin(NEW, all_again=True)
         assert await old.vectors.count(again) == 3
-
-    async def test_a_large_user_s_index_follows(self, old, second):
-        """Beyond what an index takes up row by row."""
-        await store(old.memories, *(create(f"tea {n}", id=f"t{n}", vec=axis(OLD)) for n in range(400)))
-        await cosines(old, OLD)
-        generation = await old.vectors.begin(NEW)
-        await second.memories.stamp_model(NEW)
-        await cosines(second, NEW)
-        await put(old, NEW, generation)
-        assert set((await cosines(second, NEW)).values()) == {1.0}
-        assert set((await cosines(old, OLD)).values()) == {None}

@@ -202,14 +202,6 @@ class TestQueue:
         assert job.lane == 1
         assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
 
-    async def test_a_new_session_makes_the_others_of_the_user_due(self, sessions, jobs):
-        await talk(sessions, session="s1")
-        await talk(sessions, scope=BEN, session="b1")
-        await sessions.begin(exchange(session="s2"))
-        job = await jobs.claim(NOW, 60)
-        assert (job.session_id, job.lane) == ("s1", 2)
-        assert await jobs.claim(NOW, 60) is None
-
     async def test_urgent_lanes_go_first_and_users_take_turns(self, sessions, jobs, memories):
         for n in range(3):
             await talk(sessions, scope=ANNA, session=f"a{n}", trigger=always)

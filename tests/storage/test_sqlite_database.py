@@ -34,7 +34,6 @@ from tests.storage.making import (
     talk,
     vector,
 )  # fmt: skip
-from tests.storage.test_documents import found, put
 from tests.storage.test_reembed import NEW, OLD, axis
 
 MINI = EmbeddingModel("mini", 3, 0.3, 0.8)
@@ -242,17 +241,6 @@ async def test_a_file_of_version_1_keeps_its_model_and_its_vectors(tmp_path, mon
     hits = await find(stores.memories, vec=axis(OLD), now=NOW)
     await stores.close()
     assert [(hit.memory.id, hit.cosine) for hit in hits] == [("a", 1.0)]
-
-
-async def test_a_file_of_version_2_gets_its_place_for_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "SCHEMA_VERSION", 2)
-    file.prepare(tmp_path / "memory.db", create=True)
-    monkeypatch.undo()
-    stores = SqliteStores(tmp_path)
-    await stores.open()
-    await put(stores, "figs")
-    assert await found(stores, "figs") == ["figs"]
-    await stores.close()
 
 
 # ---------------------------------------------------------------- the directory

@@ -60,10 +60,6 @@ def test_a_date_is_placed_where_it_reads_well_and_once(content, dated):
     assert anchored(once, "semantic", THURSDAY + timedelta(days=400)) == once
 
 
-def test_a_habit_has_no_date():
-    assert added("User likes meetings on Thursday", THURSDAY, "preference") == []
-
-
 @pytest.mark.parametrize(
     ("at", "zone"), [(-1e30, "-12:00"), (0.0, "Europe/Berlin"), (1e30, "Pacific/Kiritimati")]
 )

@@ -80,22 +80,6 @@ def test_a_line_break_ends_a_sentence_and_marks_alone_are_one():
 
 
 @pytest.mark.parametrize(
-    ("text", "at", "expected"),
-    [
-        *(("at Dr. Ohm's", 5, True), ("pi is 3.14", 7, True), ("so be it. And", 8, False)),
-        *(("no stop here", 3, False), ("at Dr.", 5, False)),
-    ],
-)
-def test_a_single_stop_is_judged_as_within_its_sentence(text, at, expected):
-    assert is_inner_stop(text, at) is expected
-
-
-def test_only_the_stops_inside_a_sentence_are_left_out():
-    text = "My dentist is Dr. Ohm. I pay 3.50 to J. R. Smith."
-    assert without_inner_stops(text) == "My dentist is Dr Ohm. I pay 3.50 to J R Smith."
-
-
-@pytest.mark.parametrize(
     "text",
     [
         *("." * 8_000 + "x", "?!" * 4_000 + "x", "a. " * 2_700, "Dr. " * 2_000, "z. B. " * 1_300),
