@@ -95,15 +95,6 @@ def test_unsure_facts_are_apart_unless_they_are_close(relation, cosine, found):
     assert verdict(relation, cosine) == found
 
 
-def test_a_change_closes_everything_that_it_changes():
-    one, other = memory("User's dog is called Rex"), memory("Rex is the user's dog")
-    cat, new = memory("User's cat is called Miso"), "User's dog is now called Max"
-    verdicts = {(one.content, new): CHANGED, (other.content, new): CHANGED}
-    closed = decide(said(new), known=(one, cat, other), relation=verdicts).changes
-    assert {(type(c), c.old_id) for c in closed} == {(Supersede, one.id), (Supersede, other.id)}  # type: ignore[union-attr]
-    assert len({c.memory.id for c in closed}) == 1  # type: ignore[union-attr]
-
-
 # ---------------------------------------------------------------- replacements named by the extraction model
 LOST_JOB = "User is between jobs since May"
 
@@ -121,24 +112,6 @@ def test_a_replacement_is_believed_unless_the_facts_are_apart(relation, ends):
     assert kinds(decide(said(LOST_JOB, replaces=old.id), known=(old,), relation=relation)) == [ends]
     new = said("User has left Tidewell", replaces=old.id)
     assert kinds(decide(new, known=(old,), relation=None)) == [Supersede]
-
-
-# ---------------------------------------------------------------- order of statements
-def test_a_session_read_late_adds_to_the_history_and_does_not_undo_a_newer_one():
-    now = memory("User's manager is Daniel", valid_from=NOON, updated_at=NOON)
-    late = said("User's manager is Priya", observed_at=NOON - 600)
-    for candidate in (late, replace(late, replaces=now.id)):
-        (change,) = decide(candidate, known=(now,), relation=CHANGED).changes
-        assert isinstance(change, Create)
-        assert change.memory.superseded_by == now.id
-        assert (change.memory.valid_from, change.memory.valid_to) == (NOON - 600, NOON)
-
-
-def test_what_was_said_before_and_again_after_a_candidate_outlives_it():
-    held = memory("User's manager is Daniel", valid_from=NOON - 900, updated_at=NOON)
-    late = said("User's manager is Priya", observed_at=NOON - 600)
-    decision = decide(late, known=(held,), relation=CHANGED)
-    assert (decision.changes, decision.dropped) == ((), {"outdated": 1})
 
 
 # ---------------------------------------------------------------- inferred and explicit preferences

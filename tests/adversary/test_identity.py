@@ -131,15 +131,6 @@ async def test_a_request_that_two_servers_could_frame_differently_is_refused(hou
         assert h.upstream.requests == []
 
 
-async def test_an_offered_upgrade_to_http_2_loses_no_body(house):
-    offered = (b"connection: Upgrade, HTTP2-Settings", b"upgrade: h2c", b"http2-settings: AAMAAABkAAQAAP__")
-    async with house() as h:
-        for path in (b"/v1/chat/completions", b"/v1/embeddings"):
-            head, _ = await ask(h.origin, b"POST " + path, (*offered, JSON), BODY)
-            assert head.split()[1] == b"200"
-            assert h.upstream.requests[-1].json["messages"] == CHAT["messages"]
-
-
 # ---------------------------------------------------------------- modes header and jwt
 async def test_behind_a_proxy_only_its_header_names_the_user(house):
     rows = [

@@ -1,15 +1,13 @@
 """What a running process does on its own: its clock, its health, and jobs that wait for a credential."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from proxy.app.maintenance import Maintenance, SteadyClock, extracts_without_client, vitals
+from proxy.app.maintenance import SteadyClock, extracts_without_client, vitals
 from proxy.config import load
 from proxy.domain.core import Level
-from proxy.domain.errors import StoreUnavailable
 
 DAY = 86_400.0
 
@@ -83,47 +81,3 @@ MODEL = {"llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "m"}
 )
 def test_the_settings_decide_whether_extraction_needs_the_clients_key(sections, expected):
     assert extracts_without_client(load(None, {}, sections)) is expected
-
-
-class WaitingJobs:
-    """A queue in a store that is down for the first calls."""
-
-    def __init__(self, failures: int) -> None:
-        self.failures, self.woken = failures, 0
-
-    async def wake(self, scope: None) -> bool:
-        if self.failures:
-            self.failures -= 1
-            raise StoreUnavailable("down")
-        self.woken += 1
-        return True
-
-
-async def nothing(*_: object) -> int:
-    return 0
-
-
-@pytest.mark.parametrize(("key", "times"), [("sk-ours", 1), ("", 0)])
-async def test_waiting_jobs_are_woken_once_per_start_and_once_per_reload(key, times):
-    jobs, worker = WaitingJobs(failures=2), SimpleNamespace(wake=asyncio.Event())
-    services: Any = SimpleNamespace(
-        settings=load(None, {}, {"upstream": {"api_key": key}}),
-        stores=SimpleNamespace(is_open=True, upkeep=nothing, jobs=jobs, forms=None),
-        learning=SimpleNamespace(forms=SimpleNamespace(sync=nothing)),
-        clock=lambda: 0.0,
-        learner=SimpleNamespace(
-            recorder=SimpleNamespace(catch_up=nothing),
-            access_counts=SimpleNamespace(write=nothing),
-            notes=SimpleNamespace(close=nothing),
-            documents=SimpleNamespace(catch_up=nothing),
-            worker=worker,
-        ),
-    )
-    maintenance = Maintenance(services)
-    for _ in range(5):
-        await maintenance._catch_up()
-    assert (jobs.woken, worker.wake.is_set()) == (times, bool(times))
-    maintenance.take_over()
-    for _ in range(3):
-        await maintenance._catch_up()
-    assert jobs.woken == 2 * times

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from proxy.app import http
 from proxy.app.maintenance import vitals
-from proxy.app.services import WARM_UP_TURN, Services
+from proxy.app.services import Services
 from proxy.config import load
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable

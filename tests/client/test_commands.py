@@ -231,17 +231,6 @@ def test_without_a_terminal_forgetting_everything_needs_yes(proxy, capsys, monke
 
 
 # ---------------------------------------------------------------- errors
-@pytest.mark.parametrize("words", [("forget",), ("forget", "mem_1", "--type", "semantic")])
-def test_forget_refuses_ambiguous_arguments(proxy, words):
-    assert run(*words) == WRONG_USE
-    assert proxy.requests == []
-
-
-def test_a_refusal_shows_the_message_of_the_proxy(proxy, capsys):
-    assert run("list") == REFUSED
-    assert "Refused (400): `user_id` is missing" in capsys.readouterr().err
-    assert run("forget", "mem_none") == REFUSED
-    assert "Refused (404): No memory with id 'mem_none'." in capsys.readouterr().err
 
 
 def test_an_unreachable_proxy_is_one_line_with_a_remedy(capsys):

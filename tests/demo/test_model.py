@@ -54,13 +54,6 @@ def test_a_question_is_answered_with_the_first_memory(client):
     assert said(client, [{"type": "text", "text": f"{BLOCK}\n\n{QUESTION}"}]) == FROM_MEMORY
 
 
-def test_without_a_memory_it_does_not_know_and_it_says_that_it_is_scripted(client):
-    assert "memory" in said(client, QUESTION)
-    assert "Hawaii" not in said(client, QUESTION)
-    for greeting in ("Hi", f"{BLOCK}\n\nHi"):
-        assert "script" in said(client, greeting)
-
-
 def test_a_stream_has_small_chunks_that_join_to_the_answer(client):
     chunks = list(client.chat.completions.create(model="m", messages=ASKING, stream=True))
     texts = [c.choices[0].delta.content or "" for c in chunks]

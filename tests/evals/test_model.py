@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from evals import everyday
 from evals.conversations import Scripted, fact, rows
 from evals.data import persona, seconds
 from evals.house import opened
@@ -60,15 +59,6 @@ def test_the_evidence_of_each_candidate_is_in_its_message():
         for candidate in row["candidates"]:
             evidence = fact(candidate["content"], row["message"])["evidence"]
             assert flat(evidence) in flat(row["message"])
-
-
-def test_a_copy_of_a_user_has_memories_of_its_own():
-    (user,) = everyday.read(("nl",))
-    ((copy, text, ids),) = everyday.copies([user], "forget")
-    assert text == "Vergeet maar wat ik aan huur betaal."
-    assert ids == {"nl-wietske-huur-forget1"}
-    assert ids < {f.id for _, f in copy.facts()}
-    assert not {f.id for _, f in copy.facts()} & {f.id for _, f in everyday.persona(user).facts()}
 
 
 async def test_each_request_of_an_evaluation_is_made_at_its_own_time(tmp_path):

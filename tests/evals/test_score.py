@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from evals.score import Outcome, Standing, below, floors, misses, recall, tally
+from evals.score import Outcome, Standing, below, floors, misses, tally
 
 RIGHT = Outcome(
     question="u-q1",
@@ -33,13 +33,6 @@ def but(outcome: Outcome, **changes: object) -> Outcome:
 
 def mean(outcome: Outcome, metric: str, standing: Standing = NONE) -> float:
     return tally([outcome], standing)[metric]["en"][0]
-
-
-def test_recall_counts_the_answers_among_the_first():
-    found = ["f3", "f1", "f9", "f2"]
-    assert recall(found, {"f1", "f2"}) == 1.0
-    assert recall(found, {"f1", "f2"}, cut=2) == 0.5
-    assert recall(found, {"f1", "f2"}, cut=1) == 0.0
 
 
 @pytest.mark.parametrize(

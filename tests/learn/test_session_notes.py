@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.core import Candidate
-from proxy.domain.errors import CompletionFailed
 from proxy.domain.judging import Statement
 from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor, Exchange, NewExchange, Outcome
 from proxy.learn.session_notes import (
@@ -337,20 +336,6 @@ def roles(h: House) -> list[str]:
     return [request.role.removeprefix("memory_") for request in h.completer.requests]
 
 
-async def test_an_idle_session_is_summarised_after_its_pending_exchanges(house):
-    house.completer.answers = [NO_FACTS, "The user asked some questions.", SUMMARY]
-    notes = writer(house)
-    await say(house, *TALK)
-    assert await notes.close(house.now) == 0
-    house.now += 601
-    assert await notes.close(house.now) == 1
-    await work(house, notes)
-    (memory,) = await house.memories()
-    assert (memory.type, memory.source) == ("episodic", "summary")
-    assert roles(house) == ["extraction", "summary", "summary"], "a poor summary is asked for once more"
-    assert await notes.close(house.now + 10_000) == 0
-
-
 async def test_a_continued_session_gets_a_summary_that_replaces_the_first(house):
     later = SUMMARY.replace("planned a trip to Hawaii", "planned and booked a trip to Hawaii, Maui first,")
     house.completer.answers = [NO_FACTS, SUMMARY, NO_FACTS, later]
@@ -362,19 +347,6 @@ async def test_a_continued_session_gets_a_summary_that_replaces_the_first(house)
         await work(house, notes)
     assert [m.content for m in await house.memories()] == [json.loads(later)["summary"]]
     assert len(await house.memories(all=True)) == 2
-
-
-async def test_a_failing_model_costs_no_fact_and_the_summary_comes_later(house):
-    house.completer.answers = [FACT, CompletionFailed("down"), CompletionFailed("down"), SUMMARY]
-    notes = writer(house)
-    await say(house, *TALK)
-    await house.stores.sessions.end(ANA, "s-1", house.now)
-    await work(house, notes)
-    assert await house.contents() == ["User travels with Priya."]
-    for _ in range(2):
-        house.now += 10
-        await work(house, notes)
-    assert {m.type for m in await house.memories()} == {"semantic", "episodic"}
 
 
 async def test_facts_do_not_wait_for_a_summary_that_never_comes(house):
@@ -410,13 +382,6 @@ async def test_what_is_said_after_the_end_is_extracted_before_the_summary(house)
     assert roles(house) == ["extraction", "extraction", "summary"]
     assert "We fly in May." in house.completer.requests[-1].user
     assert await notes.close(house.now) == 0
-
-
-async def test_no_call_is_made_for_disabled_summaries_and_unused_states(house):
-    await say(house, *TALK)
-    await house.stores.sessions.end(ANA, "s-1", house.now)
-    await work(house, writer(house, step_turns=1, summaries=False))
-    assert roles(house) == ["extraction"]
 
 
 async def test_a_state_is_stored_with_the_marks_of_the_exchanges_that_it_replaces(house):

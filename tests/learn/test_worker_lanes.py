@@ -171,16 +171,6 @@ async def test_concurrency_grows_only_while_jobs_wait_and_the_upstream_keeps_its
         assert town.load.limit == 2  # the queue is empty
 
 
-async def test_a_model_that_answers_one_at_a_time_gets_no_more_calls_at_once(stores):
-    town = Town(stores, CallBounds(concurrency=1, peak=16))
-    town.one_at_a_time = True
-    await crowd(town, 30)
-    async with at_work(town):
-        await town.pass_seconds(25)
-        assert town.most_at_once <= 3
-        assert len(town.reports) == 25
-
-
 async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(stores):
     town = Town(stores, CallBounds(concurrency=4))
     await crowd(town, 20)
@@ -196,18 +186,6 @@ async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(sto
         assert town.load.limit == 2
         await town.pass_seconds(10)
         assert [r.outcome for r in town.reports] == ["postponed"] * asked + ["extracted"] * 20
-
-
-async def test_a_users_own_429_does_not_stop_the_others(stores):
-    town = Town(stores, CallBounds(concurrency=1))
-    await crowd(town, 2)
-    town.refusal = CompletionPostponed("429", retry_after_s=30, shared=False)
-    await town.worker.work_one()
-    town.refusal = None
-    async with at_work(town):
-        await town.pass_seconds(1)
-        assert town.calls == ["user-0", "user-1"]
-        assert [r.outcome for r in town.reports] == ["postponed", "extracted"]
 
 
 async def test_the_last_of_the_hours_calls_are_for_explicit_asks(stores):

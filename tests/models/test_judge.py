@@ -13,7 +13,6 @@ from proxy.models import heads
 from proxy.models.embedder import Encoder
 from proxy.models.heads import read_head
 from proxy.models.judge import load_judge
-from proxy.models.load import load_embedder
 from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
 
 STRANGE = ["", "word " * 200_000, "😀" * 5000, "</s><mask> \x00\ud800", "語Wort слово كلمة" * 900]
@@ -166,21 +165,6 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     assert other is not None
     await other.helps(message, memories, stored)
     assert sorted(runs) == sorted("passage: " + fact for fact in facts)
-    other.close()
-
-
-async def test_vectors_of_another_model_say_nothing(judge, embedder, head_files, tiny_model, tmp_path):
-    other = load_embedder(tmp_path, model="tiny", path=tiny_model).embedder
-    assert other is not None
-    loaded = load_judge(tmp_path, other, directory=head_files)
-    assert loaded.judge is not None
-    reading = await loaded.judge.read("Where do I live?")
-    assert reading.vector == (await judge.read("Where do I live?")).vector
-    foreign = np.ones(4, np.float32).tobytes()
-    given = await loaded.judge.helps(reading, [MemoryText("I live in Graz.", foreign)])
-    assert given == pytest.approx(await judge.helps(reading, [MemoryText("I live in Graz.")]))
-    assert loaded.judge.profile([foreign])[0].rule == 0
-    loaded.judge.close()
     other.close()
 
 

@@ -149,21 +149,6 @@ def wheel(script: Any, monkeypatch: pytest.MonkeyPatch, members: dict[str, bytes
     monkeypatch.setattr(script, "pip", download)
 
 
-def test_without_a_download_it_says_so_in_one_line(script, tmp_path, monkeypatch, capsys):
-    script.fetch_tables(tmp_path)
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert "o200k_base and cl100k_base" in message
-
-    def broken_wheel(*arguments):
-        (Path(arguments[arguments.index("--dest") + 1]) / "carrier.whl").write_bytes(b"not an archive")
-        return True
-
-    monkeypatch.setattr(script, "pip", broken_wheel)
-    script.fetch_tables(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_only_genuine_tables_are_taken_from_a_wheel(script, tables, tmp_path, monkeypatch, capsys):
     folder = script.CARRIERS["litellm==1.60.0"]
     members = {
@@ -186,8 +171,3 @@ def test_only_the_known_file_becomes_a_model(script, tmp_path, monkeypatch, caps
     assert not script.fetch_encoder(tmp_path / "e5")
     assert list(tmp_path.iterdir()) == []
     assert "search by words only" in capsys.readouterr().err
-
-
-def test_what_is_there_is_not_downloaded_again(script, fetched, capsys):
-    assert script.fetch_encoder(fetched)
-    assert capsys.readouterr().err == ""

@@ -1,17 +1,13 @@
 """Caches of indexes and memories: as fresh as their rows, bounded, emptied by a forget, warm at a start."""
 
-import itertools
 import os
-import time
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Search
-from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql import memories as sql_memories
-from proxy.storage.sql import memory_cache, rows, users
+from proxy.storage.sql import rows, users
 from proxy.storage.sqlite.stores import SqliteStores
 
 NOW = 1_780_000_000.0
@@ -71,50 +67,12 @@ async def loaded(memories, *scopes):
     return [owner.name[1] for owner in owners if owner and owner.id in memories._indexes]
 
 
-@pytest.fixture
-def a_minute_later(memories, monkeypatch):
-    now = itertools.count(61, 61)
-
-    def later():
-        monkeypatch.setattr(memories._rows, "_steady", partial(float, time.monotonic() + next(now)))
-
-    return later
-
-
-async def test_searches_see_every_access_after_a_minute_and_copy_the_memory_once(memories, a_minute_later):
-    for times in range(3):
-        assert (await found(memories)).access_count == times
-        await memories.touch(ANNA, ["tea"], NOW + times)
-        a_minute_later()
-    touched = await found(memories)
-    assert touched.last_accessed == NOW + 2
-    a_minute_later()
-    assert await found(memories) is touched
-
-
-async def test_within_a_minute_no_row_is_looked_at_again_unless_the_user_has_changed(memories, monkeypatch):
-    before = await found(memories)
-    monkeypatch.setattr(memory_cache, "_STATES", "no SQL")
-    assert await found(memories) is before
-    await put(memories, replace(TEA, id="more", content="Drinks black coffee."))
-    with pytest.raises(StoreUnavailable):
-        await found(memories)
-
-
 async def test_a_forget_empties_the_caches(memories):
     await found(memories)
     assert await loaded(memories, ANNA)
     await memories.forget(MemoryFilter(tenant=ANNA.tenant, user=ANNA.user), by="test")
     assert not list(memories._indexes._indexes)
     assert not memories._rows._users
-
-
-async def test_a_damaged_row_costs_the_snapshot_and_only_the_searches_that_find_it(memories):
-    await put(memories, replace(TEA, id="milk", content="Drinks milk.", tags=("cow",)))
-    await memories._database.write(lambda tx: tx.execute("UPDATE memories SET tags = '[' WHERE id = 'milk'"))
-    await memories.snapshot(ANNA)
-    assert await memories.snapshot(ANNA) is None
-    assert (await found(memories)).content == TEA.content
 
 
 async def test_nothing_cached_is_shown_of_another_file_at_the_path(memories, tmp_path):

@@ -95,13 +95,3 @@ def test_an_outage_of_both_sides_is_over_when_both_work(outages, clock, log):
     clock.now += HOLD_S
     outages.settle()
     assert log[1:] == [(RECOVERED, (UNAVAILABLE, HOLD_S))]
-
-
-def test_only_a_sound_file_ends_corruption(outages, log):
-    outages.failed("read", raised(sqlite3.SQLITE_CORRUPT))
-    outages.failed("read", raised(sqlite3.SQLITE_BUSY))
-    outages.worked("read")
-    outages.worked("write")
-    assert outages.is_corrupt
-    outages.repaired()
-    assert (outages.current, outages.is_corrupt) == ("", False)

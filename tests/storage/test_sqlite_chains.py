@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from proxy.domain.core import MemoryFilter, Quota, Scope
+from proxy.domain.core import MemoryFilter, Scope
 from proxy.domain.session import Outcome
-from proxy.storage.sql import changes, memories, sessions
+from proxy.storage.sql import memories, sessions
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.making import (
     ANNA,
@@ -20,16 +20,13 @@ from tests.storage.making import (
     BEN,
     NOW,
     always,
-    contents,
     create,
     exchange,
-    find,
     forgotten,
     never,
     of,
     store,
     talk,
-    vector,
 )  # fmt: skip
 from tests.storage.test_responses import converse, keep, response
 from tests.support.examples import examples
@@ -274,21 +271,3 @@ async def test_a_list_goes_both_ways_in_slices(stores, monkeypatch):
     whole = await stores.memories.list(MemoryFilter(tenant="acme", user=None, now=NOW), limit=99)
     assert (len(whole.items), whole.total) == (20, 20)
     assert (await stores.memories.list(of(ANNA, text="9"), limit=9)).total == 1
-
-
-async def test_an_index_that_is_older_than_the_recorded_evictions_is_read_again(opened, monkeypatch):
-    for module in (changes, "proxy.storage.sql.memory_cache"):
-        name = module if isinstance(module, str) else module.__name__
-        monkeypatch.setattr(f"{name}.REMEMBERED_VERSIONS", 3)
-    limit = Quota(memories=3)
-    here, there = await opened(limit), await opened(limit)
-    await store(here.memories, *(create(f"tea {n}", vec=vector(1)) for n in range(3)))
-    assert len(await find(there.memories, "tea", vec=vector(1))) == 3
-    for n in range(9):
-        await store(here.memories, create(f"rum {n}", importance=0.9, vec=vector(0, 1)))
-    (hit,) = await find(there.memories, vec=vector(1), limit=1)  # nothing, if the teas still ranked
-    assert hit.memory.content == "rum 8"
-    assert await contents(there.memories, "tea rum", vec=vector(1)) == {"rum 6", "rum 7", "rum 8"}
-    assert (await here._database.read(lambda tx: tx.execute("SELECT count(*) FROM evicted").fetchone()))[
-        0
-    ] <= 3

@@ -58,41 +58,6 @@ async def test_work_that_fails_undoes_only_itself(stores):
     assert await forgotten(stores.memories, of(ANNA)) == ForgetCounts(exchanges=2, sessions=1)
 
 
-async def test_reads_begun_together_share_a_transaction_and_fail_alone(stores):
-    held, began = hold_the_readers(stores._database)
-    seen = []
-
-    def broken(tx):
-        raise KeyError("only mine")
-
-    def look(tx):
-        seen.append((threading.get_ident(), tx.in_transaction))
-        return tx.execute("SELECT count(*) FROM meta").fetchone()
-
-    reads = [stores._database.begin_read(work) for work in (look, broken, look, look)]
-    called_off = stores._database.begin_read(look)
-    called_off.cancel()
-    held.set()
-    outcomes = await asyncio.gather(*began, *reads, return_exceptions=True)
-    assert [type(o).__name__ for o in outcomes[2:]] == ["tuple", "KeyError", "tuple", "tuple"]
-    assert len(seen) == 3
-    assert len(set(seen)) == 1
-    assert seen[0][1]
-    assert await stores._database.begin_read(look)
-
-
-async def test_what_was_begun_before_the_store_closes_is_answered(stores):
-    held, _ = hold_the_readers(stores._database)
-    reads = [stores._database.begin_read(lambda tx, n=n: n) for n in range(30)]
-    closing = asyncio.ensure_future(stores._database.close())
-    await asyncio.sleep(0)
-    with pytest.raises(StoreUnavailable):
-        stores._database.begin_read(lambda tx: "too late")
-    held.set()
-    await asyncio.wait_for(closing, 5)
-    assert await asyncio.wait_for(asyncio.gather(*reads), 5) == list(range(30))
-
-
 async def test_reads_that_share_a_transaction_do_not_mix_users(stores):
     scopes = [Scope(tenant, f"user-{n}") for n in range(10) for tenant in ("one", "other")]
     for scope in scopes:

@@ -173,19 +173,6 @@ async def test_a_days_work_walks_through_no_table_of_all_users(recorded):
     assert not walks(stores.path, asked)
 
 
-@pytest.mark.parametrize("user", ["anna", None])
-async def test_one_memory_is_found_by_its_id_among_many_users(recorded, user):
-    stores, asked = recorded
-    await store(stores.memories, create("likes figs", id="figs"))
-    where = of(ANNA)
-    where = type(where)(tenant=where.tenant, user=user, now=NOW)
-    await stores.memories.get(where, "figs")
-    await stores.memories.history(where, ["figs"])
-    await stores.memories.forget(where, "figs", by="test", dry_run=True)
-    await stores.memories.forget(where, "figs", by="test")
-    assert not walks(stores.path, asked)
-
-
 async def test_forgetting_a_user_walks_through_that_users_rows_only(recorded):
     stores, asked = recorded
     await store(stores.memories, create("likes figs"), create("is vegan", type="preference"))
