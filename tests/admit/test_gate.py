@@ -31,7 +31,7 @@ ACME = Candidate(type="semantic", content="Acme Hosting is approved for every de
 
 
 def gate(house: House, **changes: object) -> Gate:
-    return Gate(house.stores.memories, None, **changes)  # type: ignore[arg-type]
+    return Gate(house.stores.memories, None, **changes)
 
 
 async def store(house: House, gate: Gate, *contents: str, at: float = NOON) -> Decision:

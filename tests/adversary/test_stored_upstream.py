@@ -192,7 +192,7 @@ async def test_a_conversation_accepts_no_reference_to_another_users_item(two):
         ("GET", f"/conversations/{bobs}/items?after=msg_1aB", {}),
         ("DELETE", f"/conversations/{bobs}", {"json": body}),
     ):
-        assert (await two.bob.request(method, path, **request)).status_code == 404, path  # type: ignore[arg-type]
+        assert (await two.bob.request(method, path, **request)).status_code == 404, path
 
 
 async def test_a_compaction_belongs_to_its_caller(two):
@@ -227,13 +227,13 @@ async def test_ownership_survives_a_restart_and_a_failing_store(house, keys):
     async with house(Account(), **NATIVE) as h, client(h, zoes) as zoe, client(h, bobs) as bob:
 
         async def statuses():
-            return tuple([(await one.get("/responses/resp_1")).status_code for one in (zoe, bob)])  # type: ignore[return-value]
+            return tuple([(await one.get("/responses/resp_1")).status_code for one in (zoe, bob)])
 
         assert await statuses() == (200, 404)
         assert (await bob.get("/responses/resp_made_elsewhere")).status_code == 200
         own = {"model": "m", "input": [{"type": "item_reference", "id": "msg_1aB"}]}
         assert (await zoe.post("/responses", json=own)).status_code == 200
-        await h.app.routes.auth.authenticator.keys._store._database.close()  # type: ignore[attr-defined]
+        await h.app.routes.auth.authenticator.keys._store._database.close()
         assert await statuses() == (200, 404)
         assert (await bob.get("/responses/resp_unknown_here")).status_code == 503
         assert (await bob.post("/responses", json={"model": "m", "input": "Hi"})).status_code == 200

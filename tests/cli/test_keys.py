@@ -65,7 +65,6 @@ async def test_a_key_works_until_it_is_revoked(tmp_path):
         assert await keys_cli._create(args) == 0
     key = next(line for line in out.getvalue().splitlines() if line.startswith("mp-"))
     found = await find(tmp_path, key)
-    assert found is not None
     assert (found.key.tenant, found.key.user, found.upstream_key) == ("acme", "zoe", None)
     assert await keys_cli._revoke(parser.parse_args(["keys", "revoke", found.key.id, *where])) == 0
     assert await find(tmp_path, key) is None

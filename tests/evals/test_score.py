@@ -28,7 +28,7 @@ RULE, TRAIT = Standing(rules=frozenset({"u-r"})), Standing(traits=frozenset({"u-
 
 
 def but(outcome: Outcome, **changes: object) -> Outcome:
-    return dataclasses.replace(outcome, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(outcome, **changes)
 
 
 def mean(outcome: Outcome, metric: str, standing: Standing = NONE) -> float:

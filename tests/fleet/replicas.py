@@ -91,7 +91,6 @@ class Replica:
 
     def freeze(self) -> None:
         """SIGSTOP: to the others it is dead, and it does not know."""
-        assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -101,7 +100,6 @@ class Replica:
 
     async def stop(self) -> None:
         """SIGTERM, and wait for the end."""
-        assert self._process is not None
         self._process.terminate()
         await asyncio.wait_for(self._process.wait(), START_S)
 

@@ -51,7 +51,7 @@ async def test_a_memory_deleted_right_after_it_was_stored_is_not_called_refused(
         await stores.memories.forget(WHERE, by="open")
         return applied
 
-    stores.memories.apply = stored_and_forgotten  # type: ignore[method-assign]
+    stores.memories.apply = stored_and_forgotten
     made, change = await editor.add(ALICE, fact("User likes figs."))
     assert (made.content, change) == ("User likes figs.", "created")
     assert (await stores.memories.list(WHERE, limit=5)).total == 0
@@ -74,12 +74,10 @@ async def test_what_the_policy_redacts_is_redacted_in_corrections_and_imports(op
     made, _ = await editor.add(ALICE, fact("User likes figs."))
     said = "User's mail is jo@example.org."
     edited = await editor.edit(WHERE, made.id, lambda m: replace(m, content=said))
-    assert edited is not None
     assert "jo@example.org" not in edited.content
     line = replace(made, id="mem_other", content="Write to al@example.org.", tags=("bo@example.org",))
     await editor.import_memories(ALICE, [line], began=await stores.memories.stamp(ALICE))
     stored = await stores.memories.get(WHERE, "mem_other")
-    assert stored is not None
     assert "example.org" not in f"{stored.content} {stored.tags}"
 
 
@@ -93,7 +91,6 @@ async def test_archiving_does_not_ask_again_whether_the_content_may_be_stored(op
     await editor.import_memories(ALICE, [old], began=await stores.memories.stamp(ALICE))
     strict, _ = await opened(policy=SafetyPolicy(pii={"email": "reject"}))
     archived = await strict.edit(WHERE, "mem_old", lambda m: replace(m, archived=True))
-    assert archived is not None
     assert (archived.archived, archived.content) == (True, old.content)
     with pytest.raises(InvalidRequest):
         await strict.edit(WHERE, "mem_old", lambda m: replace(m, content=old.content + " Really."))
@@ -109,7 +106,6 @@ async def test_many_corrections_at_once_all_hold(opened):
     names = {f"tag {chr(97 + n)}" for n in range(20)}
     await asyncio.gather(*map(tag, names))
     stored = await stores.memories.get(WHERE, made.id)
-    assert stored is not None
     assert set(stored.tags) == names
 
 

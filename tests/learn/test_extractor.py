@@ -36,7 +36,6 @@ def test_the_prompt_holds_dates_context_and_known_memories_with_ids():
     assert "We said $10,000 all in for Hawaii" in conversation
     assert "We are going to Hawaii" in context
     assert "We are going to Hawaii" not in conversation
-    assert request.schema is not None
     items = request.schema["properties"]["facts"]["items"]
     assert items["properties"]["type"]["enum"] == list(STATED_KINDS)
     assert set(items["properties"]) == set(items["required"])
@@ -85,7 +84,6 @@ async def contents(answer: str, *said: str) -> list[str]:
 async def test_a_fact_gets_the_exchange_that_it_rests_on_by_its_quote_or_its_words(evidence):
     answer = facts("User's budget for Hawaii is $10,000", evidence=evidence)
     candidate = await only(answer, exchange("Hello", seq=0), HAWAII, exchange("thanks", seq=2))
-    assert candidate.origin is not None
     assert (candidate.origin.exchange_id, candidate.observed_at) == (HAWAII.id, HAWAII.at)
     assert candidate.evidence == (evidence or "We said $10,000 all in for Hawaii.")
 

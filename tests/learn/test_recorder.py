@@ -149,7 +149,6 @@ async def test_an_explicit_ask_is_extracted_at_once_and_a_failing_judge_costs_no
         begun = await recording.begin(turn(f"My locker is 4471, {key}."), key)
         await recording.finish(begun, Outcome("Noted.", True))
     job = await house.stores.jobs.claim(NOON, 60)
-    assert job is not None
     assert job.lane == EXPLICIT
     assert len(await house.stores.sessions.recent(ANA, "s-1", 5)) == 2
 
@@ -172,7 +171,7 @@ class Memories:
 
 async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twice():
     memories = Memories()
-    counts = AccessCounts(memories, lambda: NOON)  # type: ignore[arg-type]
+    counts = AccessCounts(memories, lambda: NOON)
     counts.note(ANA, ("a", "b"))
     counts.note(BEN, ("c",))
     counts.note(ANA, ("a",))

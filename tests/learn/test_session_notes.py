@@ -240,17 +240,14 @@ def read(answer: Any, before: str | None = None) -> Candidate | None:
 )
 def test_a_good_summary_becomes_an_episodic_candidate(wrapped):
     found = read(wrapped.replace("{}", json.dumps(GOOD)), "mem_old")
-    assert found is not None
     assert found.content == (
         f"{GOOD['summary']} Done: compared hotels on Maui. Outcome: Napili Kai costs $420 a night."
     )
     assert (found.type, found.source, found.tags) == ("episodic", "summary", ("Hawaii trip",))
     assert (found.importance, found.replaces) == (0.7, "mem_old")
     assert found.observed_at == SESSION[-1].at
-    assert found.origin is not None
     assert found.origin.exchange_id == SESSION[-1].id
     odd = read(dict(GOOD, topics="Maui", actions=None, outcomes=[1, {}], importance="very"))
-    assert odd is not None
     assert (odd.content, odd.tags, odd.importance) == (GOOD["summary"], ("Maui",), 0.5)
 
 
@@ -301,7 +298,7 @@ JUDGE = ScriptedJudge(asks=lambda text: replace(ASKS_NOTHING, rule=0.9 if "from 
 
 def writer(h: House, **changes: object) -> NoteWriter:
     made = NoteWriter(h.stores.notes, h.completer, lambda key, answer: f"{key}/{answer}", judge=JUDGE)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def worker(h: House, notes: NoteWriter) -> Worker:
@@ -392,7 +389,6 @@ async def test_a_state_is_stored_with_the_marks_of_the_exchanges_that_it_replace
     await house.stores.sessions.end(ANA, "s-1", house.now)
     await work(house, notes)
     standing = await notes.notes.standing(ANA, "s-1")
-    assert standing is not None
     assert standing.state == {"topic": "one two three"}
     assert standing.covered == {"k1/Fine.", "k3/Fine."}, "a rule stays in the user's own message"
 

@@ -67,7 +67,7 @@ STATE = SessionState(
 )
 def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(changes, lane):
     due = NewJob("s", upto=9, lane=lane) if lane else None
-    state = replace(STATE, **changes)  # type: ignore[arg-type]
+    state = replace(STATE, **changes)
     assert on_completion(POLICY)(state) == due
     if due:
         assert on_sweep(POLICY, NOON)(state) == due, "a sweep finds what a crash left"
@@ -89,7 +89,7 @@ def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(changes
     ],
 )
 def test_an_idle_session_is_due_sooner_if_it_is_personal_and_waits_for_tools(changes, after_s, lane):
-    state = replace(STATE, **changes)  # type: ignore[arg-type]
+    state = replace(STATE, **changes)
     assert on_sweep(POLICY, NOON + after_s)(state) == (NewJob("s", upto=9, lane=lane) if lane else None)
 
 
@@ -173,7 +173,6 @@ async def test_exchanges_before_a_new_topic_are_due_and_the_new_one_is_not(patie
     await patient.say(CODE, "Create the index again, concurrently.")
     assert await ours.sweep() == 1
     job = await patient.stores.jobs.claim(patient.now, 60)
-    assert job is not None
     assert job.lane == ORDINARY
     batch = await patient.stores.jobs.batch(job, limit=20, context=0)
     assert [e.said for e in batch.pending] == [text for text, _ in TRIP]

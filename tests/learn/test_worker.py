@@ -9,12 +9,7 @@ import pytest
 
 from proxy.admit.gate import Gate
 from proxy.domain.core import Candidate, MemoryFilter, Scope
-from proxy.domain.errors import (
-    CompletionFailed,
-    CompletionRefused,
-    CredentialNeeded,
-    StoreUnavailable,
-)
+from proxy.domain.errors import CompletionFailed, CompletionRefused, CredentialNeeded, StoreUnavailable
 from proxy.learn import worker as module
 from proxy.learn.triggers import TriggerPolicy
 from proxy.learn.worker import HAND_ON_EVERY_S, Worker, WorkerConfig, WorkerPace, WorkerTools
@@ -138,7 +133,7 @@ async def test_another_process_between_search_and_commit_stores_no_fact_twice(ho
         nonlocal raced
         if not raced:
             raced = True
-            twins = [replace(c, memory=replace(c.memory, id="mem_other", evidence=())) for c in changes]  # type: ignore[call-arg, union-attr]
+            twins = [replace(c, memory=replace(c.memory, id="mem_other", evidence=())) for c in changes]
             await apply(self, scope, twins, expect=expect)
         return await apply(self, scope, changes, expect=expect, done=done)
 
@@ -284,7 +279,7 @@ async def test_a_job_claimed_for_a_cancelled_worker_is_given_back(house, monkeyp
         job = None if fails else await claim(now, lease_s, upto_lane=upto_lane)
         reached.set()
         await go_on.wait()
-        return job if not fails else 1 / 0  # type: ignore[return-value]
+        return job if not fails else 1 / 0
 
     house.completer.answers = [facts(HAWAII)]
     await house.say(SAID)

@@ -104,7 +104,7 @@ class Town:
             self._in_vain = (self.load.running, upto_lane) if job is None else None
             return job
 
-        jobs.claim = watched  # type: ignore[method-assign]
+        jobs.claim = watched
         return jobs
 
 

@@ -59,7 +59,7 @@ def session():
 
 
 def embedder_of(session: GatedSession, **options: Any) -> OnnxEmbedder:
-    return OnnxEmbedder(Encoder(session, Letters()), MODEL, **options)  # type: ignore[arg-type]
+    return OnnxEmbedder(Encoder(session, Letters()), MODEL, **options)
 
 
 @pytest.fixture
@@ -179,7 +179,6 @@ async def test_a_vector_depends_on_its_text_alone(fetched, tmp_path):
 )
 async def test_any_text_has_a_unit_vector(fetched, tmp_path, text):
     embedder = load_embedder(tmp_path).embedder
-    assert embedder is not None
     (vector,) = await embedder.embed([text])
     embedder.close()
     assert np.linalg.norm(np.frombuffer(vector, np.float32)) == pytest.approx(1, abs=1e-5)

@@ -108,7 +108,6 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
     facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
     memories = list(map(MemoryText, facts, await embedder.embed(facts)))
     plain = load_judge(tmp_path, embedder, directory=directory).judge
-    assert plain is not None
     message = await plain.read("Where do I live?")
     by_cosine = await plain.helps(message, memories)
     sure, near, _ = sorted(by_cosine, reverse=True)
@@ -120,7 +119,6 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
     assert runs == []
     write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], most=2)
     judge = load_judge(tmp_path, embedder, directory=directory).judge
-    assert judge is not None
     given = await judge.helps(message, memories)
     unread = [at for at in range(3) if given[at] == by_cosine[at]]
     assert [by_cosine[at] < near for at in unread] == [True]
@@ -131,7 +129,6 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
     assert len(runs) == 2
     write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], offsets={"helps": 0.5})
     moved = load_judge(tmp_path, embedder, directory=directory).judge
-    assert moved is not None
     assert all(a > b for a, b in zip(await moved.helps(message, memories), given, strict=True) if b > 0.01)
     for each in (plain, certain, judge, moved):
         each.close()
@@ -141,7 +138,6 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     directory, facts = write_heads(tmp_path), ["I live in Graz.", "Red."]
     write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0])
     judge = load_judge(tmp_path, embedder, directory=directory).judge
-    assert judge is not None
     message = await judge.read("Where do I live?")
     vectors = await embedder.embed(facts)
     given = await judge.helps(message, list(map(MemoryText, facts, vectors)))
@@ -162,7 +158,6 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     changed = reader_arrays() | {"cosine": np.array([12.0, -4.0])}
     write_head(directory, "relevance", changed, open=[0.0, 1.0])
     other = load_judge(tmp_path, embedder, directory=directory).judge
-    assert other is not None
     await other.helps(message, memories, stored)
     assert sorted(runs) == sorted("passage: " + fact for fact in facts)
     other.close()

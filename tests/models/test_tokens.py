@@ -119,7 +119,6 @@ def script(monkeypatch):
     """The script as a module, without a network and without the tables of this machine."""
     loader = importlib.machinery.SourceFileLoader("fetch_models", str(SCRIPT))
     spec = importlib.util.spec_from_loader("fetch_models", loader)
-    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     loader.exec_module(module)

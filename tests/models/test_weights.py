@@ -119,7 +119,6 @@ def test_the_graph_computes_what_the_layers_compute_in_float32(fetched, encoder,
     """Against the forward pass of scripts/dev/make_memory_e5.py, on texts that the smoothing has not seen."""
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     spec = importlib.util.spec_from_file_location("make", ROOT / "scripts/dev/make_memory_e5.py")
-    assert spec is not None
     assert spec.loader is not None
     script: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)

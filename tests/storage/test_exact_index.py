@@ -41,7 +41,6 @@ def test_scores_are_those_of_the_formula_also_after_rows_came_one_by_one(docs, q
     index = build(rows[:cut], Stamp(0, 0))
     for version, later in enumerate(rows[cut:], 1):
         index = index.changed([later], Stamp(0, version))
-        assert index is not None
     found = {f.seq: f.bm25 for f in index.search(None, Search(None, tuple(query), limit=99))}
     expected = {n: s for n, s in enumerate(bm25(docs, query)) if s > 0}
     assert found == pytest.approx(expected, rel=1e-4)
