@@ -16,9 +16,7 @@ from proxy.app.services import Services
 from proxy.config import load
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.limits import PAUSE_S
 from proxy.http import memory_work
-from proxy.recall.prepare import prepare
 from tests.models.heads import write_heads
 from tests.storage.recording import recorded
 
@@ -110,25 +108,6 @@ async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(da
         now, broken = now - 86_400, False
         await asyncio.sleep(0.1)
         assert await services.fail_open.attempt("recall", work, 1) == "fine"
-
-
-async def test_the_worker_pauses_while_a_turn_is_prepared(data_dir, monkeypatch):
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def held(turn, tools):
-        begun.set()
-        await go_on.wait()
-        return await prepare(turn, tools)
-
-    monkeypatch.setattr(http, "prepare", held)
-    async with opened(data_dir) as services, asyncio.timeout(60):
-        turn = asyncio.ensure_future(http._recaller(services)._prepared(WARM_UP_TURN))
-        await begun.wait()
-        job = asyncio.create_task(services.learner.turns.pause())
-        await asyncio.sleep(5 * PAUSE_S)
-        assert not job.done()
-        go_on.set()
-        await asyncio.gather(turn, job)
 
 
 async def test_the_read_path_and_the_write_path_use_one_judge(tmp_path, models_dir, monkeypatch):

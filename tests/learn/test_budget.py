@@ -14,10 +14,8 @@ from proxy.domain.errors import (
     StoreUnavailable,
 )
 from proxy.domain.limits import (
-    HOUR_S,
     PATIENCE_S,
     PAUSE_S,
-    SHARE,
     LocalCallQuota,
     QuotaDecision,
     TurnPriority,

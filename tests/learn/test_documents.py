@@ -19,9 +19,7 @@ from proxy.learn.documents import (
     DocumentIngester,
     split,
 )
-from proxy.telemetry import REMIND_S, ThrottledLog
 from proxy.text.words import terms
-from tests.storage.recording import recorded
 from tests.support.backends import place
 
 __all__ = ["place"]

@@ -99,18 +99,6 @@ def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last):
     assert end == datetime(2026, 5, 6, tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(
-    ("content", "type_"),
-    [
-        ("User's lease runs until 31 May 2026", "semantic"),
-        ("User wants answers in French until May", "preference"),
-        ("User wants answers in French until 2026-02-31", "preference"),
-    ],
-)
-def test_what_stays_true_or_is_not_clear_does_not_expire(content, type_):
-    assert expiry(content, type_, "UTC") is None
-
-
 # ---------------------------------------------------------------- questions
 ASKED = datetime(2027, 5, 12, 10)
 

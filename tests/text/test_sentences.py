@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.text.words import is_inner_stop, pieces, sentences, without_inner_stops
+from proxy.text.words import pieces, sentences, without_inner_stops
 
 TABLE = """
 Please remember that my dentist is Dr. Ohm.
