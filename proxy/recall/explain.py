@@ -21,7 +21,14 @@ from proxy.domain.core import (
 )
 from proxy.recall.documents import RankedPassage
 from proxy.recall.prepare import Recalled, RecallTools, Selection, select, untimed
-from proxy.recall.search import SearchRequest, SearchResult, is_doubted, ranked, without_repeats
+from proxy.recall.search import (
+    ProfileMemories,
+    SearchRequest,
+    SearchResult,
+    is_doubted,
+    ranked,
+    without_repeats,
+)
 from proxy.recall.triage import query_of
 
 LeftOut = Literal[
@@ -35,7 +42,9 @@ LeftOut = Literal[
     "forgotten",  # the message asks to forget it
     "over_budget",  # no room left in the block
 ]
-OF_PROFILE = "profile"  # why: it applies to every conversation
+# Why a memory is shown that was not searched for: it applies to every conversation; it held at the time that
+# the message asks about.
+OF_PROFILE, OF_THE_PAST = "profile", "past"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +97,11 @@ def _weighed(selection: Selection) -> Iterator[Weighed]:
     known = {one.memory.id for one in found.ranked}
     for one in found.ranked:
         yield Weighed(one.memory, one.score, one.why, _unshown(one.memory, selection))
-    for memory in recalled.offered:
+    unasked = [(one, OF_THE_PAST) for one in recalled.past] + [(one, OF_PROFILE) for one in recalled.offered]
+    for memory, why in unasked:
         if memory.id not in known:
             known.add(memory.id)
-            yield Weighed(memory, None, OF_PROFILE, _unshown(memory, selection))
+            yield Weighed(memory, None, why, _unshown(memory, selection))
     for one in found.helping:
         if one.memory.id not in known:
             known.add(one.memory.id)
@@ -110,7 +120,9 @@ def _unshown(memory: Memory, selection: Selection) -> LeftOut | None:
         return None
     if memory.id in (selection.to_forget or ()):
         return "forgotten"
-    left = {one.memory.id for one in recalled.ranked} | {one.id for one in recalled.profile}
+    left = {one.memory.id for one in recalled.ranked} | {
+        one.id for one in (*recalled.profile, *recalled.past)
+    }
     return "over_budget" if memory.id in left else "already_visible"
 
 
@@ -119,6 +131,12 @@ def _unfit(one: Ranked, found: SearchResult) -> LeftOut:
     if len(without_repeats([*found.helping, one])) == len(found.helping):
         return "repeated"
     return "unanswered" if one.memory.id in found.helps else "below_threshold"
+
+
+async def profile(scope: Scope, tools: RecallTools) -> ProfileMemories:
+    """Return what applies to every conversation, each memory with its kind. Raises StoreUnavailable."""
+    options = MemoryOptions(read=True, write=False, types=None, limit=1, threshold=None)
+    return await tools.searcher.profile(scope, await tools.searcher.snapshot(scope), options)
 
 
 # ---------------------------------------------------------------- search

@@ -11,11 +11,11 @@ from proxy.domain.ports import Clock
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation
 from proxy.http.memory_api.documents import passage_shape
-from proxy.http.memory_api.request_schemas import ExplainBody, NoQuery, SearchBody
+from proxy.http.memory_api.request_schemas import ExplainBody, NoQuery, ScopeQuery, SearchBody
 from proxy.http.memory_api.response_schemas import json_answer, memory_shape
 from proxy.http.turns import Zones, bounded, fingerprint
 from proxy.recall import documents as document_search
-from proxy.recall.explain import Explanation, Weighed, explain, search, unshown
+from proxy.recall.explain import Explanation, Weighed, explain, profile, search, unshown
 from proxy.recall.prepare import RecallTools
 from proxy.recall.triage import is_housekeeping
 from proxy.wire.dialect import CHAT
@@ -82,6 +82,16 @@ class RecallEndpoints:
         else:
             explanation = await explain(turn, self.recall)
         return json_answer(_explanation_shape(explanation))
+
+    @Operation("GET", "/v1/memory/profile", "getProfile", {200: shapes.Profile})
+    async def profile(self, request: ApiRequest[ScopeQuery, None]) -> Response:
+        """What every conversation is given: standing rules, traits of the user, core memories."""
+        scope = request.scope(request.query.user_id, request.query.project_id)
+        found = [
+            {"object": "memory.of_profile", "kind": kind, "memory": memory_shape(memory)}
+            for memory, kind in await profile(scope, self.recall)
+        ]
+        return json_answer({"object": "list", "data": found, "has_more": False})
 
     def _turn(self, scope: Scope, body: ExplainBody, timezone: str) -> Turn:
         chat = {"messages": [message.model_dump() for message in body.messages]}

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from proxy.domain.core import Event, ForgetCounts, Memory, Scope, Source
+from proxy.domain.ports import ProfileKind
 from proxy.domain.session import JobState
 from proxy.recall.explain import LeftOut
 
@@ -270,6 +271,18 @@ class Explanation(TypedDict):
     tokens: int
     memories: list[WeighedShape]
     documents: list[WeighedPassage]
+
+
+class ProfileEntry(TypedDict):
+    object: Literal["memory.of_profile"]
+    kind: ProfileKind
+    memory: MemoryShape
+
+
+class Profile(TypedDict):
+    object: Literal["list"]
+    data: list[ProfileEntry]
+    has_more: Literal[False]
 
 
 class HistoryShape(TypedDict):
