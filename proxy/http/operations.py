@@ -158,7 +158,10 @@ MEDIA_TYPES = {
     "svg": b"image/svg+xml",
 }
 _REVALIDATE, _FOREVER = b"no-cache", b"public, max-age=31536000, immutable"
-_VERSION = b"{version}"  # in index.html; replaced by the version of the assets
+# In index.html; replaced by the version of the assets, and by links that load all modules at once.
+_VERSION, _MODULES = b"{version}", b"{modules}"
+_MODULE = '<link rel="modulepreload" href="{version}/%s">'
+_OTHER_SCRIPTS = ("app.js", "theme.js")  # index.html names them itself
 _TEXT = b"text/plain; charset=utf-8"
 
 
@@ -192,7 +195,9 @@ class Ui:
         bodies = {entry.name: entry.read_bytes() for entry in (files(__package__) / "ui/static").iterdir()}
         digest = hashlib.sha256(b"".join(name.encode() + b"\0" + bodies[name] for name in sorted(bodies)))
         version = digest.hexdigest()[:16]
-        page = bodies.pop("index.html").replace(_VERSION, version.encode())
+        modules = [name for name in sorted(bodies) if name.endswith(".js") and name not in _OTHER_SCRIPTS]
+        links = "\n  ".join(_MODULE % name for name in modules).encode()
+        page = bodies.pop("index.html").replace(_MODULES, links).replace(_VERSION, version.encode())
         assets = {f"{version}/{name}": Asset.of(name, body, _FOREVER) for name, body in bodies.items()}
         return cls({"": Asset.of("index.html", page, _REVALIDATE), **assets})
 

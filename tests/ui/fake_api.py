@@ -31,7 +31,8 @@ def memory(number: int, content: str, **more: Any) -> Row:
         "user_id": "ada", "project_id": None, "source": "extracted", "created_at": at, "updated_at": at,
         "valid_from": at, "valid_to": None, "superseded_by": None, "expires_at": None, "archived": False,
         "importance": 0.5, "weight": 1.0, "confidence": 0.9, "tags": [], "access_count": 0,
-        "last_accessed": None, "evidence": [], **more,
+        "last_accessed": None, "evidence": [], "pinned": False, "core": False, "uses": 0,
+        "last_used_at": None, "fades_at": None, "sources": [], **more,
     }  # fmt: skip
 
 
@@ -62,6 +63,32 @@ def session(number: int, **more: Any) -> Row:
     }  # fmt: skip
 
 
+def event(number: int, content: str, **more: Any) -> Row:
+    """Return a change of a memory; the higher the number, the longer ago."""
+    return {
+        "object": "memory.event", "id": f"mem_{number:06}:0", "memory_id": f"mem_{number:06}",
+        "at": NOW - number * DAY / 2, "action": "created", "by": "extracted", "type": "semantic",
+        "project_id": None, "content": content, "became": None, **more,
+    }  # fmt: skip
+
+
+def entity(number: int, name: str, *linked: int, **more: Any) -> Row:
+    """Return an entity that is linked to the entities of these numbers."""
+    return {
+        "object": "memory.entity", "id": f"ent_{number}", "kind": "person", "name": name, "aliases": [],
+        "memories": 1, "linked": [f"ent_{n}" for n in linked], **more,
+    }  # fmt: skip
+
+
+def document(number: int, name: str, content: str, **more: Any) -> Row:
+    """Return a document."""
+    return {
+        "object": "memory.document", "id": f"doc_{number}", "name": name, "content": content, "version": 1,
+        "status": "ready", "user_id": "ada", "project_id": None, "characters": len(content), "sections": 2,
+        "passages": 3, "created_at": int(NOW), "updated_at": int(NOW), "outline": [], **more,
+    }  # fmt: skip
+
+
 def receipt(id_: str, counts: dict[str, int], **more: Any) -> Row:
     """Return the proof of a forget."""
     return {
@@ -84,6 +111,10 @@ class FakeApi:
     rights: list[str] = field(default_factory=lambda: list(RIGHTS))
     credential: str | None = None
     level: str = "full"
+    events: list[Row] = field(default_factory=list)
+    entities: list[Row] = field(default_factory=list)
+    contradictions: list[Row] = field(default_factory=list)
+    documents: list[Row] = field(default_factory=list)
     answer: str = "All right."
     memory_headers: dict[str, str] = field(default_factory=dict)  # of a chat's answer
     fail: int | None = None
@@ -100,6 +131,17 @@ class FakeApi:
             ("GET", "/v1/models", self._models),
             ("POST", "/v1/chat/completions", self._chat),
             ("POST", "/v1/memory/explain", self._explain),
+            ("GET", "/v1/memory/profile", self._profile),
+            ("GET", "/v1/memory/timeline", self._timeline),
+            ("GET", "/v1/memory/insights", self._insights),
+            ("GET", "/v1/memory/entities", self._entities),
+            ("GET", "/v1/memory/entities/{id}/memories", self._of_entity),
+            ("GET", "/v1/memory/contradictions", self._contradictions),
+            ("POST", "/v1/memory/contradictions/{id}", self._decide),
+            ("GET", "/v1/memory/documents", self._documents),
+            ("POST", "/v1/memory/documents", self._add_document),
+            ("GET", "/v1/memory/documents/{id}", self._document),
+            ("DELETE", "/v1/memory/documents/{id}", self._delete_document),
             ("POST", "/v1/memory/search", self._search),
             ("GET", "/v1/memory/sessions", self._sessions),
             ("POST", "/v1/memory/sessions/{id}/end", self._end),
@@ -113,6 +155,8 @@ class FakeApi:
             ("POST", "/v1/memory", self._add),
             ("DELETE", "/v1/memory", self._forget),
             ("GET", one + "/history", self._history),
+            *(("POST", f"{one}/{verb}", self._pin) for verb in ("pin", "unpin")),
+            ("POST", one + "/undo", self._undo),
             ("GET", one, self._get),
             ("PATCH", one, self._patch),
             ("DELETE", one, self._forget),
@@ -147,7 +191,7 @@ class FakeApi:
                 return refusal(401, "No valid credential.", code="invalid_api_key")
             if any(not value.strip() for value in query.values()):
                 return refusal(400, "An empty parameter.", param=next(iter(query)))
-            return run({**query, **request.path_params}, body)
+            return run({**query, **request.path_params, "path": request.url.path}, body)
 
         return endpoint
 
@@ -245,6 +289,78 @@ class FakeApi:
         ]
         answer = {"has_more": False, "would_inject": True, "reason": None}
         return JSONResponse({"object": "list", "data": data, **answer})
+
+    # ------------------------------------------------------------ memories over time
+    def _profile(self, query: Row, body: Any) -> Response:
+        kinds = {"preference": "rule", "procedural": "trait"}
+        data = [
+            {"object": "memory.of_profile", "kind": kinds.get(m["type"], "core"), "memory": m}
+            for m in self._mine(query)
+            if m["type"] in kinds or m["pinned"]
+        ]
+        return JSONResponse({"object": "list", "data": data, "has_more": False})
+
+    def _timeline(self, query: Row, body: Any) -> Response:
+        return page(self.events, query)
+
+    def _insights(self, query: Row, body: Any) -> Response:
+        mine = self._mine(query)
+        archived = sum(m["archived"] for m in mine)
+        days = [f"2026-11-{n:02}" for n in range(1, 31)]
+        by_day = [{"date": day, "added": n % 5, "superseded": n % 3, "archived": n % 2, "used": n % 7}
+                  for n, day in enumerate(days)]  # fmt: skip
+        of = {"active": len(mine) - archived, "archived": archived, "core": 1, "pinned": 1, "used": 4}
+        fading = [{**m, "fades_at": NOW + 9 * DAY} for m in mine[:2]]
+        types = {m["type"]: 3 for m in mine}
+        more = {"unused": 9, "by_type": types, "by_day": by_day, "fading": fading}
+        return JSONResponse({"object": "memory.insights", **of, **more})
+
+    def _entities(self, query: Row, body: Any) -> Response:
+        return page(self.entities, query)
+
+    def _of_entity(self, query: Row, body: Any) -> Response:
+        entity = next(e for e in self.entities if e["id"] == query["id"])
+        return page(self._mine(query)[: entity["memories"]], {})
+
+    def _contradictions(self, query: Row, body: Any) -> Response:
+        return page(self.contradictions, query)
+
+    def _decide(self, query: Row, body: Row) -> Response:
+        self.contradictions = [c for c in self.contradictions if c["id"] != query["id"]]
+        return JSONResponse({})
+
+    def _pin(self, query: Row, body: Any) -> Response:
+        found = self._find(query)
+        if not found:
+            return refusal(404, "No such memory.")
+        found["pinned"] = query["path"].endswith("/pin")
+        return JSONResponse(found)
+
+    def _undo(self, query: Row, body: Any) -> Response:
+        undone = self._find(query)
+        assert undone is not None
+        self.memories.remove(undone)
+        for source in self.memories:
+            if source["id"] in undone["sources"]:
+                source["superseded_by"] = None
+        return JSONResponse({"object": "memory.undo", "id": undone["id"], "restored": undone["sources"]})
+
+    # ------------------------------------------------------------ documents
+    def _documents(self, query: Row, body: Any) -> Response:
+        return page(self.documents, query)
+
+    def _document(self, query: Row, body: Any) -> Response:
+        return JSONResponse(next(d for d in self.documents if d["id"] == query["id"]))
+
+    def _add_document(self, query: Row, body: Row) -> Response:
+        if "password" in body["content"]:
+            return refusal(400, "This looks like a secret.", param="content")
+        self.documents.append(document(len(self.documents) + 1, **body))
+        return JSONResponse({**self.documents[-1], "change": "created", "redacted": []}, 201)
+
+    def _delete_document(self, query: Row, body: Any) -> Response:
+        self.documents = [d for d in self.documents if d["id"] != query["id"]]
+        return JSONResponse({"object": "memory.deleted", "deleted": True, "deleted_documents": 1})
 
     # ------------------------------------------------------------ a chat
     def _models(self, query: Row, body: Any) -> Response:

@@ -1,6 +1,6 @@
 """Data that screenshots and tests show."""
 
-from tests.ui.fake_api import DAY, NOW, FakeApi, held, job, memory, receipt, session
+from tests.ui.fake_api import DAY, NOW, FakeApi, document, entity, event, held, job, memory, receipt, session
 
 CONTENTS = [
     ("preference", "Prefers window seats, and never the last row.", "travel", ["flights", "seat"]),
@@ -47,6 +47,28 @@ def sample() -> FakeApi:
         job(42, "chat-1", "queued", lane=1, exchanges=2, project_id="apollo"),
         job(43, "chat-2", "waiting", attempts=1, reason="credential_needed"),
     ]
+    api.memories[1] |= {"pinned": True, "uses": 3, "last_used_at": int(NOW - DAY)}
+    api.memories[7] |= {"source": "consolidated", "sources": ["mem_000001"]}
+    api.events = [
+        event(1, "The Apollo project has a budget of 240,000 euros.", action="superseded", by="mem_000002",
+              became="The Apollo project has a budget of 260,000 euros.", project_id="apollo"),
+        event(2, "The Apollo project has a budget of 260,000 euros.", project_id="apollo"),
+        event(3, "Daughter Mina was born in March 2021.", action="pinned", by="user"),
+        *(event(n, f"Fact number {n}.", type="episodic") for n in range(4, 12)),
+    ]  # fmt: skip
+    names = ["Ada", "Mina", "Apollo", "Lisbon", "Tagus bridge", "Rotterdam", "Delft", "Porto", "rig 3"]
+    linked = [(2, 3, 6), (1,), (1, 5, 9), (5,), (3, 4), (1,), (), (), (3,)]
+    kinds = ["person", "person", "project", "place", "thing", "place", "place", "place", "thing"]
+    api.entities = [
+        entity(n, name, *linked[n - 1], kind=kinds[n - 1], memories=1 + n % 4, aliases=["her"] * (n == 2))
+        for n, name in enumerate(names, 1)
+    ]
+    older, newer = memory(70, "Lives in Delft."), memory(71, "Lives in Leiden.")
+    api.contradictions = [
+        {"object": "memory.contradiction", "id": "con_1", "older": older, "newer": newer, "score": 0.8,
+         "found_at": int(NOW)},
+    ]  # fmt: skip
+    api.documents = [document(1, "Handbook", "# Travel\n\nTrains first.", version=2, project_id="apollo")]
     api.receipts = [
         receipt("fgt_7d1", {"memories": 31, "exchanges": 12, "sessions": 4}, project_id="old-flat"),
         receipt("fgt_7c0", {"memories": 1, "exchanges": 1}, memory_id="mem_000044", by="key:k_1"),

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.ui.conftest import LOOP, Visit
-from tests.ui.fake_api import FakeApi, Row, held, job, memory, receipt, session
+from tests.ui.fake_api import FakeApi, Row, document, entity, event, held, job, memory, receipt, session
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
 
@@ -41,6 +41,7 @@ def hostile() -> FakeApi:
     for n, text in enumerate(TEXTS, 1):
         tags = [text[:64], "<b>", "'\"&"]
         row = memory(n, text, id=f"mem_{n:06}", project_id=text[:256], tags=tags, source=text[:50])
+        row["type"] = "preference" if n % 2 else "semantic"
         row["evidence"] = [{"session_id": text[:256], "exchange_id": text[:256], "span": text}]
         row["history"] = [{"at": 1, "action": text[:50], "by": text[:50], "content": text}]
         api.memories.append(row)
@@ -51,6 +52,10 @@ def hostile() -> FakeApi:
             job(n, text[:256], "dead", reason=text[:64], project_id=text[:256], user_id=text[:99])
         )
         api.receipts.append(receipt(f"{n}", {"memories": 1}, by=text[:64], project_id=text[:256]))
+        api.events.append(event(n, text, became=text, action=text[:40], by=text[:64], project_id=text[:256]))
+        api.entities.append(entity(n, text[:200], 1, kind=text[:20], aliases=[text[:200]]))
+        api.documents.append(document(n, text[:200] or "x", text, project_id=text[:256]))
+        api.contradictions.append({"id": f"{n}", "older": row, "newer": row})
     return api
 
 
@@ -84,6 +89,12 @@ async def test_hostile_texts_are_text_in_every_view(visit: Visit, width: int) ->
     for place in ("quarantine", "sessions", "jobs", "receipts"):
         await page.evaluate(f"location.hash = '#/{place}'")
         await expect(page.locator("li.row")).to_have_count(len(TEXTS))
+        await assert_unharmed(page)
+    counts = {"profile": 9, "timeline": 17, "links/ent_1": 18, "insights": 19, "documents": 17}
+    for place, rows in counts.items():
+        await page.evaluate(f"location.hash = '#/{place}'")
+        await visitor.settled()
+        await expect(page.locator("main .row")).to_have_count(rows)
         await assert_unharmed(page)
     await page.get_by_role("link", name="Jobs").click()
     await page.get_by_label("All users").check()

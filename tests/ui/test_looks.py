@@ -8,7 +8,22 @@ from tests.ui.sample import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
 
-PAGES = ("try", "memories", "search", "quarantine", "sessions", "jobs", "receipts", "transfer", "health")
+PAGES = (
+    "try",
+    "memories",
+    "profile",
+    "timeline",
+    "links",
+    "insights",
+    "documents",
+    "search",
+    "quarantine",
+    "sessions",
+    "jobs",
+    "receipts",
+    "transfer",
+    "health",
+)
 
 # Every text that is visible, with the contrast to what is behind it (WCAG 2.2, 1.4.3). Colors are painted
 # on a canvas, so that whatever notation a style has becomes numbers.

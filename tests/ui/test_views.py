@@ -63,6 +63,109 @@ async def test_a_search_shows_scores_and_reasons_the_best_first(visit: Visit) ->
     }
 
 
+async def test_the_profile_has_rules_traits_and_what_is_pinned_and_changes_on_the_spot(visit: Visit) -> None:
+    api = sample()
+    page = await (await visit(api)).enter("profile")
+    sections = page.locator("main section")
+    await expect(sections.locator("h2")).to_have_text(["How to answer", "About you", "Core"])
+    await sections.nth(2).get_by_role("button", name="Unpin").click()
+    await expect(sections).to_have_count(2)
+    row = sections.first.locator("li").first
+    await row.get_by_role("button", name="Pin").click()
+    await expect(sections.nth(2).locator("li .badge")).to_contain_text(["preference", "pinned", "travel"])
+    await sections.nth(2).get_by_role("button", name="Archive").click()
+    await expect(page.get_by_text("Archived: kept, and no longer used.")).to_be_visible()
+
+
+async def test_changes_are_listed_by_day_and_what_was_remembered_on_one_day(visit: Visit) -> None:
+    api = sample()
+    page = await (await visit(api)).enter("timeline")
+    await expect(page.locator("li.event")).to_have_count(11)
+    assert await page.locator("h2.day").count() in (6, 7), "two changes a day"
+    first = page.locator("li.event").first
+    await expect(first).to_contain_text("240,000 euros. → The Apollo project has a budget of 260,000 euros.")
+    await expect(first).to_contain_text("by a newer memory")
+    await page.get_by_label("From").fill("2026-01-31")
+    await page.get_by_label("Show").select_option("What was remembered")
+    await page.get_by_label("On").fill("2026-03-01")
+    await page.get_by_label("On").press("Tab")
+    await expect(page.locator("a.row").first).to_contain_text("window seats")
+    assert api.asked("GET", "/v1/memory/timeline")[-1][0]["since"] == "2026-01-31"
+    assert api.asked("GET", "/v1/memory")[-1][0]["as_of"] == "2026-03-01"
+
+
+async def test_a_graph_and_a_list_lead_to_what_is_linked(visit: Visit) -> None:
+    page = await (await visit(sample())).enter("links")
+    await expect(page.locator(".graph .node")).to_have_count(9)
+    await expect(page.locator(".graph line")).to_have_count(6)  # one for each pair, whichever names it
+    await page.keyboard.press("j")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".of-entity h2")).to_have_text("Ada")
+    await expect(page.locator(".of-entity .rows a")).to_have_count(2)
+    await expect(page.locator(".graph line.on")).to_have_count(3)
+    await page.locator(".graph .node").nth(1).click()
+    await expect(page.locator(".of-entity")).to_contain_text("Also: her")
+
+
+async def test_insights_count_and_let_a_person_decide_pin_and_restore(visit: Visit) -> None:
+    api = sample()
+    page = await (await visit(api)).enter("insights")
+    await expect(page.locator(".tiles dd").first).to_have_text("13")
+    growth = page.locator("figure").first
+    await expect(growth.locator("g")).to_have_count(30)
+    await growth.get_by_text("As a table").click()
+    await expect(growth.locator("tbody tr").first).to_have_text("2026-11-02111")
+    await page.get_by_role("button", name="Keep the newer").click()
+    await expect(page.get_by_role("heading", name="Which of these still holds?")).to_be_hidden()
+    assert api.asked("POST", "/v1/memory/contradictions/con_1") == [({"user_id": "ada"}, {"keep": "newer"})]
+    fading = page.locator("li.row").filter(has_text="fades in")
+    await fading.first.get_by_role("button", name="Pin").click()
+    await expect(fading.first.get_by_role("button", name="Unpin")).to_be_visible()
+    await page.get_by_label("Archived memories").get_by_role("button", name="Restore").click()
+    await expect(page.get_by_role("heading", name="Nothing is archived")).to_be_visible()
+
+
+async def test_a_consolidated_memory_shows_its_sources_and_can_be_undone(visit: Visit) -> None:
+    page = await (await visit(sample())).enter("memories/mem_000008")
+    await expect(page.locator(".detail .sources a")).to_have_text(
+        "Ran the Delft half marathon in 1:52 on 12 October."
+    )
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator("a.row").filter(has_text="half marathon")).to_have_count(1)
+    await expect(page.locator("a.row").filter(has_text="budget of 240,000")).to_have_count(0)
+
+
+async def test_a_document_is_added_from_a_file_read_and_deleted(visit: Visit) -> None:
+    api = sample()
+    page = await (await visit(api)).enter("documents")
+    await page.get_by_role("button", name="Add").click()
+    file = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"The gate password is hidden."}
+    await page.get_by_label("File").set_input_files(file)  # type: ignore[arg-type]
+    await expect(page.get_by_label("Text", exact=True)).to_have_value("The gate password is hidden.")
+    await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+    await expect(page.get_by_text("This looks like a secret.")).to_be_visible()
+    await page.get_by_label("Text", exact=True).fill("The gate is green.")
+    await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+    await expect(page.get_by_text("Added. 3 passages.")).to_be_visible()
+    body = {"name": "notes.txt", "content": "The gate is green.", "format": "text", "user_id": "ada"}
+    assert api.asked("POST", "/v1/memory/documents")[-1] == ({}, body)
+    await page.locator("li.row").last.get_by_role("button", name="Look").click()
+    await expect(page.get_by_role("dialog").locator("pre")).to_have_text("The gate is green.")
+    await page.keyboard.press("Escape")
+    for _ in range(2):
+        await page.locator("li.row").first.get_by_role("button", name="Delete").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await expect(page.get_by_role("heading", name="No documents")).to_be_visible()
+
+
+async def test_a_place_is_offered_if_the_proxy_has_what_it_shows(visit: Visit) -> None:
+    visitor = await visit(sample())
+    await visitor.page.route("**/v1/memory/insights*", lambda route: route.fulfill(status=404, json={}))
+    page = await visitor.enter()
+    await expect(page.get_by_role("link", name="Links")).to_be_visible()
+    await expect(page.get_by_role("link", name="Insights")).to_be_hidden()
+
+
 async def test_a_candidate_is_released_and_another_discarded(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter("quarantine")

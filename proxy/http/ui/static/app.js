@@ -3,27 +3,38 @@
 
 import { Api, ApiError } from "./api.js";
 import { h } from "./dom.js";
+import { documents } from "./documents.js";
 import { health } from "./health.js";
+import { insights } from "./insights.js";
 import { jobs } from "./jobs.js";
 import { listen } from "./keyboard.js";
+import { links } from "./links.js";
 import { memories } from "./memories.js";
 import { broken } from "./pages.js";
+import { profile } from "./profile.js";
 import { quarantine } from "./quarantine.js";
 import { receipts } from "./receipts.js";
 import { search } from "./search.js";
 import { Session } from "./session.js";
 import { sessions } from "./sessions.js";
 import { door, frame } from "./shell.js";
+import { timeline } from "./timeline.js";
 import { transfer } from "./transfer.js";
 import { tryIt } from "./try.js";
 import { failure } from "./words.js";
 
+// In the order of the menu; a line separates the groups. `asks`: a place is offered if this is answered.
 const PLACES = [
   { name: "try", title: "Try it", open: tryIt },
   { name: "memories", title: "Memories", open: memories },
-  { name: "search", title: "Search", open: search },
+  { name: "profile", title: "Profile", open: profile, asks: "v1/memory/profile" },
+  { name: "timeline", title: "Timeline", open: timeline, asks: "v1/memory/timeline" },
+  { name: "links", title: "Links", open: links, asks: "v1/memory/entities" },
+  { name: "insights", title: "Insights", open: insights, asks: "v1/memory/insights" },
+  { name: "documents", title: "Documents", open: documents },
+  { name: "search", title: "Search", open: search, begins: true },
   { name: "quarantine", title: "Quarantine", open: quarantine },
-  { name: "sessions", title: "Sessions", open: sessions },
+  { name: "sessions", title: "Sessions", open: sessions, begins: true },
   { name: "jobs", title: "Jobs", open: jobs },
   { name: "receipts", title: "Receipts", open: receipts },
   { name: "transfer", title: "Export, import", open: transfer },
@@ -114,6 +125,17 @@ function enter() {
   route();
   api.get("health").then(shell.showHealth, () => shell.showHealth(null));
   lookIntoQuarantine(shell);
+  for (const { name, asks } of PLACES) if (asks) offer(shell, name, asks);
+}
+
+/** Show a place in the menu once it is known that the proxy has what it shows. */
+async function offer(shell, name, path) {
+  try {
+    await api.get(path, session.query, inside.signal);
+  } catch (error) {
+    if (error.status === 404 || error.name === "AbortError") return;
+  }
+  shell.offer(name);
 }
 
 /** Say in the menu that something waits for a judgement. Failures are shown by the view itself. */

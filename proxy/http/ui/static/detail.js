@@ -1,24 +1,17 @@
 // One memory next to the list: its text, origin and history.
 
+import { act, buttons } from "./actions.js";
 import { segment } from "./api.js";
-import { foreign, h } from "./dom.js";
+import { foreign, h, visible } from "./dom.js";
 import { edit } from "./editor.js";
 import { forgetOne, toldForgotten } from "./forget.js";
 import { bar, icon } from "./icons.js";
 import { broken } from "./pages.js";
 import { badge, inactive, typeBadge } from "./rows.js";
-import { count, plain, time } from "./words.js";
+import { count, HOW, many, plain, time } from "./words.js";
 
 const MAX_EVENTS = 100;
 const MAX_EVIDENCE = 20;
-const HOW = {
-  api: "by hand",
-  extracted: "from a conversation",
-  verbatim: "from a conversation, word for word",
-  explicit: "because you asked for it",
-  assistant: "from what the assistant said",
-  summary: "as the sum of a session",
-};
 
 export class Detail {
   #page;
@@ -111,12 +104,7 @@ export class Detail {
     this.element.replaceChildren(
       this.#bar(
         h("button", { type: "button", on: { click: () => this.edit() } }, "Edit"),
-        !memory.superseded_by &&
-          h(
-            "button",
-            { type: "button", on: { click: () => this.archive() } },
-            memory.archived ? "Restore" : "Archive",
-          ),
+        buttons(this.#page, memory, (verb) => this.#acted(memory, verb)),
         h("button", { type: "button", class: "danger", on: { click: () => this.forget() } }, "Forget"),
       ),
       h(
@@ -124,10 +112,13 @@ export class Detail {
         { class: "meta" },
         typeBadge(memory.type),
         state && badge(state, "state-mark"),
+        memory.pinned && badge("pinned", "did-created"),
+        memory.core && !memory.pinned && badge("core", "did-created"),
         (memory.tags ?? []).map((tag) => badge(tag, "tag")),
       ),
       foreign("p", memory.content, { class: "whole" }),
       this.#facts(memory),
+      ...this.#sources(memory.sources ?? []),
       ...provenance(memory),
       ...timeline(events),
     );
@@ -148,6 +139,11 @@ export class Detail {
           ? [`${count(memory.access_count)}×, last `, time(memory.last_accessed)]
           : "not yet",
       ],
+      memory.uses !== undefined && [
+        "Used",
+        memory.uses ? [`in ${many(memory.uses, "answer")}, last `, time(memory.last_used_at)] : "in no answer yet",
+      ],
+      memory.fades_at !== undefined && ["Fades", memory.fades_at ? time(memory.fades_at) : "never"],
       ["Importance", measure(memory.importance)],
       ["Confidence", measure(memory.confidence)],
       memory.superseded_by && ["Replaced by", this.#link(memory.superseded_by)],
@@ -159,6 +155,21 @@ export class Detail {
       {},
       rows.filter(Boolean).map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value))),
     );
+  }
+
+  /** Return the memories that this one was made from; their texts come after. */
+  #sources(ids) {
+    if (!ids.length) return [];
+    const { api, session, signal } = this.#page;
+    const item = (id) => {
+      const link = this.#link(id);
+      api.get(`v1/memory/${segment(id)}`, session.query, signal).then(
+        ({ content }) => link.replaceChildren(visible(content)),
+        () => {}, // the id is shown instead
+      );
+      return h("li", {}, link);
+    };
+    return [h("h3", {}, "Made from"), h("ul", { class: "sources" }, ids.slice(0, MAX_EVIDENCE).map(item))];
   }
 
   #link(id) {
@@ -174,19 +185,14 @@ export class Detail {
   async archive() {
     const memory = this.#memory;
     if (!memory || memory.superseded_by) return;
-    try {
-      const body = { archived: !memory.archived };
-      const saved = await this.#page.api.patch(`v1/memory/${segment(memory.id)}`, {
-        query: this.#page.session.query,
-        body,
-      });
-      await this.#after(
-        saved,
-        saved.archived ? "Archived: kept, and no longer used." : "Restored: used again.",
-      );
-    } catch (error) {
-      this.#page.fail(error);
-    }
+    const verb = memory.archived ? "restore" : "archive";
+    if (await act(this.#page, memory, verb)) await this.#acted(memory, verb);
+  }
+
+  async #acted(memory, verb) {
+    this.#changed(memory.id);
+    if (verb === "undo") this.#page.go(this.#base);
+    else await this.open(memory.id);
   }
 
   async forget() {

@@ -8,6 +8,7 @@ export const TYPES = [
   ["semantic", "Semantic"],
   ["episodic", "Episodic"],
   ["procedural", "Procedural"],
+  ["reflective", "Reflective"],
 ];
 const KNOWN_TYPES = new Set(TYPES.map(([name]) => name));
 const SHOWN_CHARS = 400;

@@ -13,12 +13,18 @@ const THEMES = [
   ["dark", "Theme: dark"],
 ];
 
-/** Return the frame: `element`, `main`, `mark(place)`, `waiting(place, words)`, `say(text)`, `showHealth(health)`. */
+/** Return the frame: `element`, `main`, `mark(place)`, `waiting(place, words)`, `offer(place)`, `say(text)`, `showHealth(health)`. */
 export function frame(places, session, { signOut }) {
   const main = h("main", { id: "main", tabIndex: -1 });
-  const links = places.map(({ name, title }) =>
-    h("a", { href: `#/${name}`, "data-place": name }, icon(name), h("span", {}, title)),
+  const links = places.map(({ name, title, asks, begins }) =>
+    h(
+      "a",
+      { href: `#/${name}`, "data-place": name, hidden: Boolean(asks), class: begins ? "begins" : "" },
+      icon(name),
+      h("span", {}, title),
+    ),
   );
+  const link = (place) => links.find((one) => one.dataset.place === place);
   const dot = h(
     "a",
     { class: "vital", href: "#/health", title: "Health" },
@@ -62,13 +68,17 @@ export function frame(places, session, { signOut }) {
   element.append(projects);
   const waiting = (place, words) => {
     const spot = h("span", { class: "waiting", role: "img", "aria-label": words, title: words });
-    links.find((link) => link.dataset.place === place).append(spot);
+    link(place).append(spot);
   };
   return {
     element,
     main,
     projects,
     waiting,
+    offer: (place) => {
+      link(place).hidden = false;
+      if (link(place).hasAttribute("aria-current")) mark(links, place);
+    },
     mark: (place) => mark(links, place),
     say: saying(toast),
     showHealth: (told) => vital(dot, told),

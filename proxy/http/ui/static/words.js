@@ -29,6 +29,19 @@ export function time(seconds) {
   return h("time", { datetime: date.toISOString(), title: EXACT.format(date) }, relative(seconds));
 }
 
+const DAY = new Intl.DateTimeFormat("en", { dateStyle: "full" });
+const CLOCK = new Intl.DateTimeFormat("en", { timeStyle: "short" });
+
+/** Return "Saturday, November 28, 2026", of the visitor's time zone. */
+export function day(seconds) {
+  return DAY.format(new Date(seconds * 1000));
+}
+
+/** Return "9:04 PM". */
+export function clock(seconds) {
+  return CLOCK.format(new Date(seconds * 1000));
+}
+
 /** Return 12,345. */
 export function count(number) {
   return COUNT.format(number);
@@ -45,6 +58,24 @@ export function plain(word) {
     .replaceAll(/[_-]+/g, " ")
     .trim();
 }
+
+// Where a memory or a change comes from.
+export const HOW = {
+  api: "by hand",
+  extracted: "from a conversation",
+  verbatim: "from a conversation, word for word",
+  explicit: "because you asked for it",
+  assistant: "from what the assistant said",
+  summary: "as the sum of a session",
+  consolidated: "from several memories, made one",
+  reflection: "concluded from other memories",
+  user: "by you",
+  use: "as answers did not use it",
+  decay: "as it faded",
+  consolidation: "merged with others",
+  contradiction: "as it contradicted another",
+  expiry: "as it expired",
+};
 
 const GOES = [
   ["memories", "memory", "memories"],
@@ -119,6 +150,7 @@ export const LEFT_OUT = {
 /** Return the read path's "dense .41, lexical 3.2, helps .93" in plain words. */
 export function because(why) {
   if (why === "profile") return "applies to every conversation";
+  if (why === "past") return "held at the time that the message asks about";
   return why.replace("dense", "meaning").replace("lexical", "words").replace("helps", "helps with the message");
 }
 

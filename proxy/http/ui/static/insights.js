@@ -1,0 +1,155 @@
+// How memory develops: growth by day, use, what fades, what contradicts, and what was archived.
+
+import { buttons } from "./actions.js";
+import { segment } from "./api.js";
+import { foreign, h } from "./dom.js";
+import { broken, nothing, PAGE_SIZE, PagedList } from "./pages.js";
+import { bars, shares } from "./plots.js";
+import { standing } from "./profile.js";
+import { badge } from "./rows.js";
+import { count, plain, time } from "./words.js";
+
+const DAYS = 30;
+const TILES = [
+  ["active", "in use"],
+  ["core", "core"],
+  ["pinned", "pinned"],
+  ["used", "used at least once"],
+  ["unused", "never used"],
+  ["archived", "archived"],
+];
+const GROWTH = [
+  ["added", "added"],
+  ["superseded", "superseded"],
+  ["archived", "archived"],
+];
+const DECISIONS = [
+  ["newer", "Keep the newer"],
+  ["older", "Keep the older"],
+  ["both", "Keep both"],
+];
+
+export function insights(page, root) {
+  const numbers = h("div", { class: "sections" });
+  const open = h("section", { class: "undecided", hidden: true });
+  const archived = archivedList(page, () => look());
+  const look = async () => {
+    numbers.setAttribute("aria-busy", "true");
+    try {
+      const query = { ...page.session.query, days: DAYS };
+      const found = await page.api.get("v1/memory/insights", query, page.signal);
+      numbers.replaceChildren(...sections(page, found, look));
+    } catch (error) {
+      if (error.name !== "AbortError") numbers.replaceChildren(broken(error, look));
+    }
+    numbers.removeAttribute("aria-busy");
+    archived.first();
+  };
+  root.append(
+    h("header", { class: "view" }, h("h1", {}, "Insights")),
+    open,
+    numbers,
+    h("h2", {}, "Archived"),
+    h("p", { class: "hint" }, "Not used in answers any more, and not lost."),
+    archived.element,
+  );
+  look();
+  showContradictions(page, open);
+  return { turn: (step) => archived.turn(step) };
+}
+
+function sections(page, found, changed) {
+  const types = Object.entries(found.by_type).filter(([, number]) => number > 0);
+  return [
+    h(
+      "dl",
+      { class: "tiles" },
+      TILES.map(([name, words]) => h("div", {}, h("dt", {}, words), h("dd", {}, count(found[name] ?? 0)))),
+    ),
+    h(
+      "div",
+      { class: "panels" },
+      bars("Growth", found.by_day, GROWTH),
+      bars("Memories that answers used", found.by_day, [["used", "used"]]),
+      types.length > 0 && shares("By type", types.map(([type, number]) => [plain(type), number])),
+    ),
+    h(
+      "section",
+      {},
+      h("h2", {}, "Fading"),
+      h("p", { class: "hint" }, "Not used for long. They will be archived on the day named here; pinned ones never are."),
+      found.fading.length
+        ? h(
+            "ul",
+            { class: "rows" },
+            found.fading.map((memory) => standing(page, memory, changed, h("span", { class: "due" }, "fades ", time(memory.fades_at)))),
+          )
+        : h("p", { class: "hint" }, "Nothing fades at the moment."),
+    ),
+  ];
+}
+
+function archivedList(page, changed) {
+  const list = new PagedList({
+    label: "Archived memories",
+    noun: ["archived memory", "archived memories"],
+    signal: page.signal,
+    load: async (after, signal) => {
+      const query = { ...page.session.query, include: "archived", limit: PAGE_SIZE, after };
+      const answer = await page.api.get("v1/memory", query, signal);
+      const data = answer.data.filter((memory) => memory.archived);
+      return { ...answer, data, total: undefined };
+    },
+    row: (memory) => standing(page, memory, changed, badge("archived", "state-mark")),
+    empty: () => nothing("Nothing is archived", "What is not used for long will be here, and can be restored."),
+  });
+  return list;
+}
+
+/** Show the pairs that cannot both hold, with what can be decided. Without the endpoint there are none. */
+async function showContradictions(page, place) {
+  const look = () => showContradictions(page, place);
+  let found;
+  try {
+    found = await page.api.get("v1/memory/contradictions", { ...page.session.query, limit: PAGE_SIZE }, page.signal);
+  } catch (error) {
+    if (error.name !== "AbortError" && error.status !== 404) page.fail(error);
+    return;
+  }
+  const decide = async (pair, keep) => {
+    try {
+      const path = `v1/memory/contradictions/${segment(pair.id)}`;
+      await page.api.post(path, { query: page.session.query, body: { keep } });
+      page.say("Decided.");
+      await look();
+    } catch (error) {
+      page.fail(error);
+    }
+  };
+  place.hidden = !found.data.length;
+  place.replaceChildren(
+    h("h2", {}, "Which of these still holds?"),
+    h("p", { class: "hint" }, "These memories seem to contradict each other. Until you decide, both are in use."),
+    h("ul", { class: "rows" }, found.data.map((pair) => contradiction(pair, decide))),
+  );
+}
+
+function contradiction(pair, decide) {
+  const side = (memory, words) =>
+    h(
+      "div",
+      {},
+      h("p", { class: "hint" }, words, " ", time(memory.valid_from ?? memory.created_at)),
+      foreign("p", memory.content),
+    );
+  return h(
+    "li",
+    { class: "row card", tabIndex: -1, "data-row": pair.id },
+    h("div", { class: "columns" }, side(pair.older, "Older:"), side(pair.newer, "Newer:")),
+    h(
+      "div",
+      { class: "actions" },
+      DECISIONS.map(([keep, words]) => h("button", { type: "button", on: { click: () => decide(pair, keep) } }, words)),
+    ),
+  );
+}
