@@ -5,11 +5,13 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from proxy.domain.base_url import parse_base_url
 from proxy.domain.errors import UpstreamBroken, UpstreamCut, UpstreamTimeout
-from proxy.upstream.client import Upstream
+from proxy.upstream.client import MAX_REDIRECTS, Upstream, redirect_target
 from proxy.upstream.connection import ConnectionLimits, Timeouts, UpstreamResponse
 from tests.support.upstream import Exchange, ScriptedUpstream, head
 
@@ -349,3 +351,174 @@ async def test_an_unrequested_answer_is_not_given_to_the_next_request() -> None:
             idle.set()
             for _ in range(5):  # rounds of the loop, each of which looks at the sockets
                 await asyncio.sleep(0)
+
+
+CHAT = b"/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs"),
+    [
+        ("/v1", CHAT, CHAT),
+        ("/v1/openai", b"/v1/models?a", b"/v1/openai/models?a"),  # DeepInfra
+        ("", CHAT, b"/chat/completions"),  # Perplexity
+        (
+            "/openai/deployments/d?api-version=1",
+            CHAT,
+            b"/openai/deployments/d/chat/completions?api-version=1",
+        ),
+        ("/o?api-version=1", b"/v1/x?after=%20b&after=c", b"/o/x?after=%20b&after=c&api-version=1"),
+        ("/o?api-version=1&k=2", b"/v1/x?api-version=3", b"/o/x?api-version=3&k=2"),
+    ],
+)
+async def test_what_is_behind_v1_goes_behind_the_base_url(base: str, ours: bytes, theirs: bytes) -> None:
+    async with ScriptedUpstream() as scripted, Upstream(scripted.origin + base) as upstream:
+        await drain(await upstream.open("POST", ours, [], b"{}"))
+    assert scripted.requests[0].target == theirs
+
+
+@pytest.mark.parametrize(("base", "theirs"), [("", CHAT), (":/api?v=1", b"/api/chat/completions?v=1")])
+async def test_an_upstream_at_a_unix_socket(tmp_path: Path, base: str, theirs: bytes) -> None:
+    url = f"unix:{tmp_path}/m.sock{base}"
+    async with ScriptedUpstream(unix=tmp_path / "m.sock") as scripted, Upstream(url) as upstream:
+        for _ in range(2):
+            assert await drain(await upstream.open("POST", CHAT, [], b"{}")) == b"ok"
+    assert [request.target for request in scripted.requests] == [theirs] * 2
+    assert scripted.requests[0].header(b"host") == b"localhost"
+    assert len(scripted.connections) == 1
+
+
+async def test_an_ipv6_literal() -> None:
+    async with (
+        ScriptedUpstream(host="::1") as scripted,
+        Upstream(f"http://[::1]:{scripted.port}/v1") as upstream,
+    ):
+        assert await drain(await upstream.open("GET", CHAT, [])) == b"ok"
+    assert scripted.requests[0].header(b"host") == b"[::1]:%d" % scripted.port
+
+
+def test_a_base_url_is_shown_without_what_may_be_a_key() -> None:
+    assert parse_base_url("https://h/v1?api-version=7&key=hush").shown == "https://h/v1?api-version=7&key=…"
+    assert parse_base_url("unix:/m.sock:/b").shown == "unix:/m.sock:/b"
+
+
+@pytest.mark.parametrize(
+    ("base", "header"),
+    [("/v1", b"authorization"), ("/openai/deployments/d?api-version=1", b"api-key")],
+)
+async def test_the_servers_key_goes_where_the_provider_reads_it(base: str, header: bytes) -> None:
+    async with ScriptedUpstream() as scripted, Upstream(scripted.origin + base, api_key="sk-1") as upstream:
+        await drain(await upstream.open("GET", CHAT, []))
+        await drain(await upstream.open("GET", CHAT, [(b"api-key", b"own")]))
+    first, second = scripted.requests
+    assert (first.header(header) or b"").endswith(b"sk-1")
+    assert b"sk-1" not in second.head
+
+
+@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize("absolute", [True, False])
+async def test_within_the_origin_the_same_request_is_sent_again(status: int, absolute: bool) -> None:
+    async def script(exchange: Exchange) -> None:
+        if exchange.request.target == b"/v1/chat/completions/?a=1":
+            await exchange.reply(b"there")
+            return
+        origin = scripted.origin.encode() if absolute else b""
+        await exchange.reply(b"", status, [(b"location", origin + b"/v1/chat/completions/?a=1")])
+
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url, api_key="k") as upstream:
+        opened = await upstream.open("POST", b"/v1/chat/completions?a=1", [(b"x-a", b"1")], b"{}")
+        assert await drain(opened) == b"there"
+    first, second = scripted.requests
+    assert (second.method, second.body, second.headers) == (b"POST", b"{}", first.headers)
+    assert len(scripted.connections) == 1
+
+
+async def test_a_circle_of_redirects_ends_in_an_error() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"", 308, [(b"location", b"/v1/x")])
+
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
+        with pytest.raises(UpstreamBroken, match="without end"):
+            await upstream.open("POST", b"/v1/x", [], b"{}")
+    assert len(scripted.requests) == MAX_REDIRECTS
+
+
+async def test_an_upload_is_not_sent_twice() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"", 308, [(b"location", b"/v1/x")])
+
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
+        with pytest.raises(UpstreamBroken, match="cannot be sent twice"):
+            await upstream.open("POST", b"/v1/x", [], body())
+        await scripted.until_closed()
+    assert len(scripted.requests) == 1
+
+
+HTTPS = parse_base_url("https://api.example.com/v1")
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "says"),
+    [
+        (308, b"https://elsewhere.example/v1/x?sig=hush", "set upstream.base_url to it"),
+        (307, b"//elsewhere.example/v1/x", "https://elsewhere.example"),
+        (307, b"https://u:hush@api.example.com:8443/v1/x", "https://api.example.com:8443"),
+        (301, b"/v1/x/", "with another method"),
+        (303, b"/v1/x/", "with another method"),
+    ],
+)
+def test_no_request_goes_elsewhere_or_changes_its_method(status: int, location: bytes, says: str) -> None:
+    with pytest.raises(UpstreamBroken, match=str(status)) as refused:
+        redirect_target(HTTPS, "POST", b"/v1/x", status, location)
+    assert says in refused.value.message
+    assert "hush" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("status", "location", "target"),
+    [
+        (302, b"https://storage.example/signed?x=1", None),  # a download: passed on
+        (301, b"/v1/y", b"/v1/y"),
+        (307, b"http://api.example.com/v1/x/", b"/v1/x/"),  # named by a server behind a balancer with TLS
+        (308, b"y?a", b"/v1/y?a"),
+    ],
+)
+def test_what_is_only_read_may_be_elsewhere(status: int, location: bytes, target: bytes | None) -> None:
+    assert redirect_target(HTTPS, "GET", b"/v1/x", status, location) == target
+
+
+async def test_a_status_that_http_does_not_have_is_an_error() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"?", 600)
+
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
+        with pytest.raises(UpstreamBroken, match="600"):
+            await upstream.open("GET", b"/v1/x", [])
+
+
+@pytest.mark.parametrize("limit", [1, 5, 1_000])
+async def test_what_was_peeked_is_read_again(limit: int) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.stream(b"one ", b"two ", b"three")
+
+    async with ScriptedUpstream(script) as server, Upstream(server.url) as upstream:
+        opened = await upstream.open("GET", b"/v1/x", [])
+        assert len(await opened.peek(limit)) >= min(limit, 13)
+        assert await drain(opened) == b"one two three"
+
+
+async def test_a_body_that_is_cut_while_being_peeked_is_cut_for_its_reader() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.chunk(b"half")
+        exchange.reset()
+
+    async with ScriptedUpstream(script) as server, Upstream(server.url) as upstream:
+        opened = await upstream.open("GET", b"/v1/x", [])
+        assert await opened.peek(100) in (b"half", b"")
+        with pytest.raises(UpstreamCut):
+            await drain(opened)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire.authorship import fence
-from proxy.wire.body import dump, parse
+from proxy.wire.body import clean, dump, parse
 from proxy.wire.dialect import CHAT, MAX_MODEL_CHARS, PLACEMENTS, RESPONSES, Dialect
 
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
@@ -72,3 +72,11 @@ def test_the_prefix_before_the_last_user_message_stays_to_the_byte(entries: list
     sent = CHAT.insert(body, BLOCK, "before_last_user")["messages"]
     assert dump({"p": sent[: len(entries)]}) == dump({"p": entries})
     assert sent[len(entries) + 1 :] == body["messages"][-1:]
+
+
+UNITS = st.sampled_from(["a", "é", "水", "\ud83d", "\ude00", "😀", "\x00"])
+
+
+@given(st.lists(UNITS, max_size=12).map("".join))
+def test_halves_are_joined_or_replaced_as_a_decoder_would(text: str) -> None:
+    assert clean(text) == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
