@@ -15,7 +15,7 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 def path_of(operation: Operation, memory_id: str = "mem_none") -> str:
     ids = {"memory_id": memory_id, "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
-    ids["contradiction_id"] = "cntr_none"
+    ids |= {"contradiction_id": "cntr_none", "entity_id": "ent_none"}
     return operation.path.format(**ids).removeprefix("/v1")
 
 
