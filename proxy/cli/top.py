@@ -81,7 +81,7 @@ def _watch(console: Console, url: str) -> None:
                 samples.clear()
                 shown: RenderableType = Text(f"{error}\nTrying again every {REFRESH_S:g} s; Ctrl-C ends.")
             else:
-                if samples and sample.uptime_s < samples[-1].uptime_s:
+                if samples and sample.is_behind(samples[-1]):
                     samples.clear()  # it was started again
                 samples.append(sample)
                 while sample.at - samples[0].at > WINDOW_S:
@@ -126,6 +126,11 @@ class Sample:
         """Return the counts since an earlier sample. Gauges are not to be read from the result."""
         old = {} if before is None else before.values
         return type(self)(self.at, self.health, {k: v - old.get(k, 0) for k, v in self.values.items()})
+
+    def is_behind(self, before: "Sample") -> bool:
+        """True if a counter is lower than it was. The uptime may be another worker's, which started later."""
+        counters = ((key, n) for key, n in before.values.items() if key[0].endswith("_total"))
+        return any(self.values.get(key, 0) < n for key, n in counters)
 
     def by(self, name: str, label: str, **only: str) -> dict[str, float]:
         """Return the sums by this label, of the series that have the labels `only`."""

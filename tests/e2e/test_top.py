@@ -110,3 +110,11 @@ def test_a_quantile_is_linear_within_its_bucket() -> None:
     assert [sample.quantile(q, "t", x="a") for q in (0.25, 0.5, 0.99)] == [0.05, 0.1, 1.0]
     assert sample.quantile(0.7, "t") == pytest.approx(0.55)
     assert sample.since(sample).quantile(0.5, "t") is None
+
+
+def test_a_restart_is_seen_by_its_counters_and_not_by_another_workers_uptime() -> None:
+    def sample(n: float, uptime_s: int) -> Sample:
+        return Sample(0.0, {"uptime_seconds": uptime_s}, {("requests_total", frozenset()): n})
+
+    assert not sample(5, 9).is_behind(sample(5, 10))
+    assert sample(4, 11).is_behind(sample(5, 10))
