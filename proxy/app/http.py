@@ -18,7 +18,6 @@ from proxy.http.intercept import Intercept, Recaller, ToolLoops, WritePath
 from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.mcp import McpEndpoint
 from proxy.http.memory_api.app import MemoryApi
-from proxy.http.memory_api.derived import DerivedEndpoints
 from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
@@ -27,7 +26,7 @@ from proxy.http.memory_api.inspection import (
     SessionEndpoints,
     TimelineEndpoints,
 )
-from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.memories import DerivedEndpoints, MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints

@@ -31,6 +31,7 @@ from proxy.http.asgi import Header, Send
 from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.memory_work import Failed, FailOpen
 from proxy.http.responses.owners import absent, credential_of, is_ours, shelf
+from proxy.wire.answers import Json, Values
 from proxy.wire.body import Body, dump, loads
 
 RESPONSE, CONVERSATION = "resp_", "conv_"  # the beginnings of ids
@@ -39,8 +40,7 @@ SETTLE_S = 0.2  # until a note of another process can be seen
 RECENT = 20_000
 AT_ONCE = 32  # notes that are read or written at a time for one request
 MAX_HEAD_BYTES = 64 * 1024  # of an answer that is searched for the object's id
-MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # of an answer that is searched for ids of items
-MAX_EVENT_BYTES = 1024 * 1024  # the same for one event of a stream
+MAX_BYTES = 16 * 1024 * 1024  # of a document or an event that is searched for ids of items
 MAX_ID_CHARS = 512
 
 # No tenant or user can have these names: ids hold no control characters.
@@ -320,7 +320,7 @@ class IdWatcher:
         self._send, self._claim, self._sent = send, claim, frozenset(sent)
         self._made, self._makes, self._lists = _MADE[kind], makes, lists
         self._head = b""
-        self._reader: IdReader | None = None
+        self._values: Values | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -331,17 +331,24 @@ class IdWatcher:
         if message["type"] == "http.response.start":
             succeeded = message["status"] < 300
             self._makes = self._makes and succeeded
-            self._reader = IdReader(lists=self._lists) if succeeded else None
+            self._values = Values("", "", MAX_BYTES) if succeeded else None
         else:
             piece = message.get("body", b"")
             if self._makes:
                 self._search(piece)
-            if self._reader is not None:
-                found = self._reader.feed(piece, last=not message.get("more_body", False))
-                new = [id_ for id_ in dict.fromkeys(found) if id_ not in self._sent and id_ not in self.items]
-                self.items += new
-                self._claim(new)
+            if self._values is not None:
+                self._claim_items(self._values, piece, last=not message.get("more_body", False))
         await self._send(message)
+
+    def _claim_items(self, values: Values, piece: bytes, *, last: bool) -> None:
+        """Claim what the piece completes: items are in events that add or end one, in the last event, and in
+        documents."""
+        read = [*values.feed(piece), *(values.end() if last else ())]
+        lists = self._lists and not values.streamed
+        found = dict.fromkeys(id_ for value in read for id_ in _items_in(value, lists=lists))
+        new = [id_ for id_ in found if id_ not in self._sent and id_ not in self.items]
+        self.items += new
+        self._claim(new)
 
     def _search(self, piece: bytes) -> None:
         """Look for the object's id: it is at the beginning of an answer."""
@@ -353,54 +360,8 @@ class IdWatcher:
             self._makes, self._head = False, b""
 
 
-# Some servers name items only in the last event.
-_EVENTS_WITH_ITEMS = re.compile(rb"response\.(?:output_item\.|completed|incomplete)")
-
-
-class IdReader:
-    """Finds the ids of items in an answer: of a document at its end, of a stream in each event that adds or
-    ends an item, and in the last. Documents and events beyond the limits are skipped."""
-
-    def __init__(self, *, lists: bool = False) -> None:
-        self._lists = lists
-        self._is_stream: bool | None = None
-        self._buffer = bytearray()
-
-    def feed(self, piece: bytes, *, last: bool) -> list[str]:
-        """Return the ids that this piece completes."""
-        if self._is_stream is None and (start := piece.lstrip()):
-            self._is_stream = not start.startswith((b"{", b"["))
-        self._buffer += piece
-        if self._is_stream:
-            return self._events(last)
-        if len(self._buffer) > MAX_DOCUMENT_BYTES:
-            self._buffer.clear()
-            self._is_stream = True  # the rest is skipped: it has no event in it
-        if not last:
-            return []
-        document, self._buffer = bytes(self._buffer), bytearray()
-        return list(_items_in(_loaded(document), lists=self._lists))
-
-    def _events(self, last: bool) -> list[str]:
-        whole, newline, rest = self._buffer.rpartition(b"\n")
-        if last:
-            whole, rest = self._buffer, bytearray()
-        elif not newline:
-            if len(self._buffer) > MAX_EVENT_BYTES:
-                self._buffer.clear()
-            return []
-        self._buffer = bytearray(rest)
-        found: list[str] = []
-        for line in bytes(whole).splitlines() if _EVENTS_WITH_ITEMS.search(whole) else ():
-            if line.startswith(b"data:") and _EVENTS_WITH_ITEMS.search(line):
-                found += _items_in(_loaded(line[5:]))
-        return found
-
-
-def _items_in(value: Any, *, lists: bool = False) -> Iterator[str]:
+def _items_in(value: Json, *, lists: bool) -> Iterator[str]:
     """Yield the ids of the items of a response object, of an event, or (`lists`) of a list."""
-    if not isinstance(value, dict):
-        return
     response = value.get("response")
     holder = response if isinstance(response, dict) else value
     items = [value.get("item")]
@@ -411,10 +372,3 @@ def _items_in(value: Any, *, lists: bool = False) -> Iterator[str]:
         if isinstance(item, dict):
             ids = (item.get("id"), item.get("container_id"))
             yield from (id_ for id_ in ids if isinstance(id_, str) and is_plain(id_))
-
-
-def _loaded(document: bytes) -> Any:
-    try:
-        return loads(document) if document.strip() else None
-    except (ValueError, RecursionError):
-        return None

@@ -16,7 +16,6 @@ from proxy.domain.errors import ProxyError
 from proxy.http.asgi import answer
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
-from proxy.http.memory_api.derived import DerivedEndpoints
 from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
@@ -25,7 +24,7 @@ from proxy.http.memory_api.inspection import (
     SessionEndpoints,
     TimelineEndpoints,
 )
-from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.memories import DerivedEndpoints, MemoryEndpoints
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.turns import Zones
