@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from proxy.domain.errors import InvalidRequest
@@ -27,7 +28,7 @@ from proxy.wire.body import (
 )
 from proxy.wire.translation.items import PACKED, Item, Seals, as_items
 from proxy.wire.translation.messages import Message, as_parts, chat_messages
-from proxy.wire.translation.tools import ToolName, loaded_tools, translate_tools
+from proxy.wire.translation.tools import ToolName, loaded_tools, translate_tools, unwrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +304,7 @@ def _format(text: Body) -> Body:
         raise refused(f"{param}.type", f"'{shown(kind)}' is not one of {', '.join(_FORMATS)}")
     if kind != "json_schema":
         return {"type": kind}
-    nested = optional(given, kind, OBJECT, within=param)  # chat completions wrap it once more
-    holder, within = (given, param) if nested is None else (nested, f"{param}.{kind}")
+    holder, within = unwrapped(given, kind, param)
     required(holder, "name", STRING, within=within)
     required(holder, "schema", OBJECT, within=within)
     return {"type": kind, **{name: holder.get(name) for name in _SCHEMA_FIELDS}}
@@ -455,16 +455,14 @@ def _both(one: str | list[Message], other: str | list[Message]) -> str | list[Me
 def _media_behind(messages: Sequence[Message]) -> Iterator[Message]:
     """Yield the messages with what tools showed after each run of their outputs: nothing may separate the
     outputs of calls that were made together."""
-    shown: list[Message] = []
-    for message in messages:
-        if message["role"] != "tool" and shown:
+    for _, run in groupby(messages, lambda message: message["role"] == "tool"):
+        shown: list[Message] = []
+        for message in run:
+            if message["role"] == "tool" and isinstance(message["content"], list):
+                text = "\n".join(p["text"] for p in message["content"] if p["type"] == "text")
+                media = [part for part in message["content"] if part["type"] != "text"]
+                shown += [{"type": "text", "text": f"Output of {message['tool_call_id']}:"}, *media]
+                message = {**message, "content": text or SHOWN_BEHIND}
+            yield message
+        if shown:
             yield {"role": "user", "content": shown}
-            shown = []
-        if message["role"] == "tool" and isinstance(message["content"], list):
-            text = "\n".join(p["text"] for p in message["content"] if p["type"] == "text")
-            media = [part for part in message["content"] if part["type"] != "text"]
-            shown += [{"type": "text", "text": f"Output of {message['tool_call_id']}:"}, *media]
-            message = {**message, "content": text or SHOWN_BEHIND}
-        yield message
-    if shown:
-        yield {"role": "user", "content": shown}

@@ -202,27 +202,27 @@ class Translation:
         """Store with the item what a later request has to bring back."""
         events: list[Event] = []
         if piece.thoughts:
-            events += self._speak("reasoning")
-            assert self._speaking is not None
-            self._speaking.details += piece.thoughts
+            item, events = self._speak("reasoning")
+            item.details += piece.thoughts
         if piece.message is not None and self._speaking is not None:
             self._speaking.extra_content = piece.message
         return events
 
     def _say(self, kind: str, part: PartKind, delta: str, logprobs: list[Any] | None = None) -> list[Event]:
-        events = self._speak(kind)
-        assert self._speaking is not None
-        return events + self._speaking.grow(part, delta, logprobs or [])
+        item, events = self._speak(kind)
+        return events + item.grow(part, delta, logprobs or [])
 
-    def _speak(self, kind: str) -> list[Event]:
-        """Begin an item of the kind, unless one is growing."""
-        events: list[Event] = []
-        if self._speaking is None or self._speaking.type != kind:
-            events += self._stop_speaking("completed")
-            self._speaking = self._new_content(kind)
-            events += self._speaking.announce()
-        self._latest = self._speaking
-        return events
+    def _speak(self, kind: str) -> tuple[ContentItem, list[Event]]:
+        """Return the growing item, or a new one if it is of another kind, and the events of the change."""
+        item, events = self._speaking, list[Event]()
+        if item is None or item.type != kind:
+            events = self._stop_speaking("completed")
+            prefix, seals = ("rs", self._seals) if kind == "reasoning" else ("msg", None)
+            item = ContentItem(type=kind, id=self._new_id(prefix), output_index=len(self._items), seals=seals)
+            self._items.append(item)
+            events += item.announce()
+        self._latest = self._speaking = item
+        return item, events
 
     def _call(self, call: ToolCall) -> list[Event]:
         item, events = self._calls.get(call), list[Event]()
@@ -233,7 +233,11 @@ class Translation:
             if call.extra_content is not None:
                 events += self._sign(call_id, call.extra_content)
             events += self._stop_speaking("completed")
-            item = self._new_call(call, call_id, call.name)
+            tool = _tool_named(call.name, self._tools)
+            item_id = self._new_id(PREFIXES[tool.kind])
+            item = CallItem(id=item_id, output_index=len(self._items), call_id=call_id, tool=tool)
+            self._items.append(item)
+            self._calls[call] = item
             events += item.announce()
         self._latest, item.extra_content = item, call.extra_content
         return events + item.grow_with(call.arguments)
@@ -243,31 +247,10 @@ class Translation:
         itself: most have no place for it at the call."""
         if self._seals is None:
             return []
-        events = self._speak("reasoning")
-        assert self._speaking is not None
-        self._speaking.signatures[call_id] = extra
+        item, events = self._speak("reasoning")
+        item.signatures[call_id] = extra
         self._signed.add(call_id)
         return events
-
-    def _new_content(self, kind: str) -> ContentItem:
-        thinks = kind == "reasoning"
-        item_id = self._new_id("rs" if thinks else "msg")
-        seals = self._seals if thinks else None
-        item = ContentItem(type=kind, id=item_id, output_index=len(self._items), seals=seals)
-        self._items.append(item)
-        return item
-
-    def _new_call(self, call: ToolCall, call_id: str, name: str) -> CallItem:
-        tool = _tool_named(name, self._tools)
-        item = CallItem(
-            id=self._new_id(PREFIXES[tool.kind]),
-            output_index=len(self._items),
-            call_id=call_id,
-            tool=tool,
-        )
-        self._items.append(item)
-        self._calls[call] = item
-        return item
 
     def _call_id(self, call: ToolCall) -> str:
         """Return the upstream's id. One that two calls share would leave their outputs no way home."""

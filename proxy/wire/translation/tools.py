@@ -182,9 +182,7 @@ def _flat(tool: Any, param: str) -> Item:
         return {**tool, "description": tool.get("description") or "", "tools": flat}
     if kind not in _CALLABLE:
         return dict(tool)
-    nested = optional(tool, kind, OBJECT, within=param)
-    within = param if nested is None else f"{param}.{kind}"
-    holder = tool if nested is None else nested
+    holder, within = unwrapped(tool, kind, param)
     required(holder, "name", STRING, within=within)
     optional(holder, "description", STRING, within=within)
     if kind == "custom":
@@ -192,6 +190,12 @@ def _flat(tool: Any, param: str) -> Item:
     optional(holder, "parameters", OBJECT, within=within)
     optional(holder, "strict", BOOLEAN, within=within)
     return {"description": None, "parameters": None, "strict": None, **holder, "type": kind}
+
+
+def unwrapped(given: Body, kind: str, param: str) -> tuple[Body, str]:
+    """Return what holds the fields, and its path: chat completions wrap them once more, under the type."""
+    nested = optional(given, kind, OBJECT, within=param)
+    return (given, param) if nested is None else (nested, f"{param}.{kind}")
 
 
 def _flat_choice(choice: Any) -> Any:
