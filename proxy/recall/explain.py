@@ -61,9 +61,11 @@ class Weighed:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """What a turn would be given, and what was considered: first what is shown, in the block's order, then
-    what was left out, best first. `passages`: with whether each one's document is in the block."""
+    what was left out, best first. `query`: what was read of the message. `passages`: with whether each one's
+    document is in the block."""
 
     prepared: Prepared
+    query: str = ""
     weighed: Sequence[Weighed] = ()
     passages: Sequence[tuple[RankedPassage, bool]] = ()
 
@@ -88,7 +90,7 @@ async def explain(turn: Turn, tools: RecallTools) -> Explanation:
     place = {id_: at for at, id_ in enumerate(shown)}
     weighed.sort(key=lambda one: (place.get(one.memory.id, len(place)), -(one.score or 0.0)))
     passages = [(one, one.hit.document.id in place) for one in recalled.passages]
-    return Explanation(prepared, weighed, passages)
+    return Explanation(prepared, recalled.query, weighed, passages)
 
 
 def _weighed(selection: Selection) -> Iterator[Weighed]:

@@ -96,6 +96,7 @@ class Recalled:
     level: Level = Level.FULL
     error: StoreError | None = None
     asks: Asks | None = None  # of the message alone; None: not read
+    query: str = ""  # that triage decided on
     found: SearchResult | None = None
     offered: Sequence[Memory] = ()
 
@@ -190,7 +191,8 @@ async def _recall(turn: Turn, tools: RecallTools) -> Recalled:
             with tools.stage("decide"):
                 verdict = await triage(turn, query, searcher.judge, lambda: _before(turn, tools))
             recalled = await _after_triage(turn, verdict, tools, taking)
-            return replace(recalled, asks=verdict.reading.asks if verdict.reading else None)
+            asks = verdict.reading.asks if verdict.reading else None
+            return replace(recalled, asks=asks, query=verdict.query.text)
     except StoreError as error:
         return Recalled(level=Level.SESSION, error=error)
 

@@ -56,6 +56,11 @@ async def test_a_message_that_needs_no_memory_shows_what_a_search_would_have_fou
     assert reasons(explanation) == {"budget": "not_searched"}
 
 
+async def test_a_short_message_is_explained_with_the_one_that_it_was_read_with():
+    explanation = await explain(turn("We plan Portugal in May.", "Lovely!", "How much?"), holding(BUDGET))
+    assert explanation.query == "We plan Portugal in May.\nHow much?"
+
+
 async def test_what_the_message_asks_to_forget_is_left_out_and_stays_stored():
     judge = {"asks": lambda _: replace(ASKS_NOTHING, forget=0.9), "covered": lambda *_: 0.9}
     explanation = await explain(turn("Forget my Portugal budget."), holding(BUDGET, **judge))

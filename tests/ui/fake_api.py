@@ -377,8 +377,11 @@ class FakeApi:
             for i, m in enumerate(found)
         ]  # fmt: skip
         block = "\n".join(["<remembered>", *(m["content"] for m in found[:2]), "</remembered>"])
+        asked = body["messages"][-1]["content"]
         said = {"status": "injected", "reason": None, "level": "full", "block": block, "tokens": 64}
-        return JSONResponse({"object": "memory.explanation", **said, "memories": weighed, "documents": []})
+        return JSONResponse(
+            {"object": "memory.explanation", "query": asked, **said, "memories": weighed, "documents": []}
+        )
 
     def _chat(self, query: Row, body: Row) -> Response:
         texts = [self.answer[at : at + 7] for at in range(0, len(self.answer), 7)]

@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.ui.conftest import LOOP, Visit
+from tests.ui.fake_api import event
 from tests.ui.sample import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
@@ -19,12 +20,18 @@ async def test_a_chat_is_explained_even_if_it_ends_otherwise_or_fails(visit: Vis
     await expect(exchange.locator(".given > ul li")).to_contain_text(["meaning .62", "every conversation"])
     await exchange.get_by_text("Left out: 2 memories").click()
     await expect(exchange.get_by_text("No room left in the budget.")).to_be_visible()
+    more = {"became": "Lives in Leiden.", "by": "mem_000091", "action": "superseded"}
+    api.events = [event(90, "Lives in Delft.", **more), event(91, "Lives in Leiden."), *api.events]
     await exchange.get_by_role("button", name="Read it now").click()
-    await expect(exchange.get_by_text("there was nothing to learn in it")).to_be_visible()
+    await expect(exchange.locator(".learned li")).to_have_text(
+        ["Lives in Delft. → Lives in Leiden. superseded semantic"]
+    )
+    await expect(exchange.get_by_text("All is read.")).to_be_visible()
     api.memory_headers = {
         "X-Memory-Status": "degraded",
         "X-Memory-Reason": "deadline",
         "X-Memory-Store": "off",
+        "X-Memory-Forgotten": "mem_1,mem_2",
     }
     await page.get_by_label("Message", exact=True).fill("And tomorrow?")
     await page.keyboard.press("Enter")
@@ -32,6 +39,7 @@ async def test_a_chat_is_explained_even_if_it_ends_otherwise_or_fails(visit: Vis
         "The model was given nothing: memory was not ready in time."
     )
     await expect(exchange.get_by_text("Nothing of this exchange is stored.")).to_be_visible()
+    await expect(exchange.get_by_text("Forgotten, as you asked: 2 memories.")).to_be_visible()
     await page.route("**/chat/completions", lambda route: route.fulfill(status=401, json={}))
     await page.get_by_label("Message", exact=True).fill("And on Sunday?")
     await page.keyboard.press("Enter")
@@ -100,10 +108,10 @@ async def test_a_graph_and_a_list_lead_to_what_is_linked(visit: Visit) -> None:
     await expect(page.locator(".graph line")).to_have_count(6)  # one for each pair, whichever names it
     await page.keyboard.press("j")
     await page.keyboard.press("Enter")
-    await expect(page.locator(".of-entity h2")).to_have_text("Ada")
-    await expect(page.locator(".of-entity .rows a")).to_have_count(2)
+    await expect(page.locator(".of-entity h2")).to_have_text("Apollo")  # the most named
+    await expect(page.locator(".of-entity .rows a")).to_have_count(4)
     await expect(page.locator(".graph line.on")).to_have_count(3)
-    await page.locator(".graph .node").nth(1).click()
+    await page.locator(".graph .node").nth(2).click()
     await expect(page.locator(".of-entity")).to_contain_text("Also: her")
 
 

@@ -120,6 +120,7 @@ def _explanation_shape(explanation: Explanation) -> dict[str, Any]:
         "status": prepared.status.value,
         "reason": prepared.reason and prepared.reason.value,
         "level": prepared.level.value,
+        "query": explanation.query,
         "block": prepared.block,
         "tokens": prepared.tokens,
         "memories": [_weighed_shape(one) for one in explanation.weighed],

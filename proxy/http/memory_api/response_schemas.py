@@ -267,6 +267,7 @@ class Explanation(TypedDict):
     status: str
     reason: str | None
     level: str
+    query: str
     block: str
     tokens: int
     memories: list[WeighedShape]

@@ -5,6 +5,8 @@ import { choice, complaints, dialog, field, form, working } from "./dialogs.js";
 import { h } from "./dom.js";
 import { TYPES } from "./rows.js";
 
+const CONCLUDED = "reflective"; // by the proxy from other memories, never stated
+const STATED = TYPES.filter(([name]) => name !== CONCLUDED);
 const MAX_CHARS = 4000; // as the API has it
 
 /** Let a person add a memory (`memory` null) or correct it; resolves to the memory as it then is, or null. */
@@ -71,7 +73,7 @@ function makeControls(page, memory) {
       dir: "auto",
       autofocus: true,
     }),
-    type: choice(TYPES, memory?.type ?? "semantic"),
+    type: choice(memory?.type === CONCLUDED ? TYPES : STATED, memory?.type ?? "semantic"),
     project,
     tags: h("input", { value: (memory?.tags ?? []).join(", "), autocomplete: "off" }),
     importance: h("input", {

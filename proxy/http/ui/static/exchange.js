@@ -11,17 +11,20 @@ const LATER =
 const WHOLE_CHARS = 300; // of a memory
 
 export class Exchange {
+  #said;
   #explanation = null;
   #sent = null; // what the answer's headers say
   #learned = new Map();
 
   constructor(said) {
+    this.#said = said.trim().split(/\s+/).join(" ");
     this.answered = foreign("p", "", { class: "answered", "aria-live": "polite", "aria-busy": "true" });
     this.given = h("section", { class: "given", "aria-busy": "true" }, h("p", { class: "hint" }, "Looking …"));
     this.learning = h("section", { class: "learned", role: "status", hidden: true });
     this.action = h("p", { class: "later" });
     this.news = h("ul", { class: "weighed" });
-    this.learning.append(h("h3", {}, "Learned from this"), this.news, this.action);
+    this.forgotten = h("p", {});
+    this.learning.append(h("h3", {}, "Learned from this"), this.forgotten, this.news, this.action);
     this.element = h(
       "li",
       { class: "exchange" },
@@ -41,6 +44,8 @@ export class Exchange {
     const of = (name) => headers.get(`X-Memory-${name}`);
     this.#sent = { status: of("Status"), reason: of("Reason"), count: Number(of("Count")), tokens: Number(of("Tokens")) };
     this.#sent.store = of("Store");
+    const forgotten = of("Forgotten")?.split(",").length ?? 0;
+    this.forgotten.textContent = forgotten ? `Forgotten, as you asked: ${many(forgotten, "memory", "memories")}.` : "";
     this.learning.hidden = false;
     if (!this.isStored) this.action.replaceChildren("Nothing of this exchange is stored.");
     this.#show();
@@ -79,24 +84,25 @@ export class Exchange {
     this.action.replaceChildren(this.#learned.size ? "All is read." : "All is read: there was nothing to learn in it.");
   }
 
-  /** Show the memories that are new or changed. `known`: ids of those that were there before. */
-  learn(changed, known) {
-    for (const memory of changed)
-      this.#learned.set(memory.id, { memory, words: known.has(memory.id) ? "confirmed or changed" : "new" });
-    this.news.replaceChildren(
-      ...[...this.#learned.values()].map(({ memory, words }) => item(memory, badge(words, "state-mark"))),
-    );
+  /** Show changes of memories. What replaces an older memory is one change, not two. */
+  learn(events) {
+    for (const event of events) this.#learned.set(event.id, event);
+    const all = [...this.#learned.values()];
+    const replacing = new Set(all.filter(({ action }) => action === "superseded").map(({ by }) => by));
+    const shown = all.filter(({ action, memory_id }) => action !== "created" || !replacing.has(memory_id));
+    this.news.replaceChildren(...shown.map(change));
   }
 
   // ------------------------------------------------------------ given
   #show() {
     this.given.removeAttribute("aria-busy");
-    this.given.replaceChildren(...given(this.#explanation, this.#sent));
+    this.given.replaceChildren(...given(this.#explanation, this.#sent, this.#said));
   }
 }
 
-function given(explanation, sent) {
+function given(explanation, sent, words) {
   const said = headline(sent?.status ? sent : explanation);
+  const asked = explanation?.query.split(/\s+/).join(" ");
   if (!explanation) return [said, h("p", { class: "hint" }, "The proxy gave no explanation.")];
   const shown = explanation.memories.filter((one) => one.shown);
   const left = explanation.memories.filter((one) => !one.shown);
@@ -104,6 +110,9 @@ function given(explanation, sent) {
   return [
     said,
     unlike(explanation, sent),
+    asked && asked !== words
+      ? h("p", { class: "hint" }, "Looked for: ", foreign("q", shortened(asked, WHOLE_CHARS)))
+      : null,
     shown.length ? h("ul", { class: "weighed" }, shown.map((one) => item(one.memory, ...scored(one)))) : null,
     quoted.length ? h("ul", { class: "weighed" }, quoted.map(passage)) : null,
     left.length
@@ -159,14 +168,32 @@ function item(memory, ...extra) {
   return h(
     "li",
     {},
-    h(
-      "a",
-      { href: `#/memories/${encodeURIComponent(memory.id)}` },
-      foreign("span", shortened(memory.content, WHOLE_CHARS)),
-    ),
+    linkTo(memory.id, memory.content),
     " ",
     typeBadge(memory.type),
     extra,
+  );
+}
+
+function change({ memory_id, by, action, type, content, became }) {
+  const id = action === "superseded" ? by : memory_id;
+  return h(
+    "li",
+    {},
+    became && [foreign("s", shortened(content, WHOLE_CHARS), { class: "past" }), " → "],
+    linkTo(id, became ?? content),
+    " ",
+    badge(plain(action), `did-${action}`),
+    " ",
+    typeBadge(type),
+  );
+}
+
+function linkTo(id, content) {
+  return h(
+    "a",
+    { href: `#/memories/${encodeURIComponent(id)}` },
+    foreign("span", shortened(content, WHOLE_CHARS)),
   );
 }
 

@@ -18,7 +18,8 @@ export function links(page, root) {
     try {
       const query = { ...page.session.query, limit: MOST };
       const { data } = await page.api.get("v1/memory/entities", query, page.signal);
-      shown = show(page, place, found, data);
+      const most = [...data].sort((one, other) => other.memories - one.memories); // stable: then the latest
+      shown = show(page, place, found, most);
     } catch (error) {
       if (error.name !== "AbortError") place.replaceChildren(broken(error, look));
     }

@@ -6,8 +6,8 @@ import { freshId, h } from "./dom.js";
 import { Exchange } from "./exchange.js";
 import { nothing } from "./pages.js";
 
-const LOOKS_MS = [1_000, 1_000, 2_000, 3_000, 5_000, 8_000, 13_000, 20_000]; // when to look for new memories
-const KNOWN = 100; // the newest memories; an older one is not new
+const LOOKS_MS = [1_000, 1_000, 2_000, 3_000, 5_000, 8_000, 13_000, 20_000]; // when to look for changes
+const KNOWN = 100; // the latest changes; earlier ones are not news
 const EXAMPLES = ["I live in Delft and I never eat meat.", "What could I cook tonight?", "Who painted Guernica?"];
 
 export function tryIt(page, root) {
@@ -112,9 +112,9 @@ function makeSettings(page, chosen) {
 class Conversation {
   #id = `page-${crypto.getRandomValues(new Uint32Array(3)).join("-")}`;
   #messages = [];
-  #known = null; // ids of memories, with when each was changed
+  #known = null; // ids of changes of memories
   #last = null; // the last exchange
-  #looking = 0; // counts the loops that look for new memories: only the latest continues
+  #looking = 0; // counts the loops that look for changes: only the latest continues
   #isRead = true; // false: it was asked to read the conversation, and that is not done
   busy = false;
   list = h("ol", { class: "thread", "aria-label": "Conversation" });
@@ -201,14 +201,14 @@ class Conversation {
     return answer;
   }
 
-  /** Show which memories are new or were changed since the last look, and whether all is read. */
+  /** Show what changed in the user's memories since the last look, and whether all is read. */
   async #look(page) {
     const query = { ...page.session.query, limit: KNOWN };
     try {
-      const { data } = await page.api.get("v1/memory", query, page.signal);
-      const changed = data.filter((memory) => this.#known?.get(memory.id) !== memory.updated_at);
-      if (this.#known && this.#last) this.#last.learn(changed, this.#known);
-      this.#known = new Map([...(this.#known ?? []), ...data.map((memory) => [memory.id, memory.updated_at])]);
+      const { data } = await page.api.get("v1/memory/timeline", query, page.signal);
+      const fresh = data.filter((event) => !this.#known?.has(event.id));
+      if (this.#known) this.#last?.learn(fresh);
+      this.#known = new Set([...(this.#known ?? []), ...data.map((event) => event.id)]);
       if (this.#isRead) return;
       const jobs = await page.api.get("v1/memory/jobs", query, page.signal);
       this.#isRead = !jobs.data.some((job) => job.session_id === this.#id);
