@@ -56,6 +56,20 @@ def test_a_preference_of_the_project_takes_precedence_over_a_general_one():
     assert len(pack([general, of_project], least - 1).memory_ids) == 1
 
 
+def test_the_earlier_of_two_that_contradict_each_other_names_the_newer_one_if_both_are_shown():
+    older = memory("m1", "User lives in Rome", contradicted_by="m2")
+    newer = memory("m2", "User lives in Oslo")
+    both = pack([older, newer], 1000)
+    assert "User lives in Rome (#m2 contradicts this and is newer)" in both.text
+    assert "contradicts" not in pack([older], 1000).text
+    assert both.tokens > pack([replace(older, contradicted_by=None), newer], 1000).tokens
+
+
+def test_the_line_of_a_reflection_says_that_it_is_inferred():
+    note = memory("m1", "Deploys often", type="reflective", source="reflection")
+    assert render(note).startswith("[reflective, inferred, not said by the user ")
+
+
 def test_the_budget_includes_the_fence_and_no_memory_is_cut():
     memories = [memory(f"m{i}", f"fact number {i} with a few more words") for i in range(50)]
     block = pack(memories, 200)

@@ -77,6 +77,13 @@ async def test_traits_are_offered_in_a_new_conversation_that_may_concern_the_use
     assert (await prepare(later, tools)).memory_ids == ("spanish",)
 
 
+async def test_what_was_inferred_is_never_part_of_the_profile(stores):
+    note = memory("note", "User wants no sugar.", type="reflective", source="reflection")
+    await stores.memories.apply(SCOPE, [Create(note, TRAIT)], expect=await stores.memories.stamp(SCOPE))
+    tools = tools_over(stores, needs=lambda _: UNCLEAR)
+    assert (await prepare(turn("Plan the whole of Saturday."), tools)).memory_ids == ("spanish", "coeliac")
+
+
 async def test_the_profile_repeats_neither_recalled_memories_nor_the_conversation(stores):
     tools = tools_over(stores, help=lambda *_: 0.9)
     ids = (await prepare(turn("Which car do I drive these days?"), tools)).memory_ids

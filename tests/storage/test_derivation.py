@@ -78,6 +78,7 @@ class TestConsolidate:
         await full.close()
 
 
+@pytest.mark.usefixtures("mode")
 class TestForget:
     async def test_a_source_takes_with_it_all_that_was_made_of_it_and_nothing_else(self, memories):
         await budget(memories)
