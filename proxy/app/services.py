@@ -467,7 +467,7 @@ def _steps(base: _Foundation, gate: Gate, completer: Completer, turns: TurnPrior
     steps: list[Step] = [
         UseStep(stores.evolution, use),
         DecayStep(stores.evolution),
-        Contradictions(gate, stores.derivation),
+        Contradictions(gate, stores.derivation, writer),
         consolidation.Consolidation(gate, stores.derivation, writer),
     ]
     if reflection.ROLE in roles:

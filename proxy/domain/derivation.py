@@ -44,6 +44,11 @@ class DerivationStore(Protocol):
         """Return those of the memories whose consolidation was undone."""
         ...
 
+    async def outdated(self, scope: Scope) -> Sequence[str]:
+        """Return the current reflective memories with a source that was superseded by another fact, or is
+        archived."""
+        ...
+
     async def contradictions(
         self, scope: Scope, *, limit: int, after: str | None = None
     ) -> Sequence[Contradiction]:

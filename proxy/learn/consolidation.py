@@ -309,6 +309,9 @@ class Consolidation:
             type=newest.type, content=content, source="consolidated", created_at=now,
             updated_at=max(m.updated_at for m in sources), valid_from=newest.valid_from,
             importance=max(m.importance for m in sources), weight=max(m.weight for m in sources),
+            uses=sum(m.uses for m in sources), used_at=max(m.used_at or 0 for m in sources) or None,
+            last_accessed=max(m.last_accessed or 0 for m in sources) or None,
+            core=any(m.core for m in sources),
             confidence=candidate.confidence, tags=candidate.tags,
             evidence=tuple(evidence)[-_MOST_EVIDENCE:], sources=tuple(m.id for m in sources),
         )  # fmt: skip

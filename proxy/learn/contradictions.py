@@ -3,26 +3,35 @@
 The gate compares a fact with what is near to it when it is stored. What comes past it (an import, a
 correction, a time without the relation head, an inferred change of what the user said outright) is compared
 here: each memory that is new since the last pass with the ones near to it, not all pairs. If the head is
-certain, the later one supersedes the earlier. In doubt both stay, and are flagged for their owner.
+certain, the later one supersedes the earlier. In doubt the model of role `memory_consolidation` is asked, if
+there is one; without it, or if it cannot tell, both stay and are flagged for their owner.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import Template
+from typing import Any
 
-from proxy.admit.decision import CLOSE, RELATED_IF_CLOSE, verdict
+from proxy.admit.decision import CLOSE, RELATED_IF_CLOSE, is_inferred, memory_id, verdict
 from proxy.admit.gate import Gate
-from proxy.domain.core import Change, Close, Flag, Hit, Memory, MemoryFilter, Review, Scope, Search, Settle
+from proxy.domain.core import Change, Close, Flag, Hit, Memory, Review, Scope, Search, Settle
 from proxy.domain.derivation import Contradiction, DerivationStore
-from proxy.domain.errors import NotFound
+from proxy.domain.errors import CompletionFailed, NotFound
 from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.judging import Judge, Relation
-from proxy.learn.consolidation import AGAIN_S, CERTAIN
-from proxy.learn.derived import commit
+from proxy.domain.limits import HOUR_S
+from proxy.domain.ports import Completer, CompletionRequest
+from proxy.learn.consolidation import AGAIN_S, CERTAIN, ROLE
+from proxy.learn.derived import commit, numbered
+from proxy.learn.llm_io import objects
+from proxy.prompts import prompt
 
 STEP = "contradictions"
 TYPES = frozenset(("semantic", "preference"))
 _DOUBTED = 0.35  # 1 - apart of close facts, from which they are flagged
-_NEAREST, _PORTION = 8, 20
+_BELIEVED = 0.3  # `changed`, from which a model is believed that the later fact replaces the earlier
+_NEAREST, _PORTION, _MOST_ASKED = 8, 20, 12
 _ATTEMPTS = 8
 Pair = tuple[Memory, Memory]
 """The earlier and the later of two memories."""
@@ -45,6 +54,13 @@ def may_conflict(one: Memory, other: Memory) -> bool:
     return is_compared(other) and one.scope == other.scope and one.id != other.id and apart
 
 
+def may_replace(older: Memory, newer: Memory) -> bool:
+    """True if the later memory was said later, and the earlier one is not pinned, nor what the user said
+    outright while the later one was only inferred."""
+    outright = not is_inferred(older) and is_inferred(newer)
+    return not older.pinned and said_at(newer) > said_at(older) and not outright
+
+
 def change_of(pair: Pair, relation: Relation, cosine: float, now: float) -> Close | Flag | None:
     """Return what the relation of a pair leads to; None if both may hold."""
     older, newer = pair
@@ -52,20 +68,42 @@ def change_of(pair: Pair, relation: Relation, cosine: float, now: float) -> Clos
     if found == "same" or relation.changed < relation.same:
         return None
     related = 1 - relation.apart
-    certain = found == "changed" and relation.changed >= CERTAIN
-    if certain and not older.pinned and said_at(newer) > said_at(older):
+    if found == "changed" and relation.changed >= CERTAIN and may_replace(older, newer):
         return Close(older.id, newer.id, now)
     if found == "changed" or (cosine >= CLOSE and _DOUBTED <= related < RELATED_IF_CLOSE):
         return Flag(older.id, newer.id, relation.changed, now)
     return None
 
 
+# ---------------------------------------------------------------- what a model says of doubtful pairs
+def asked(pairs: Sequence[Pair], scope: Scope, gate: Gate) -> CompletionRequest:
+    """Return the LLM call that judges the pairs."""
+    shown = "\n".join(f"Pair {n}:\n{numbered(pair, gate.policy)}" for n, pair in enumerate(pairs, 1))
+    user = Template(prompt("contradictions_input.v1")).substitute(pairs=shown)
+    system = prompt("contradictions.v1")
+    return CompletionRequest(role=ROLE, system=system, user=user, model="", scope=scope, session_id="")
+
+
+def read_verdicts(answer: str, pairs: Sequence[Pair]) -> dict[tuple[str, str], str]:
+    """Return the verdicts of the answer by the ids of the pairs; "unsure" ones are left out."""
+    found: list[Any] = next((o["pairs"] for o in objects(answer) if isinstance(o.get("pairs"), list)), [])
+    verdicts: dict[tuple[str, str], str] = {}
+    for item in found:
+        number, said = (item.get("pair"), item.get("verdict")) if isinstance(item, dict) else (None, None)
+        if isinstance(number, int) and 0 < number <= len(pairs) and said in ("both", "replaces"):
+            older, newer = pairs[number - 1]
+            verdicts[older.id, newer.id] = str(said)
+    return verdicts
+
+
+# ---------------------------------------------------------------- the step
 @dataclass(frozen=True, slots=True)
 class Contradictions:
     """The step of the background pass, and what owners decide."""
 
     gate: Gate
     derivation: DerivationStore
+    completer: Completer | None = None
 
     @property
     def name(self) -> str:
@@ -94,12 +132,14 @@ class Contradictions:
                     pair = _ordered(new, hit)
                     pairs[pair[0].id, pair[1].id] = pair, hit.cosine
         changes = await self._judged(judge, list(pairs.values()), now)
+        batch = ""
+        if not visit.dry_run and any(isinstance(change, Flag) for change in changes):
+            ordered = {ids: pair for ids, (pair, _) in pairs.items()}
+            changes, batch = await self._decided(visit, changes, ordered)
         closed = [change.id for change in changes if isinstance(change, Close)]
         flagged = [change.older_id for change in changes if isinstance(change, Flag)]
         if not visit.dry_run:
-            ids = tuple(m.id for m in due.memories)
-            upto = due.upto
-            reviewed = Review(STEP, ids, now, upto)
+            reviewed = Review(STEP, tuple(m.id for m in due.memories), now, due.upto, batch)
             read = [memory for pair, _ in pairs.values() for memory in pair]
             if await commit(self.gate, scope, began, read, [*changes, reviewed]) is None:
                 return StepCounts(due_at=now + AGAIN_S)
@@ -119,6 +159,35 @@ class Contradictions:
             changes.append(change)
             closed |= {change.id} if isinstance(change, Close) else set()
         return changes
+
+    async def _decided(
+        self, visit: Visit, changes: Sequence[Close | Flag], pairs: Mapping[tuple[str, str], Pair]
+    ) -> tuple[list[Close | Flag], str]:
+        """Return the changes with the model's verdicts on the flagged pairs, and the batch of its call; the
+        same changes without a model, if its calls of the hour are made, or if it does not answer."""
+        scope, now = visit.scope, visit.now
+        if self.completer is None:
+            return list(changes), ""
+        if await self.derivation.batches(scope, STEP, now - HOUR_S) >= visit.policy.calls_per_user_hour:
+            return list(changes), ""
+        doubtful = [pairs[c.older_id, c.newer_id] for c in changes if isinstance(c, Flag)][:_MOST_ASKED]
+        try:
+            answer = await self.completer.complete(await asyncio.to_thread(asked, doubtful, scope, self.gate))
+        except CompletionFailed:
+            return list(changes), ""
+        verdicts = read_verdicts(answer, doubtful)
+        decided: list[Close | Flag] = []
+        for change in changes:
+            if not isinstance(change, Flag):
+                decided.append(change)
+                continue
+            older, newer = pairs[change.older_id, change.newer_id]
+            said = verdicts.get((older.id, newer.id))
+            if said == "replaces" and change.score >= _BELIEVED and may_replace(older, newer):
+                decided.append(Close(older.id, newer.id, now))
+            elif said != "both":
+                decided.append(change)
+        return decided, memory_id(STEP, "\0".join(sorted(m.id for pair in doubtful for m in pair)))
 
     @property
     def _near(self) -> float:
@@ -145,10 +214,3 @@ class Contradictions:
 def _ordered(new: Memory, hit: Hit) -> Pair:
     first, then = sorted((new, hit.memory), key=lambda m: (said_at(m), m.created_at, m.id))
     return first, then
-
-
-async def restored_by_undo(gate: Gate, scope: Scope, sources: Sequence[str], now: float) -> list[str]:
-    """Return which of the memories are current."""
-    where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
-    found = [await gate.memories.get(where, id_) for id_ in sources]
-    return [m.id for m in found if m is not None and m.is_current(now)]

@@ -16,7 +16,18 @@ from typing import Any
 from proxy.admit.decision import memory_id
 from proxy.admit.gate import Gate, sort, vectors_of, with_readings
 from proxy.admit.safety import is_planted
-from proxy.domain.core import Candidate, Change, Create, Evidence, Memory, MemoryFilter, Review, Scope, Search
+from proxy.domain.core import (
+    Archive,
+    Candidate,
+    Change,
+    Create,
+    Evidence,
+    Memory,
+    MemoryFilter,
+    Review,
+    Scope,
+    Search,
+)
 from proxy.domain.derivation import DerivationStore, Due
 from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.limits import HOUR_S
@@ -123,6 +134,10 @@ class Reflection:
         """Ask the model once, if enough is new."""
         scope, now = visit.scope, visit.now
         began = await self.gate.memories.stamp(scope)
+        if not visit.dry_run and (outdated := await self.derivation.outdated(scope)):
+            once = Review("outdated", tuple(outdated), now)  # a memory that its owner restores stays
+            await commit(self.gate, scope, began, (), [once, Archive(tuple(outdated), now, "reflection")])
+            return StepCounts({"archived": outdated}, more=True)
         due = await self.derivation.due(scope, STEP, limit=_PORTION, now=now)
         new = [m for m in due.memories if m.source not in ("reflection", "summary")]
         if len(new) < _FEWEST:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Create, Evidence, MemoryFilter, Pin, Scope, Undo
+from proxy.domain.core import Close, Create, Evidence, MemoryFilter, Pin, Restore, Scope, Undo
 from proxy.domain.errors import CompletionFailed, StoreUnavailable
 from proxy.domain.evolution import EvolutionPolicy, Visit
 from proxy.domain.judging import Relation
@@ -44,14 +44,17 @@ class Stage:
             Create(memory(text, id=id_, scope=scope, valid_from=NOON - 900 + n, **fields), vector)
             for n, (id_, text) in enumerate(facts.items())
         ]
-        await self.memories.apply(scope, new, expect=await self.memories.stamp(scope))
+        await self.apply(*new, scope=scope)
+
+    async def apply(self, *changes, scope=ANA):
+        await self.memories.apply(scope, changes, expect=await self.memories.stamp(scope))
 
     async def consolidate(self, scope=ANA, policy=POLICY, completer=True, dry_run=False):
         step = Consolidation(self.gate, self.house.stores.derivation, self.completer if completer else None)
         return await self.completed(step, Visit(scope, self.now, policy, dry_run=dry_run))
 
-    async def contradict(self, scope=ANA):
-        step = Contradictions(self.gate, self.house.stores.derivation)
+    async def contradict(self, scope=ANA, completer=None):
+        step = Contradictions(self.gate, self.house.stores.derivation, completer)
         return await self.completed(step, Visit(scope, self.now, POLICY))
 
     async def reflect(self, scope=ANA, policy=POLICY):
@@ -100,8 +103,7 @@ class TestConsolidation:
         await stage.consolidate()
         (made,) = await stage.house.memories()
         assert (made.content, made.source, made.sources) == (MERGED, "consolidated", ("a", "b", "c"))
-        stamp = await stage.memories.stamp(ANA)
-        await stage.memories.apply(ANA, [Undo(made.id, NOON)], expect=stamp)
+        await stage.apply(Undo(made.id, NOON))
         stage.completer.answers = [answer(MERGED)] * 3
         await stage.consolidate()
         assert await stage.texts() == set(BUDGET.values())
@@ -233,10 +235,36 @@ class TestContradictions:
         assert len(await stage.texts()) == 2
         ben = Scope("t", "ben")
         await stage.know(HOMES, ben)
-        await stage.memories.apply(ben, [Pin("a", True, NOON)], expect=await stage.memories.stamp(ben))
+        await stage.apply(Pin("a", True, NOON), scope=ben)
         await stage.contradict(ben)
         assert len(await stage.texts(ben)) == 2
         assert len(await stage.house.stores.derivation.contradictions(ben, limit=9)) == 1
+
+    @pytest.mark.parametrize(
+        ("verdict", "current", "flags"),
+        [
+            ("replaces", {"User lives in Oslo."}, 0), ("both", set(HOMES.values()), 0),
+            ("unsure", set(HOMES.values()), 1), ("nonsense", set(HOMES.values()), 1),
+            (CompletionFailed("timed out"), set(HOMES.values()), 1),
+        ],
+    )  # fmt: skip
+    async def test_a_model_is_asked_about_doubtful_pairs_only(self, stage, verdict, current, flags):
+        await stage.know({**HOMES, "t": "User drinks tea."})
+        stage.judge.relation = lambda old, new: (
+            Relation(0.1, 0.6, 0.3) if "lives" in old and "lives" in new else APART
+        )
+        failed = isinstance(verdict, Exception)
+        pairs = (
+            json.dumps({"pairs": [{"pair": 1, "verdict": verdict}, {"pair": 9, "verdict": "both"}]})
+            if not failed
+            else ""
+        )
+        stage.completer.answers = [verdict if failed else pairs]
+        await stage.contradict(completer=stage.completer)
+        (request,) = stage.completer.requests
+        assert "tea" not in request.user
+        assert await stage.texts() == current | {"User drinks tea."}
+        assert len(await stage.house.stores.derivation.contradictions(ANA, limit=9)) == flags
 
     async def test_the_owner_decides(self, stage):
         stage.judge.relation = lambda old, new: Relation(0.1, 0.6, 0.3)
@@ -311,6 +339,18 @@ class TestReflection:
         where = MemoryFilter(tenant=ANA.tenant, user=ANA.user, now=NOON)
         await stage.memories.forget(where, "t", by="test")
         assert await stage.texts() == set(DEPLOYS.values())
+
+    async def test_an_insight_is_archived_once_when_a_source_no_longer_holds(self, stage):
+        await stage.know(DEPLOYS)
+        stage.completer.answers = [notes(insight())]
+        await stage.reflect()
+        (made,) = [m for m in await stage.house.memories() if m.type == "reflective"]
+        await stage.apply(Close("m2", "m9", NOON))
+        await stage.reflect()
+        assert INSIGHT not in await stage.texts()
+        await stage.apply(Restore(made.id, NOON))
+        await stage.reflect()
+        assert INSIGHT in await stage.texts()
 
     async def test_two_users_with_the_same_words_share_nothing(self, stage):
         ben = Scope("t", "ben")

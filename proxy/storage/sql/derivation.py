@@ -260,6 +260,16 @@ _FLAGGED = """
     AND o.superseded_by IS NULL AND o.archived = 0 AND n.superseded_by IS NULL AND n.archived = 0
     AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = c.owner)
     ORDER BY c.seq DESC LIMIT :limit"""
+# What a consolidation took in still holds.
+_OUTDATED = """
+    SELECT d.id FROM memories d WHERE d.owner = ? AND d.sources <> '[]' AND d.source = 'reflection'
+    AND d.superseded_by IS NULL AND d.archived = 0 AND d.pinned = 0
+    AND NOT EXISTS (SELECT 1 FROM reviews r WHERE r.memory = d.seq AND r.step = 'outdated') AND EXISTS (
+        SELECT 1 FROM json_each(d.sources) source
+        JOIN memories m ON m.id = source.value AND m.owner = d.owner
+        WHERE m.archived = 1 OR EXISTS (
+            SELECT 1 FROM memories n WHERE n.id = m.superseded_by AND n.owner = m.owner
+            AND n.source <> 'consolidated'))"""
 _NEWEST = 2**63 - 1
 
 
@@ -299,6 +309,12 @@ class SqlDerivation(Store):
             SELECT m.id FROM memories m JOIN reviews r ON r.memory = m.seq
             WHERE +m.owner = ? AND m.id {_THESE} AND r.step = ?"""
         return frozenset(column(tx, query, (owner.id, rows.as_json(ids), UNDONE)))
+
+    @reads
+    def outdated(self, tx: Connection, scope: Scope) -> Sequence[str]:
+        if (owner := users.find(tx, scope)) is None:
+            return ()
+        return column(tx, _OUTDATED, (owner.id,))
 
     @reads
     def contradictions(
