@@ -75,7 +75,7 @@ def change_of(pair: Pair, relation: Relation, cosine: float, now: float) -> Clos
     return None
 
 
-# ---------------------------------------------------------------- what a model says of doubtful pairs
+# ---------------------------------------------------------------- verdicts of a model on doubtful pairs
 def asked(pairs: Sequence[Pair], scope: Scope, gate: Gate) -> CompletionRequest:
     """Return the LLM call that judges the pairs."""
     shown = "\n".join(f"Pair {n}:\n{numbered(pair, gate.policy)}" for n, pair in enumerate(pairs, 1))
