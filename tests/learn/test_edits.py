@@ -126,3 +126,12 @@ async def test_a_correction_of_what_is_forgotten_during_it_brings_nothing_back(o
     assert await editor.edit(WHERE, made.id, lambda m: replace(m, importance=1.0)) is None
     with pytest.raises(NotFound):
         await stores.memories.list(WHERE, limit=5, after=made.id)
+
+
+async def test_an_import_that_a_forget_overtook_stores_nothing(opened):
+    editor, stores = await opened()
+    made, _ = await editor.add(ALICE, fact("User likes figs."))
+    began = await stores.memories.stamp(ALICE)
+    await stores.memories.forget(WHERE, by="open")
+    (taken,) = await editor.import_memories(ALICE, [made], began=began)
+    assert (taken.imported, (await stores.memories.list(WHERE, limit=5)).total) == (False, 0)

@@ -108,6 +108,15 @@ class TestForgetLater:
         assert await to_extract(stores, "s1") == [("since when?", ""), ("what do I play?", "")]
         assert await to_extract(stores, "s2") == [("hello", "hi")]
 
+    async def test_no_memory_is_made_of_answers_after_one_that_a_forget_overtook(self, stores):
+        await store(stores.memories, create(f"plays the {WORD}", id="a"))
+        begun = await stores.sessions.begin(exchange("what do I play?"))
+        await forgotten(stores.memories, of(ANNA), "a")
+        late = Outcome(f"the {WORD}", whole=True, recalled=("a",))
+        assert await stores.sessions.complete(begun, late, never)
+        await talk(stores.sessions, "and how long?", f"the {WORD} for years")
+        assert await to_extract(stores, "s1") == [("what do I play?", ""), ("and how long?", "")]
+
 
 async def to_extract(stores, session):
     """What a worker reads of it."""
