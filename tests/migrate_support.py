@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.domain.core import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Scope
+from proxy.domain.core import Candidate, Confirm, Create, Edit, Event, Evidence, Flag, Hold, Review, Scope
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage, PassageSearch
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.responses import Conversation
@@ -33,6 +33,7 @@ from tests.storage.test_small_stores import key
 
 MODEL = EmbeddingModel("wide", 3, 0.3, 0.8)
 OTHER = Scope("other", "anna")
+DORA = Scope("acme", "dora")  # with rows that no old layout had
 USERS = (ANNA, BEN, OTHER)
 SCOPES = (ANNA, APOLLO, BEN, OTHER)
 SESSIONS = (
@@ -59,6 +60,12 @@ async def fill(data_dir: Path) -> None:
     await stores.keys.add(key("k2", user=None), b"d2")
     await stores.keys.revoke("k2", NOW + 1)
     await _shelve(stores)
+    await store(
+        stores.memories,
+        *(create(said, DORA, id=said[-1]) for said in ("likes tea d", "likes no tea e")),
+        *(Flag("d", "e", 0.5, NOW), Review("step", ("d",), NOW, 1, batch="1")),
+        scope=DORA,
+    )
     await stores.close()
 
 
