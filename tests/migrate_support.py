@@ -62,7 +62,7 @@ async def fill(data_dir: Path) -> None:
     await _shelve(stores)
     await store(
         stores.memories,
-        *(create(said, DORA, id=said[-1]) for said in ("likes tea d", "likes no tea e")),
+        *(create(said, DORA, id=said[-1]) for said in ("likes tea in Porto d", "likes no tea e")),
         *(Flag("d", "e", 0.5, NOW), Review("step", ("d",), NOW, 1, batch="1")),
         scope=DORA,
     )
@@ -107,7 +107,7 @@ async def _remember(stores: SqliteStores) -> None:
     for number, scope in enumerate((ANNA, BEN, ANNA, OTHER, APOLLO, ANNA, BEN)):
         fact = create(f"fact {number} of tea", scope, id=f"f{number}", vec=vector(1, number), tags=("a", "ü"))
         await store(memories, fact, scope=scope)
-    await store(memories, create("in Porto, without a vector 你好", id="bare"))
+    await store(memories, create("without a vector 你好", id="bare"))
     await store(memories, supersede("f0", "fact zero is coffee", id="f0b", created_at=NOW + 1))
     await store(memories, supersede("f0b", "fact zero is cocoa", id="f0c", created_at=NOW + 2))
     await store(memories, Confirm("f2", NOW + 3, 0.9, (Evidence("s1", "e-far", "tea"),)))

@@ -130,6 +130,7 @@ def move(tx: Connection, old: OldRedis, report: Report) -> Moved:
     for owner, receipt in sorted(issued, key=lambda item: item[1].at):
         store_receipt(tx, owner, receipt)
         writer.rows["receipts"] += 1
+    tx.execute("UPDATE memories SET archived_by = 'user' WHERE archived = 1")  # as the schema's upgrade does
     report("move", len(users), len(users))
     for table in TABLES.keys() - {"meta"}:
         (found,) = tx.execute(f"SELECT count(*) FROM {table}").fetchone()
