@@ -34,7 +34,7 @@ WINDOW_S = 60.0
 TIMEOUT_S = 5.0
 _PREFIX = "memory_proxy_"
 _LANES = {"1": "explicit", "2": "ordinary", "3": "batch"}
-_MOST_ROWS = 6  # of a table, so that a frame fits 24 lines
+_MOST_ROWS = 5  # of a table, so that a frame fits 24 lines
 
 Labels = frozenset[tuple[str, str]]
 
@@ -187,7 +187,7 @@ def frame(url: str, now: Sample, before: Sample | None) -> RenderableType:
     grid.add_row(_recalls(recent), _calls(recent))
     grid.add_row(_queue(now, recent), _store(now, recent))
     period = f"last {seconds:.0f} s" if before else "time since the start"
-    return Group(*_head(url, now, period), Text(), grid)
+    return Group(*_head(url, now, period), grid)
 
 
 def _head(url: str, now: Sample, period: str) -> tuple[Text, Text]:
@@ -209,7 +209,7 @@ def _requests(recent: Sample, seconds: float) -> Table:
 
 def _stages(recent: Sample) -> Table:
     table = _table("stages", "n", "p50", "p99")
-    rows = _largest(recent.by("stage_seconds_count", "stage"), _MOST_ROWS - 1)
+    rows = _largest(recent.by("stage_seconds_count", "stage"))
     for stage, n in rows:
         table.add_row(stage, _count(n), *_times(recent, "stage_seconds", stage=stage))
     if total := recent.total("memory_seconds_count"):
@@ -256,8 +256,8 @@ def _store(now: Sample, recent: Sample) -> Table:
     disk = now.by("disk_free_bytes", "disk").get("data")
     table.add_row("jobs", jobs)
     table.add_row("oldest job waits", _duration(now.total("oldest_queued_job_seconds")))
-    changes = (_count(stored.get(change, 0)) for change in ("created", "superseded"))
-    table.add_row("new, superseding", ", ".join(changes))
+    new, evolved = stored.get("created", 0) + stored.get("superseded", 0), recent.total("evolved_total")
+    table.add_row("memories", f"{_count(new)} new, {_count(evolved)} evolved")
     table.add_row("failures", _count(recent.total("memory_failures_total")))
     table.add_row("disk free", "elsewhere" if disk is None else f"{disk / 1e9:.1f} GB")
     return table
