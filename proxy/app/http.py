@@ -19,6 +19,7 @@ from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.mcp import McpEndpoint
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
+from proxy.http.memory_api.evolution import EvolutionEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -29,6 +30,7 @@ from proxy.http.memory_api.inspection import (
 from proxy.http.memory_api.memories import DerivedEndpoints, MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
 from proxy.http.memory_api.recall import RecallEndpoints
+from proxy.http.memory_api.response_schemas import MemoryShaper
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.memory_work import RecallLimiter, RecentResponses
 from proxy.http.operations import Operations, Ui
@@ -191,6 +193,8 @@ def _limiter(services: Services) -> Callable[[ASGIApp, str], ASGIApp]:
 def _memory_api(services: Services) -> MemoryApi:
     stores, clock, memory = services.stores, services.clock, services.settings.memory
     edits = MemoryEditor(services.learner.gate, stores.quarantine, clock, services.learner.turns.give_way)
+    evolution = services.learner.evolution
+    shape = MemoryShaper(evolution.policy_of, clock)
     return MemoryApi(
         lambda request: _caller_of(request.scope),
         MemoryEndpoints(
@@ -199,14 +203,21 @@ def _memory_api(services: Services) -> MemoryApi:
             services.zones,
             clock,
             on_forgotten=services.credentials.forget,
+            shape=shape,
         ),
         RecallEndpoints(
-            services.tools, services.zones, clock, memory.default_retrieval_limit, memory.enabled, safe_id
+            services.tools,
+            services.zones,
+            clock,
+            memory.default_retrieval_limit,
+            memory.enabled,
+            safe_id,
+            shape,
         ),
         TransferEndpoints(stores.memories, edits, services.zones, clock),
-        TimelineEndpoints(stores.timeline, stores.entities, services.zones, clock),
+        TimelineEndpoints(stores.timeline, stores.entities, services.zones, clock, shape),
         SessionEndpoints(stores.sessions, stores.jobs, services.learner.worker.wake.set, clock, safe_id),
-        QuarantineEndpoints(stores.quarantine, edits),
+        QuarantineEndpoints(stores.quarantine, edits, shape),
         ReceiptEndpoints(stores.receipts),
         DocumentEndpoints(services.learner.documents, clock),
         DerivedEndpoints(
@@ -214,7 +225,9 @@ def _memory_api(services: Services) -> MemoryApi:
             stores.derivation,
             Contradictions(services.learner.gate, stores.derivation),
             clock,
+            shape,
         ),
+        EvolutionEndpoints(edits, evolution, clock, shape),
         CallerEndpoints(services.settings.identity.mode, __version__),
     )
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from proxy.domain.core import Scope
-from proxy.domain.errors import StoreError, StoreUnavailable
+from proxy.domain.errors import CompletionFailed, EmbeddingFailed, StoreError, StoreUnavailable
 from proxy.domain.evolution import NEVER, EvolutionPolicy, EvolutionStore, Step, StepCounts, Visit
 from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import Clock
@@ -86,12 +86,18 @@ class Evolution:
         """Return the policy for a user. Raises StoreUnavailable."""
         return self.policy.with_own(await self.store.own(scope))
 
-    async def evolve(self, scope: Scope, *, dry_run: bool) -> Mapping[str, StepCounts]:
-        """Run every step for one user now; return what each did, or would do, a portion in a dry run.
-        Raises what the steps raise."""
+    async def evolve(self, scope: Scope, *, dry_run: bool) -> Mapping[str, StepCounts | None]:
+        """Run every step for one user now; return by step what it did, or would do, a portion in a dry run;
+        None if a model failed. Raises StoreError."""
         policy = await self.policy_of(scope)
         visit = Visit(Scope(scope.tenant, scope.user), self.clock(), policy, dry_run=dry_run)
-        return {step.name: await self._completed(step, visit) for step in self._steps(policy)}
+        done: dict[str, StepCounts | None] = {}
+        for step in self._steps(policy):
+            try:
+                done[step.name] = await self._completed(step, visit)
+            except (EmbeddingFailed, CompletionFailed):
+                done[step.name] = None
+        return done
 
     def _steps(self, policy: EvolutionPolicy) -> Sequence[Step]:
         return [step for step in self.steps if policy.enabled and step.is_on(policy)]

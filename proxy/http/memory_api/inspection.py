@@ -23,11 +23,12 @@ from proxy.http.memory_api.request_schemas import (
     times_of,
 )
 from proxy.http.memory_api.response_schemas import (
+    BY_DEFAULT,
+    MemoryShaper,
     event_shape,
     filled,
     json_answer,
     list_of,
-    memory_shape,
     owner_fields,
     page_answer,
     whole_seconds,
@@ -48,6 +49,7 @@ class TimelineEndpoints:
     entities: EntityStore
     zones: Zones
     clock: Clock
+    shape: MemoryShaper = BY_DEFAULT
 
     @Operation("GET", "/v1/memory/timeline", "listEvents", {200: shapes.TimelinePage}, refusals=(404,))
     async def list_events(self, request: ApiRequest[TimelineQuery, None]) -> Response:
@@ -84,7 +86,7 @@ class TimelineEndpoints:
         where = self._where(request.scope(query.user_id, query.project_id))
         entity_id = checked_id(request.path["entity_id"], "entity_id")
         page = await self.entities.memories(where, entity_id, limit=query.limit, after=query.after)
-        return json_answer(list_of([memory_shape(one) for one in page.items], has_more=page.has_more))
+        return json_answer(list_of(await self.shape.all(page.items), has_more=page.has_more))
 
     def _where(self, scope: Scope) -> MemoryFilter:
         return MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=self.clock())
@@ -170,6 +172,7 @@ class QuarantineEndpoints:
 
     quarantine: Quarantine
     edits: MemoryEditor
+    shape: MemoryShaper = BY_DEFAULT
 
     @Operation("GET", _HELD, "listQuarantine", {200: shapes.HeldPage}, refusals=(404,))
     async def list(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
@@ -192,7 +195,7 @@ class QuarantineEndpoints:
         memory = await self.edits.release(request.scope(request.query.user_id), held_id)
         if memory is None:
             raise _not_held(held_id)
-        return json_answer(memory_shape(memory), 201)
+        return json_answer(await self.shape(memory), 201)
 
     @Operation(
         "DELETE", f"{_HELD}/{{held_id}}", "discardQuarantined", {200: shapes.Discarded}, refusals=(404,)

@@ -26,13 +26,13 @@ from proxy.http.memory_api.request_schemas import (
     times_of,
 )
 from proxy.http.memory_api.response_schemas import (
+    BY_DEFAULT,
+    MemoryShaper,
     deleted_answer,
     event_shape,
     filled,
     json_answer,
     list_of,
-    memory_shape,
-    page_answer,
     whole_seconds,
 )
 from proxy.http.turns import Zones
@@ -53,6 +53,7 @@ class MemoryEndpoints:
     zones: Zones
     clock: Clock
     on_forgotten: Callable[[Scope], None]  # called when everything of a user was forgotten
+    shape: MemoryShaper = BY_DEFAULT
 
     @Operation(
         "POST", _ALL, "addMemory", {200: shapes.AddedMemory, 201: shapes.AddedMemory}, refusals=(409, 413)
@@ -76,7 +77,9 @@ class MemoryEndpoints:
         )
         given = {name for name in _TAKEN_OVER & body.model_fields_set if getattr(body, name) is not None}
         memory, change = await self.edits.add(scope, candidate, given)
-        return json_answer({**memory_shape(memory), "change": change}, 200 if change == "confirmed" else 201)
+        return json_answer(
+            {**await self.shape(memory), "change": change}, 200 if change == "confirmed" else 201
+        )
 
     @Operation("GET", _ALL, "listMemories", {200: shapes.MemoryPage}, refusals=(404,))
     async def list(self, request: ApiRequest[ListQuery, None]) -> Response:
@@ -99,7 +102,7 @@ class MemoryEndpoints:
             **times_of(query, timezone),
         )
         page = await self.memories.list(where, limit=query.limit, after=query.after)
-        shown = [memory_shape(memory) for memory in page.items]
+        shown: list[Any] = [*await self.shape.all(page.items)]
         return json_answer(list_of(shown, has_more=page.has_more, total=page.total))
 
     @Operation("GET", _ONE, "getMemory", {200: shapes.MemoryShape}, refusals=(404,))
@@ -109,7 +112,7 @@ class MemoryEndpoints:
         memory = await self.memories.get(await self._where(request, request.query.user_id), memory_id)
         if memory is None:
             raise _no_memory(memory_id)
-        return json_answer(memory_shape(memory))
+        return json_answer(await self.shape(memory))
 
     @Operation("GET", f"{_ONE}/history", "getHistory", {200: shapes.HistoryShape}, refusals=(404,))
     async def history(self, request: ApiRequest[UserQuery, None]) -> Response:
@@ -138,7 +141,7 @@ class MemoryEndpoints:
         edited = await self.edits.edit(where, memory_id, _correction(body, now, project))
         if edited is None:
             raise _no_memory(memory_id)
-        return json_answer(memory_shape(edited))
+        return json_answer(await self.shape(edited))
 
     @Operation("DELETE", _ONE, "forgetMemory", {200: shapes.DeletedShape}, refusals=(404,))
     async def forget(self, request: ApiRequest[ForgetQuery, None]) -> Response:
@@ -211,7 +214,7 @@ def _correction(body: EditBody, now: float, project: str | None) -> Callable[[Me
 def _history_event(event: Event, content_after: str) -> shapes.HistoryEvent:
     """Return one event; it holds the content before it, and where it changed that, the content after it."""
     shown: Any = {**event_shape(event), **whole_seconds(event, "at")}
-    if event.action in ("updated", "archived") and content_after != event.content:
+    if event.action in ("updated", "archived", "restored") and content_after != event.content:
         shown["became"] = content_after
     return shown  # type: ignore[no-any-return]
 
@@ -239,6 +242,7 @@ class DerivedEndpoints:
     derivation: DerivationStore
     contradictions: Contradictions
     clock: Clock
+    shape: MemoryShaper = BY_DEFAULT
 
     @Operation(
         "POST", "/v1/memory/{memory_id}/undo", "undoConsolidation", {200: shapes.Undone}, refusals=(404,)
@@ -275,7 +279,8 @@ class DerivedEndpoints:
         query = request.query
         scope = request.scope(query.user_id, query.project_id)
         found = await self.derivation.contradictions(scope, limit=query.limit + 1, after=query.after)
-        return page_answer(found, query.limit, _shape)
+        shown = [await self._shown(one) for one in found[: query.limit]]
+        return json_answer(list_of(shown, has_more=len(found) > query.limit))
 
     @Operation(
         "POST",
@@ -292,15 +297,15 @@ class DerivedEndpoints:
             found = await self.contradictions.decide(scope, id_, request.body.keep, self.clock())
         except NotFound:
             raise absent("No contradiction", id_, param="id", code="contradiction_not_found") from None
-        return json_answer(_shape(found))
+        return json_answer(await self._shown(found))
 
-
-def _shape(found: Contradiction) -> shapes.ContradictionShape:
-    return filled(
-        shapes.ContradictionShape,
-        found,
-        object="memory.contradiction",
-        older=memory_shape(found.older),
-        newer=memory_shape(found.newer),
-        found_at=int(found.found_at),
-    )
+    async def _shown(self, found: Contradiction) -> shapes.ContradictionShape:
+        older, newer = await self.shape.all([found.older, found.newer])
+        return filled(
+            shapes.ContradictionShape,
+            found,
+            object="memory.contradiction",
+            older=older,
+            newer=newer,
+            found_at=int(found.found_at),
+        )

@@ -20,6 +20,7 @@ from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import Operation, operations_of
 from proxy.http.memory_api.documents import DocumentEndpoints
+from proxy.http.memory_api.evolution import EvolutionEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -43,6 +44,7 @@ OPERATIONS = tuple(
         QuarantineEndpoints,
         ReceiptEndpoints,
         DocumentEndpoints,
+        EvolutionEndpoints,
         DerivedEndpoints,
     )
     for operation in operations_of(endpoints)

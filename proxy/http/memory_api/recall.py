@@ -1,6 +1,6 @@
 """Endpoints that show what a chat would be given: a search with scores, and why what is shown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation
 from proxy.http.memory_api.documents import passage_shape
 from proxy.http.memory_api.request_schemas import ExplainBody, NoQuery, ScopeQuery, SearchBody
-from proxy.http.memory_api.response_schemas import json_answer, memory_shape
+from proxy.http.memory_api.response_schemas import BY_DEFAULT, MemoryShape, MemoryShaper, json_answer
 from proxy.http.turns import Zones, bounded, fingerprint
 from proxy.recall import documents as document_search
 from proxy.recall.explain import Explanation, Weighed, explain, profile, search, unshown
@@ -31,6 +31,7 @@ class RecallEndpoints:
     retrieval_limit: int = 10  # of a request that names none
     is_on: bool = True  # memory, for requests that say nothing
     session_key: Callable[[str], str] = str  # the id under which the recorder stores a session
+    shape: MemoryShaper = BY_DEFAULT
 
     @Operation("POST", "/v1/memory/search", "searchMemories", {200: shapes.Matches}, refusals=(413,))
     async def search(self, request: ApiRequest[NoQuery, SearchBody]) -> Response:
@@ -47,14 +48,15 @@ class RecallEndpoints:
         # One after the other: the second uses the vector that was computed for the first.
         ranked = await search(scope, body.query, self.recall, **wanted)
         reason = await unshown(scope, body.query, self.recall, **wanted, timezone=timezone)
+        shown = await self.shape.all(one.memory for one in ranked)
         matches = [
             {
                 "object": "memory.match",
-                "memory": memory_shape(one.memory),
+                "memory": memory,
                 "score": round(one.score, 4),
                 "why": one.why,
             }
-            for one in ranked
+            for memory, one in zip(shown, ranked, strict=True)
         ]
         found = {"object": "list", "data": matches, "has_more": False, "would_inject": reason is None}
         found["reason"] = reason and reason.value
@@ -81,15 +83,18 @@ class RecallEndpoints:
             explanation = Explanation(Prepared(status=Status.OFF, reason=Reason.HOUSEKEEPING))
         else:
             explanation = await explain(turn, self.recall)
-        return json_answer(_explanation_shape(explanation))
+        shown = await self.shape.all(one.memory for one in explanation.weighed)
+        return json_answer(_explanation_shape(explanation, shown))
 
     @Operation("GET", "/v1/memory/profile", "getProfile", {200: shapes.Profile})
     async def profile(self, request: ApiRequest[ScopeQuery, None]) -> Response:
         """What every conversation is given: standing rules, traits of the user, core memories."""
         scope = request.scope(request.query.user_id, request.query.project_id)
+        held = await profile(scope, self.recall)
+        shown = await self.shape.all(memory for memory, _ in held)
         found = [
-            {"object": "memory.of_profile", "kind": kind, "memory": memory_shape(memory)}
-            for memory, kind in await profile(scope, self.recall)
+            {"object": "memory.of_profile", "kind": kind, "memory": memory}
+            for memory, (_, kind) in zip(shown, held, strict=True)
         ]
         return json_answer({"object": "list", "data": found, "has_more": False})
 
@@ -113,7 +118,7 @@ class RecallEndpoints:
         )
 
 
-def _explanation_shape(explanation: Explanation) -> dict[str, Any]:
+def _explanation_shape(explanation: Explanation, shown: Sequence[MemoryShape]) -> dict[str, Any]:
     prepared = explanation.prepared
     return {
         "object": "memory.explanation",
@@ -123,14 +128,14 @@ def _explanation_shape(explanation: Explanation) -> dict[str, Any]:
         "query": explanation.query,
         "block": prepared.block,
         "tokens": prepared.tokens,
-        "memories": [_weighed_shape(one) for one in explanation.weighed],
+        "memories": [_weighed_shape(*pair) for pair in zip(explanation.weighed, shown, strict=True)],
         "documents": [{**passage_shape(one), "shown": shown} for one, shown in explanation.passages],
     }
 
 
-def _weighed_shape(one: Weighed) -> shapes.WeighedShape:
+def _weighed_shape(one: Weighed, memory: MemoryShape) -> shapes.WeighedShape:
     return {
-        "memory": memory_shape(one.memory),
+        "memory": memory,
         "score": None if one.score is None else round(one.score, 4),
         "why": one.why,
         "shown": one.left_out is None,

@@ -197,6 +197,10 @@ class ScopePageQuery(PageQuery):
     project_id: Id | None = None
 
 
+class InsightsQuery(UserQuery):
+    days: Annotated[int, Field(ge=1, le=366), BeforeValidator(_digits)] = 30
+
+
 class DocumentQuery(UserQuery):
     include: Literal["content"] | None = None
 
@@ -260,6 +264,36 @@ class EndBody(Body):
 
 class DecideBody(Body):
     keep: Literal["newer", "older", "both"]
+
+
+class EvolveBody(Body):
+    user_id: Id | None = None
+    dry_run: bool = False
+
+
+Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
+
+
+class SettingsBody(Body):
+    """A user's own settings; what is absent or null is the server's."""
+
+    enabled: bool | None = None
+    use: bool | None = None
+    decay: bool | None = None
+    consolidate: bool | None = None
+    reflect: bool | None = None
+    contradictions: bool | None = None
+    links: bool | None = None
+    consolidate_from: Annotated[int, Field(ge=2, le=8)] | None = None
+    use_gain: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
+    unused_loss: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
+    archive_below: Share | None = None
+    core_above: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] | None = None
+    half_life_days: Days | None = None
+    half_life_days_by_type: dict[Kind, Days] | None = None
+    grace_days: Days | None = None
+    forget_below: Share | None = None
+    exempt_types: list[Kind] | None = None
 
 
 class DocumentBody(Body):
@@ -339,6 +373,10 @@ class MemoryLine(Body):
     tags: Tags = []
     access_count: Annotated[int, Field(ge=0, le=2**53)] = 0
     last_accessed: Seconds | None = None
+    pinned: bool = False
+    uses: Annotated[int, Field(ge=0, le=2**53)] = 0
+    last_used_at: Seconds | None = None
+    archived_by: Annotated[str, Field(max_length=32)] | None = None
     sources: Annotated[list[MemoryId], Field(max_length=100)] = []
     evidence: Annotated[list[EvidenceLine], Field(max_length=10_000)] = []
     history: Annotated[list[EventLine], Field(max_length=10_000)] = []

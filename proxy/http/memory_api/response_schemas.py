@@ -1,6 +1,8 @@
 """Shapes of the memory API's answers, and the functions that make them from domain values."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypeVar, cast
 
 import orjson
@@ -8,7 +10,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from proxy.domain.core import Event, ForgetCounts, Memory, Scope, Source
-from proxy.domain.ports import ProfileKind
+from proxy.domain.evolution import EvolutionPolicy
+from proxy.domain.ports import Clock, ProfileKind
 from proxy.domain.session import JobState
 from proxy.recall.explain import LeftOut
 
@@ -19,7 +22,7 @@ class EvidenceShape(TypedDict):
     span: str
 
 
-class MemoryShape(TypedDict):
+class StoredMemory(TypedDict):
     id: str
     object: Literal["memory"]
     type: str
@@ -40,8 +43,17 @@ class MemoryShape(TypedDict):
     tags: list[str]
     access_count: int
     last_accessed: float | None
+    pinned: bool
+    uses: int
+    last_used_at: float | None
+    archived_by: str | None
     sources: list[str]
     evidence: list[EvidenceShape]
+
+
+class MemoryShape(StoredMemory):
+    core: bool
+    fades_at: float | None
 
 
 class AddedMemory(MemoryShape):
@@ -78,7 +90,7 @@ class EntityShape(TypedDict):
     linked: list[str]
 
 
-class ExportLine(MemoryShape):
+class ExportLine(StoredMemory):
     history: list[EventShape]
 
 
@@ -308,6 +320,70 @@ class DeletedShape(TypedDict):
     receipt: str | None
 
 
+class EvolutionSettings(TypedDict):
+    enabled: bool
+    use: bool
+    decay: bool
+    consolidate: bool
+    reflect: bool
+    contradictions: bool
+    links: bool
+    consolidate_from: int
+    use_gain: float
+    unused_loss: float
+    archive_below: float
+    core_above: float
+    half_life_days: float
+    half_life_days_by_type: dict[str, float]
+    grace_days: float
+    forget_below: float
+    exempt_types: list[str]
+
+
+class SettingsShape(TypedDict):
+    object: Literal["memory.settings"]
+    user_id: str
+    own: dict[str, Any]
+    settings: EvolutionSettings
+
+
+class StepShape(TypedDict):
+    step: str
+    outcome: Literal["done", "failed"]
+    counts: dict[str, int]
+    ids: dict[str, list[str]]
+    more: bool
+
+
+class Evolved(TypedDict):
+    object: Literal["memory.evolution"]
+    user_id: str
+    dry_run: bool
+    steps: list[StepShape]
+
+
+class DayShape(TypedDict):
+    date: str
+    added: int
+    superseded: int
+    archived: int
+    used: int
+
+
+class InsightsShape(TypedDict):
+    object: Literal["memory.insights"]
+    user_id: str
+    active: int
+    archived: int
+    core: int
+    pinned: int
+    by_type: dict[str, int]
+    used: int
+    unused: int
+    by_day: list[DayShape]
+    fading: list[MemoryShape]
+
+
 class SessionEnded(TypedDict):
     id: str
     object: Literal["memory.session"]
@@ -418,15 +494,58 @@ def list_of(data: list[Any], *, has_more: bool, **more: Any) -> dict[str, Any]:
     return {"object": "list", **ids, "has_more": has_more, "data": data, **more}
 
 
-def memory_shape(memory: Memory) -> MemoryShape:
-    """Return a memory with times in whole seconds."""
+PolicyOf = Callable[[Scope], Awaitable[EvolutionPolicy]]
+_DEFAULT_POLICY = EvolutionPolicy()
+
+
+async def _default_policy(scope: Scope) -> EvolutionPolicy:
+    return _DEFAULT_POLICY
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShaper:
+    """Makes memories into answers: with times in whole seconds, and importance as it has decayed until now,
+    by the policy of each one's user."""
+
+    policy_of: PolicyOf = _default_policy
+    clock: Clock = time.time
+
+    async def __call__(self, memory: Memory) -> MemoryShape:
+        """Return one memory."""
+        return (await self.all([memory]))[0]
+
+    async def all(self, memories: Iterable[Memory]) -> list[MemoryShape]:
+        """Return all of them, in order."""
+        shown, policies = list(memories), dict[tuple[str, str], EvolutionPolicy]()
+        for memory in shown:
+            user = (memory.scope.tenant, memory.scope.user)
+            if user not in policies:
+                policies[user] = await self.policy_of(Scope(*user))
+        now = self.clock()
+        return [_shape(m, policies[m.scope.tenant, m.scope.user], now) for m in shown]
+
+
+BY_DEFAULT = MemoryShaper()
+
+
+def _shape(memory: Memory, policy: EvolutionPolicy, now: float) -> MemoryShape:
     times = ("created_at", "updated_at", "valid_from", "valid_to", "expires_at", "last_accessed")
-    return cast(MemoryShape, {**exact_memory(memory), **whole_seconds(memory, *times)})
+    fades_at, used_at = policy.fades_at(memory), memory.used_at
+    shown = {
+        **exact_memory(memory),
+        **whole_seconds(memory, *times),
+        "last_used_at": None if used_at is None else int(used_at),
+        "importance": round(policy.importance(memory, now), 4),
+        "core": policy.is_core(memory),
+        "fades_at": None if fades_at is None else int(fades_at),
+    }
+    return cast(MemoryShape, shown)
 
 
-def exact_memory(memory: Memory) -> MemoryShape:
-    """Return a memory with its exact times, by which memories are ordered."""
-    return filled(MemoryShape, memory, object="memory", **owner_fields(memory.scope))
+def exact_memory(memory: Memory) -> StoredMemory:
+    """Return a memory as it is stored, with its exact times, by which memories are ordered."""
+    owner = owner_fields(memory.scope)
+    return filled(StoredMemory, memory, object="memory", last_used_at=memory.used_at, **owner)
 
 
 def event_shape(event: Event) -> EventShape:

@@ -307,6 +307,10 @@ def _memory(line: MemoryLine, owner: _Owner, now: float) -> Memory:
         evidence=tuple(Evidence(e.session_id, e.exchange_id, e.span) for e in line.evidence[-MAX_EVIDENCE:]),
         access_count=line.access_count,
         last_accessed=line.last_accessed,
+        pinned=line.pinned,
+        uses=line.uses,
+        used_at=line.last_used_at,
+        archived_by=line.archived_by,
         sources=tuple(owner.id_of(line, scope, each) or "" for each in line.sources),
     )
 

@@ -102,7 +102,7 @@ def insert_memory(tx: Connection, owner: int, memory: Memory, statement: bytes, 
         (owner, m.scope.project, m.id, m.type, content, statement, m.source, m.created_at, m.updated_at,
          m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
          m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, m.pinned, m.uses, m.used_at,
-         m.archived_by, m.core or m.pinned, json.dumps(m.sources), changed, changed),
+         _archived_by(m), m.core or m.pinned, json.dumps(m.sources), changed, changed),
     )  # fmt: skip
     if seq is not None:
         insert_evidence(tx, seq, memory.evidence)
@@ -117,9 +117,13 @@ def update_memory(tx: Connection, seq: int, memory: Memory, changed: int) -> Non
         " expires_at = ?, archived = ?, archived_by = ?, importance = ?, confidence = ?, tags = ?,"
         " changed = ?, written = ?, fades_at = NULL WHERE seq = ?",
         (m.scope.project, m.type, content, digest(content), m.source, m.updated_at, m.expires_at, m.archived,
-         (m.archived_by or "user") if m.archived else None, m.importance, m.confidence, json.dumps(m.tags),
+         _archived_by(m), m.importance, m.confidence, json.dumps(m.tags),
          changed, changed, seq),
     )  # fmt: skip
+
+
+def _archived_by(memory: Memory) -> str | None:
+    return (memory.archived_by or "user") if memory.archived else None
 
 
 def insert_evidence(tx: Connection, seq: int, evidence: Sequence[Evidence]) -> None:

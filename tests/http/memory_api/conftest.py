@@ -13,10 +13,12 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 
 from proxy.admit.gate import Gate
 from proxy.domain.errors import ProxyError
+from proxy.domain.evolution import EvolutionPolicy
 from proxy.http.asgi import answer
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
+from proxy.http.memory_api.evolution import EvolutionEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -26,11 +28,14 @@ from proxy.http.memory_api.inspection import (
 )
 from proxy.http.memory_api.memories import DerivedEndpoints, MemoryEndpoints
 from proxy.http.memory_api.recall import RecallEndpoints
+from proxy.http.memory_api.response_schemas import MemoryShaper
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.turns import Zones
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.edits import MemoryEditor
+from proxy.learn.evolution import DecayStep, Evolution
+from proxy.learn.usage import UseJudge, UseStep
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
@@ -134,6 +139,8 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
     gate = Gate(stores.memories, embedder, judge=ScriptedJudge(relation=one_value))
     edits = MemoryEditor(gate, stores.quarantine, time.time)
     zones = Zones(stores.sessions, "UTC", time.time)
+    steps = (UseStep(stores.evolution, UseJudge(None)), DecayStep(stores.evolution))
+    evolution = Evolution(stores.evolution, steps, EvolutionPolicy(reflect=False), time.time)
     api = MemoryApi(
         lambda request: replace(
             callers[0],
@@ -148,6 +155,7 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
         DerivedEndpoints(
             stores.memories, stores.derivation, Contradictions(gate, stores.derivation), time.time
         ),
+        EvolutionEndpoints(edits, evolution, time.time, MemoryShaper(evolution.policy_of)),
         SessionEndpoints(stores.sessions, stores.jobs, lambda: woken.append(True), time.time),
         QuarantineEndpoints(stores.quarantine, edits),
         ReceiptEndpoints(stores.receipts),

@@ -150,6 +150,8 @@ PLAIN: dict[str, dict[str, Any]] = {
     "endSession": {"body": {"user_id": "alice"}},
     "editMemory": {"body": {"content": "User likes dates."}},
     "decideContradiction": {"body": {"keep": "newer"}},
+    "setEvolutionSettings": {"body": {"half_life_days": 7}},
+    "evolveMemories": {"body": {"user_id": "alice"}},
     "postDocument": {"body": {"name": "Guide", "content": "# Figs\n\nPick them ripe.", "user_id": "alice"}},
 }
 WITHOUT_SUBJECT = (

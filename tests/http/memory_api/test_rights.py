@@ -26,6 +26,7 @@ async def ask(bench: Bench, operation: Operation, path: str, params: dict[str, s
         "explainRecall": {"messages": [{"role": "user", "content": "Figs?"}]},
         "editMemory": {"importance": 0.5},
         "decideContradiction": {"keep": "both"},
+        "setEvolutionSettings": {"half_life_days": 7},
     }
     more: dict[str, Any] = {"json": bodies[operation.id]} if operation.id in bodies else {}
     if operation.takes_lines:
