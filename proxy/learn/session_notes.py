@@ -3,7 +3,7 @@
 Anchors are found by the heads of the encoder. They are in force from the next turn on, whatever conversation
 the client sends. An instruction that changes an older one takes its slot, so that the older one ends.
 
-A state replaces turns that are no longer shown (see recall/history); `state_covers` says which it may
+A state replaces turns that are no longer shown (see http/turns); `state_covers` says which it may
 replace. It is updated after a job; if that fails, the old state stays.
 
 A summary becomes an episodic memory like any other, through the gate. It is the only candidate of a job of
