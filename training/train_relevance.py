@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from training import model as m
 
-DIM, BLOCKS, ATTENTION_HEADS = 96, 2, 4  # as proxy/models/heads.py reads them
+DIM, BLOCKS, ATTENTION_HEADS = 96, 2, 4  # as proxy/models/judge.py reads them
 MESSAGE_TOKENS, MEMORY_TOKENS = 64, 48
 NEAREST, READ = 12, 4
 COSINE_SCALE = 4.0
@@ -130,7 +130,7 @@ class Block(nn.Module):
 
 
 class Reader(nn.Module):
-    """The transformer that proxy/models/heads.py runs."""
+    """The transformer that proxy/models/judge.py runs."""
 
     def __init__(self) -> None:
         super().__init__()

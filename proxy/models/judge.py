@@ -1,11 +1,11 @@
 """The judge: our encoder's heads, behind threads. Implements judging.Judge.
 
-A message is read once: the run for its vector also returns the hidden states for the heads. Pairs of texts
-are judged in the background, on a thread of their own.
+A message is read once: the run for its vector also returns the hidden states for the heads of a message, and
+of a message and a memory. Pairs of texts (pairs.py) are judged in the background, on a thread of their own.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +16,23 @@ from typing import TypeVar
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Asks, MemoryText, ProfileScores, Reading, Relation, Statement, StoredReadings
+from proxy.domain.judging import (
+    Asks,
+    MemoryText,
+    Needs,
+    ProfileScores,
+    Reading,
+    Relation,
+    Statement,
+    StoredReadings,
+)
 from proxy.domain.limits import TTLCache
 from proxy.domain.operating_system import lower_thread_priority
-from proxy.models import heads
+from proxy.models import weights
 from proxy.models.embedder import OnnxEmbedder
-from proxy.models.heads import MessageHead, PairHead, PairModel, ProfileHead, RelevanceHead, read_head
-from proxy.models.load import load_embedder
-from proxy.models.weights import WIDTH, Array
+from proxy.models.load import load_embedder, onnx_session
+from proxy.models.pairs import PairHead, PairModel
+from proxy.models.weights import WIDTH, Array, HeadFile, complete, read_head
 
 RELATION = frozenset({"same", "changed", "apart"})
 FOLLOWS = frozenset({"yes", "no"})
@@ -42,6 +51,235 @@ _SENSES = 512
 _T = TypeVar("_T")
 
 
+# ---------------------------------------------------------------- of a message, of a memory's vector
+NEEDS = ("memory", "small_talk", "world", "tool", "self_contained")
+ASKS = ("remember", "forget", "off_record", "rule")
+PROFILE = ("rule", "trait")
+_VECTOR_SCALE = 8  # unit vectors of 384 numbers are small for a network
+
+
+class MessageHead:
+    """Judges a message by the hidden states of its tokens: two layers over their mean and maximum."""
+
+    def __init__(self, file: HeadFile) -> None:
+        self._arrays = complete(file, ("a", "needs", "asks"), ("mu", "sd"))
+        self._needs, self._asks = file.offsets(NEEDS), file.offsets(ASKS)
+        self.judge(np.zeros((2, WIDTH), np.float32))  # the shapes fit
+
+    def judge(self, states: Array) -> tuple[Needs, Asks]:
+        """Return what the message (tokens, width) needs and asks. Raises EmbeddingFailed."""
+        a = self._arrays
+        try:
+            seen = (np.concatenate([states.mean(axis=0), states.max(axis=0)]) - a["mu"]) / a["sd"]
+            hidden = gelu(linear(a, "a", seen))
+            needs = linear(a, "needs", hidden)
+            asks = linear(a, "asks", hidden) + self._asks
+            check("message", needs, asks)
+        except ValueError as e:
+            raise EmbeddingFailed("the weights of the head message do not fit") from e
+        # Memory's own log-odds: it is calibrated separately. The others only give the reason.
+        memory = sigmoid(needs[0] - np.logaddexp.reduce(needs[1:]) + self._needs[0])
+        others = softmax(needs + np.append(np.float32(0), self._needs[1:]))[1:]
+        return Needs(float(memory), *others.tolist()), Asks(*sigmoid(asks).tolist())
+
+
+class ProfileHead:
+    """Judges by a memory's vector whether it applies to every conversation: two layers."""
+
+    def __init__(self, file: HeadFile) -> None:
+        self._arrays, self._offsets = complete(file, ("a", "out")), file.offsets(PROFILE)
+        self.judge(np.zeros((1, WIDTH), np.float32))
+
+    def judge(self, vectors: Array) -> list[ProfileScores]:
+        """Return the judgement of each row. Raises EmbeddingFailed."""
+        a = self._arrays
+        try:
+            logits = linear(a, "out", gelu(linear(a, "a", vectors * _VECTOR_SCALE))) + self._offsets
+            check("profile", logits)
+            return [ProfileScores(rule, trait) for rule, trait in sigmoid(logits).tolist()]
+        except ValueError as e:
+            raise EmbeddingFailed("the weights of the head profile do not fit") from e
+
+
+def sigmoid(logits: Array) -> Array:
+    """Return the probabilities of independent logits."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(logits, -60, 60))))
+
+
+def softmax(logits: Array) -> Array:
+    """Return the probabilities of the classes of one row."""
+    odds = np.exp(logits - logits.max())
+    return np.asarray(odds / odds.sum())
+
+
+def gelu(x: Array) -> Array:
+    """Return x times the normal distribution's share below x (Abramowitz and Stegun 7.1.26, to 1.5e-7)."""
+    x = np.asarray(x, np.float32)
+    z = np.abs(x) / np.float32(2**0.5)
+    t = 1 / (1 + 0.3275911 * z)
+    series = np.full_like(t, 1.061405429)
+    for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        series = series * t + factor
+    return np.asarray(0.5 * x * (1 + np.sign(x) * (1 - series * t * np.exp(-(z**2)))))
+
+
+def linear(arrays: Mapping[str, Array], layer: str, x: Array) -> Array:
+    """Return the layer's output for each row."""
+    return np.asarray(x @ arrays[layer + ".weight"].T + arrays[layer + ".bias"])
+
+
+def check(name: str, *made: Array) -> None:
+    """Raise EmbeddingFailed if a value is not finite."""
+    if not all(np.isfinite(array).all() for array in made):
+        raise EmbeddingFailed(f"the head {name} returned no number")
+
+
+# ---------------------------------------------------------------- relevance
+RELEVANCE_LABEL = "helps"  # the offset's name in the card
+MESSAGE_TOKENS, MEMORY_TOKENS = 64, 48
+BLOCKS, HEADS = 2, 4
+RELEVANCE_GRAPH = Path(__file__).with_name("relevance.onnx")
+_COSINE_SCALE = 4.0
+_EPSILON = 1e-5
+_FAR = np.float32(-1e4)
+_TAG_BYTES = 8  # bytes of the weights' checksum before a stored memory
+
+
+class RelevanceHead:
+    """Judges whether a memory helps with a message. The cosine decides where it leaves no doubt; for the
+    other memories a small transformer, the reader, reads the hidden states of both texts together, in one
+    batch.
+
+    The file holds `cosine` (slope and constant of a logistic curve) and, if it has a reader, the reader's
+    arrays: projections of both texts' states (`pq`, `pm`, their norms `nq`, `nm`, the rows `seg`), two
+    blocks `bl.N` that attend to both texts as one, and two layers `f1`, `f2` over the pooled states and
+    the cosine. The card's `open` (two probabilities) and `most` say which memories are read: none if the
+    nearest one's chance by the cosine is above the second, else the `most` nearest of those above the
+    first."""
+
+    def __init__(self, file: HeadFile) -> None:
+        arrays = complete(file, (), ("cosine",))
+        try:
+            self._slope, self._constant = arrays["cosine"].tolist()
+            self._low, self._high = map(float, file.card.get("open", (0.0, 1.0)))
+            self._most = int(file.card.get("most", 12))
+            self._temperature = float(file.card.get("temperature", 1.0))
+        except (TypeError, ValueError) as e:
+            raise EmbeddingFailed(f"{file.path.name} does not hold what its head needs") from e
+        self._offset = float(file.offsets((RELEVANCE_LABEL,))[0])
+        self.reader = _Reader(file) if "pq.weight" in arrays else None
+        self._tag = bytes.fromhex(str(file.card.get("sha256", ""))[:16].rjust(16, "0"))
+
+    def by_cosine(self, cosines: Array) -> list[float]:
+        """Return the chances that memories with these cosines help."""
+        odds = self._slope * cosines + self._constant + self._offset
+        return [float(chance) for chance in sigmoid(odds)]
+
+    def open(self, chances: Sequence[float]) -> list[int]:
+        """Return the indices of the memories that have to be read."""
+        if self.reader is None or max(chances) > self._high:
+            return []
+        nearest = sorted(range(len(chances)), key=lambda at: -chances[at])[: self._most]
+        return [at for at in nearest if chances[at] >= self._low]
+
+    def read(self, states: Array, memories: Sequence[Array], cosines: Array) -> list[float]:
+        """Return the chances of memories (as `shown` returns them) for the message of these hidden states.
+        Blocks, some milliseconds. Raises EmbeddingFailed."""
+        assert self.reader is not None
+        logits = self.reader.logits(states[:MESSAGE_TOKENS], memories, cosines)
+        check("relevance", logits)
+        return [float(chance) for chance in sigmoid(logits / self._temperature + self._offset)]
+
+    def shown(self, states: Array) -> bytes:
+        """Return the memory of these hidden states as it is stored: int8 with one scale, a tenth of them."""
+        assert self.reader is not None
+        read = self.reader.memory(states[:MEMORY_TOKENS])
+        scale = np.abs(read).max() / 127 or np.float32(1)
+        return self._tag + np.float32(scale).tobytes() + np.round(read / scale).astype(np.int8).tobytes()
+
+    def memory(self, shown: bytes | None) -> Array | None:
+        """Return the memory as `read` takes it; None without a stored reading of this head."""
+        if shown is None or self.reader is None or shown[:_TAG_BYTES] != self._tag:
+            return None
+        scale = np.frombuffer(shown, np.float32, 1, _TAG_BYTES)[0]
+        return np.asarray(
+            np.frombuffer(shown, np.int8, offset=_TAG_BYTES + 4).reshape(-1, self.reader.width) * scale
+        )
+
+
+class _Reader:
+    """The transformer over two texts' states."""
+
+    def __init__(self, file: HeadFile) -> None:
+        import onnxruntime
+
+        blocks = [f"bl.{n}.{part}" for n in range(BLOCKS) for part in ("n1", "qkv", "o", "n3", "up", "dn")]
+        self._arrays = complete(file, ("pq", "pm", "nq", "nm", "f1", "f2", *blocks), ("seg",))
+        value = onnxruntime.OrtValue.ortvalue_from_numpy
+        self._feed = {
+            f"{block}.{part}": value(np.ascontiguousarray(self._arrays.pop(f"{block}.{part}").T))
+            for block in blocks
+            for part in ("weight", "bias")
+        }
+        self._session = onnx_session(RELEVANCE_GRAPH)
+        self.width = int(self._arrays["seg"].shape[1])
+        some = np.zeros((2, WIDTH), np.float32)
+        check(file.name, self.logits(some, [self.memory(some)], np.zeros(1, np.float32)))
+
+    def memory(self, states: Array) -> Array:
+        """Return a memory's states as the blocks see them. Raises EmbeddingFailed."""
+        return self._projected("pm", "nm", states, segment=1)
+
+    def logits(self, states: Array, memories: Sequence[Array], cosines: Array) -> Array:
+        """Return one logit per memory. Raises EmbeddingFailed."""
+        message = self._projected("pq", "nq", states, segment=0)
+        length, lengths = len(message), np.array([len(memory) for memory in memories])
+        tokens = np.zeros((len(memories), length + lengths.max(), message.shape[1]), np.float32)
+        tokens[:, :length] = message
+        for at, memory in enumerate(memories):
+            tokens[at, length : length + len(memory)] = memory
+        known = np.arange(tokens.shape[1]) < length + lengths[:, None]
+        read = self._read(tokens, known)
+        pooled = [
+            *_pooled(read[:, :length], known[:, :length]),
+            *_pooled(read[:, length:], known[:, length:]),
+        ]
+        try:
+            both = np.concatenate([*pooled, cosines[:, None] * np.float32(_COSINE_SCALE)], axis=1)
+            return linear(self._arrays, "f2", gelu(linear(self._arrays, "f1", both)))[:, 0]
+        except ValueError as e:
+            raise EmbeddingFailed("the weights of the head relevance do not fit") from e
+
+    def _projected(self, layer: str, norm: str, states: Array, *, segment: int) -> Array:
+        a = self._arrays
+        try:
+            x = linear(a, layer, states)
+            x = x - x.mean(axis=-1, keepdims=True)
+            x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(_EPSILON))
+            return np.asarray(x * a[norm + ".weight"] + a[norm + ".bias"] + a["seg"][segment])
+        except (ValueError, IndexError) as e:
+            raise EmbeddingFailed("the weights of the head relevance do not fit") from e
+
+    def _read(self, tokens: Array, known: Array) -> Array:
+        import onnxruntime
+
+        value = onnxruntime.OrtValue.ortvalue_from_numpy
+        feed = {"tokens": value(tokens), "known": value(known.astype(np.int32)), **self._feed}
+        try:
+            (made,) = self._session.run_with_ort_values(["read"], feed)
+        except Exception as e:  # the errors of onnxruntime have no base class of their own
+            raise EmbeddingFailed(f"the head relevance failed: {type(e).__name__}") from e
+        return np.asarray(made.numpy())
+
+
+def _pooled(x: Array, known: Array) -> tuple[Array, Array]:
+    """Return the mean and the maximum over the known tokens."""
+    seen = known[..., None]
+    mean = np.where(seen, x, np.float32(0)).sum(axis=1) / known.sum(axis=1, keepdims=True)
+    return np.asarray(mean, np.float32), np.where(seen, x, _FAR).max(axis=1)
+
+
+# ---------------------------------------------------------------- the judge
 @dataclass(frozen=True, slots=True)
 class Heads:
     """All heads."""
@@ -54,7 +292,7 @@ class Heads:
     forget: PairHead
 
     @classmethod
-    def read(cls, model: PairModel, directory: Path = heads.DIRECTORY) -> "Heads":
+    def read(cls, model: PairModel, directory: Path = weights.DIRECTORY) -> "Heads":
         """Return the heads of a directory. Raises EmbeddingFailed."""
         return cls(
             MessageHead(read_head("message", directory)),
@@ -239,7 +477,7 @@ def load_judge(
             return LoadedJudge(None, loaded.notes[0])
         embedder = loaded.embedder
     try:
-        found = Heads.read(PairModel(embedder.encoder), directory or heads.DIRECTORY)
+        found = Heads.read(PairModel(embedder.encoder), directory or weights.DIRECTORY)
     except EmbeddingFailed as e:
         if not shares_space:
             embedder.close()

@@ -15,11 +15,12 @@ VERSION.
 """
 
 import hashlib
+import json
 import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,67 @@ def _norm_layer(tuned: dict[str, Array], name: str, packed: str) -> Iterator[tup
 
 def _matrix(tuned: dict[str, Array], name: str) -> Array:
     return np.asarray(tuned[name + ".q"] * tuned[name + ".s"])
+
+
+# ---------------------------------------------------------------- the heads
+# A head is `heads/NAME.npz` with its card `heads/NAME.json`: `name`, `version` (the encoder that it was
+# trained on), `sha256` of the weights, `offsets` (label to a number that is added to its logit,
+# so that 0.5 is the operating point), `temperature`, and the scores on users left out. Matrices are int8
+# rows with a scale (`X.q`, `X.s`) or plain. `scripts/dev/make_head.py` installs a trained head.
+DIRECTORY = Path(__file__).with_name("heads")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFile:
+    """One head's card, and the path of its weights."""
+
+    path: Path
+    card: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the weights as float32. Raises EmbeddingFailed."""
+        try:
+            with np.load(self.path) as file:
+                found = {name: np.asarray(file[name], np.float32) for name in file.files}
+        except (OSError, ValueError) as e:
+            raise EmbeddingFailed(f"{self.path.name} cannot be read") from e
+        for name in [name for name in found if name.endswith(".q")]:
+            found[name.removesuffix(".q")] = found.pop(name) * found.pop(f"{name[:-2]}.s")
+        return found
+
+    def offsets(self, labels: Sequence[str]) -> Array:
+        """Return the offsets of the labels' logits."""
+        given = self.card.get("offsets", {})
+        return np.array([float(given.get(label, 0.0)) for label in labels], np.float32)
+
+
+def read_head(name: str, directory: Path = DIRECTORY) -> HeadFile:
+    """Return the head's file, checked. Raises EmbeddingFailed with the reason."""
+    path = directory / f"{name}.npz"
+    remedy = "install memory-proxy again"
+    try:
+        card = json.loads(path.with_suffix(".json").read_bytes())
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        wanted = (card["name"], card["version"], card["sha256"])
+    except OSError as e:
+        raise EmbeddingFailed(f"the head {name} is missing: {remedy}") from e
+    except (ValueError, KeyError, TypeError) as e:
+        raise EmbeddingFailed(f"the card of the head {name} cannot be read: {remedy}") from e
+    if wanted[:2] != (name, ENCODER_NAME):
+        raise EmbeddingFailed(f"the head {name} is of another version ({wanted[1]}): {remedy}")
+    if digest != wanted[2]:
+        raise EmbeddingFailed(f"{path.name} is damaged: {remedy}")
+    return HeadFile(path, card)
+
+
+def complete(file: HeadFile, layers: Sequence[str], others: Sequence[str] = ()) -> dict[str, Array]:
+    """Return the weights of a head that needs these layers and arrays. Raises EmbeddingFailed."""
+    arrays = file.arrays()
+    names = [*others, *(f"{layer}.{part}" for layer in layers for part in ("weight", "bias"))]
+    if missing := [name for name in names if name not in arrays]:
+        raise EmbeddingFailed(f"{file.path.name} lacks {missing[0]}")
+    return arrays

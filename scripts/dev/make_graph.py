@@ -23,9 +23,9 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proxy.models import vocabulary, weights
-from proxy.models.heads import BLOCKS as RELEVANCE_BLOCKS
-from proxy.models.heads import HEADS as RELEVANCE_HEADS
-from proxy.models.heads import RELEVANCE_GRAPH
+from proxy.models.judge import BLOCKS as RELEVANCE_BLOCKS
+from proxy.models.judge import HEADS as RELEVANCE_HEADS
+from proxy.models.judge import RELEVANCE_GRAPH
 
 MICROSOFT = "com.microsoft"
 HEADS, EPSILON, WORD_ROWS = 12, 1e-12, 250_037

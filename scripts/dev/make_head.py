@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.models import heads, weights
+from proxy.models import weights
 
 NAMES = ("message", "profile", "relevance", "relation", "statement", "forget")
 
@@ -31,8 +31,8 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, nargs="+")
     options = parser.parse_args()
     card = json.loads(options.card.read_text("utf-8")) if options.card else {}
-    heads.DIRECTORY.mkdir(exist_ok=True)
-    target = heads.DIRECTORY / f"{options.name}.npz"
+    weights.DIRECTORY.mkdir(exist_ok=True)
+    target = weights.DIRECTORY / f"{options.name}.npz"
     shutil.copyfile(options.weights, target)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     offsets = {label: float(number) for label, number in (given.split("=") for given in options.offset)}
@@ -43,7 +43,7 @@ def main() -> None:
         card["temperature"] = [one, *others] if others else one
     card.pop("head", None)
     target.with_suffix(".json").write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    heads.read_head(options.name)
+    weights.read_head(options.name)
     print(f"{target}: {target.stat().st_size:,} bytes")
 
 

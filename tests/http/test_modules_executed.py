@@ -84,4 +84,4 @@ async def test_a_request_with_memory_executes_few_modules(house: Houses, trace: 
             answer = await http.post("/chat/completions", json=body)
     assert answer.headers["x-memory-status"] == "injected"
     # 49, and some that the store's threads execute for the background.
-    assert len(trace.names) <= 53, "\n".join(sorted(trace.names))
+    assert len(trace.names) <= 52, "\n".join(sorted(trace.names))

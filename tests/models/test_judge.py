@@ -9,10 +9,10 @@ import pytest
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, MemoryText, Reading
-from proxy.models import heads
+from proxy.models import weights
 from proxy.models.embedder import Encoder
-from proxy.models.heads import read_head
 from proxy.models.judge import load_judge
+from proxy.models.weights import read_head
 from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
 
 STRANGE = ["", "word " * 200_000, "😀" * 5000, "</s><mask> \x00\ud800", "語Wort слово كلمة" * 900]
@@ -170,7 +170,7 @@ def cut(path: Path) -> None:
 
 def age(path: Path) -> None:
     card = path.with_suffix(".json")
-    card.write_text(card.read_text().replace(heads.ENCODER_NAME, "memory-e5-small-v0"))
+    card.write_text(card.read_text().replace(weights.ENCODER_NAME, "memory-e5-small-v0"))
 
 
 @pytest.mark.parametrize(
@@ -223,6 +223,6 @@ async def test_a_head_that_fails_later_is_embedding_failed(judge, head_files, mo
 
 
 def test_the_heads_that_ship_are_whole():
-    for card in sorted(heads.DIRECTORY.glob("*.json")):
+    for card in sorted(weights.DIRECTORY.glob("*.json")):
         assert json.loads(card.read_text("utf-8"))["scores"], "a card says how good the head is"
         read_head(card.stem)
