@@ -246,6 +246,7 @@ _FIELDS: Mapping[str, Any] = {
     "content": {"type": "string"},
     "confidence": {"type": "number"},
     "tags": {"type": "array", "items": {"type": "string", "enum": sorted(TAGS)}},
+    "names": {"type": "array", "items": {"type": "string"}},
     "evidence": {"type": "string"},
     "replaces": {"type": ["string", "null"]},
 }

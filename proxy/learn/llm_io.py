@@ -24,6 +24,8 @@ from proxy.domain.core import DEFAULT_TIMEZONE, STATED_KINDS, Candidate, Memory
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Exchange
 from proxy.prompts import prompt
+from proxy.text.names import KINDS as NAME_KINDS
+from proxy.text.names import key_of
 from proxy.wire.authorship import without_thoughts
 
 # ---------------------------------------------------------------- exchanges as text
@@ -122,6 +124,7 @@ def request_for(
 
 # ---------------------------------------------------------------- the model's answer
 MAX_READ = 200  # facts
+_LONGEST_TAG, _MOST_NAMES = 64, 5
 TAGS = frozenset(
     "identity family people pets health food work project tools travel home money dates education leisure"
     " style rules plans events".split()
@@ -318,7 +321,7 @@ def _candidate(element: Mapping[str, Any]) -> Candidate | None:
         type=type_,
         content=content,
         confidence=_confidence(element),
-        tags=_tags(element.get("tags")),
+        tags=(*_tags(element.get("tags")), *_names(element.get("names"), f"{content} {evidence}")),
         evidence="" if _GARBLED.search(evidence) else evidence,
         replaces=_reference(element.get("replaces")),
     )
@@ -344,6 +347,18 @@ def _tags(given: Any) -> tuple[str, ...]:
         given = re.split(r"[,;\s]+", given)
     named = [t.strip().lower() for t in given if isinstance(t, str)] if isinstance(given, list) else []
     return tuple(t for t in dict.fromkeys(named) if t in TAGS)[:3]
+
+
+def _names(given: Any, stated: str) -> tuple[str, ...]:
+    """Return at most five tags such as "person:Anna Weber=Annie": names that the fact has or quotes."""
+    held, found = key_of(stated), []
+    for item in given if isinstance(given, list) else []:
+        kind, colon, rest = item.partition(":") if isinstance(item, str) else ("", "", "")
+        called = [" ".join(name.split()) for name in rest.split("=")]
+        called = [name for name in called if key_of(name) and key_of(name) in held]
+        if colon and kind.strip().lower() in NAME_KINDS and called:
+            found.append(f"{kind.strip().lower()}:{'='.join(called)}")
+    return tuple(tag for tag in dict.fromkeys(found) if len(tag) <= _LONGEST_TAG)[:_MOST_NAMES]
 
 
 def _confidence(element: Mapping[str, Any]) -> float:

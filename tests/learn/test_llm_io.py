@@ -76,6 +76,13 @@ def test_confidence_is_read_in_every_notation():
         assert fact.confidence == pytest.approx(expected), given
 
 
+def test_names_that_the_fact_neither_has_nor_quotes_are_dropped():
+    names = '["person:Mara Lind=Mari=Zoe", "place:Rome", "animal:Mara", "Mara", 3, "Person: mara  lind"]'
+    fact = '{"type": "semantic", "content": "User\'s sister is Mara Lind.", "evidence": "my sister Mari"'
+    (read,) = read_facts(f'[{fact}, "names": {names}}}]')
+    assert read.tags == ("person:Mara Lind=Mari", "person:mara lind")
+
+
 # ---------------------------------------------------------------- what models are shown
 def test_each_text_of_a_job_is_cleaned_once_per_policy(monkeypatch):
     cleaned: list[str] = []
