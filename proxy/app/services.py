@@ -333,6 +333,7 @@ def _recall_tools(base: _Foundation, tokens: Tokens) -> RecallTools:
         searcher=searcher,
         sessions=stores.sessions,
         timeline=stores.timeline,
+        entities=stores.entities if settings.evolution.enabled and settings.evolution.links else None,
         notes=stores.notes,
         budget=Budget(tokens, settings.memory.budget_tokens, settings.memory.profile_tokens),
         clock=base.clock,

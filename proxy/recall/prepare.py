@@ -23,20 +23,30 @@ from proxy.domain.core import (
     Scope,
     Status,
     Turn,
+    with_children,
 )
 from proxy.domain.errors import EmbeddingFailed, StoreError
-from proxy.domain.judging import Asks
-from proxy.domain.ports import Clock, SessionStore, Snapshot, Timeline
+from proxy.domain.judging import Asks, MemoryText
+from proxy.domain.ports import Clock, EntityStore, SessionStore, Snapshot, Timeline
 from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
 from proxy.recall.documents import RankedPassage, Shelf, passages_for, with_passages
 from proxy.recall.pack import Block, Budget, inject, unseen
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned
-from proxy.recall.search import EncodedQuery, Searcher, SearchRequest, SearchResult, offered
+from proxy.recall.search import (
+    HELPS,
+    EncodedQuery,
+    Searcher,
+    SearchRequest,
+    SearchResult,
+    is_doubted,
+    offered,
+)
 from proxy.recall.triage import Restraint, Verdict, begins, query_of, triage
 from proxy.telemetry import ThrottledLog, log
 from proxy.text.dates import past_period
 
 QUESTION_CHARS = 300  # of a message that are read for the times that it names
+LINKED = 8  # memories that are read with the message because of a name in common
 LINES = 3  # turns of the session that a request without history is reminded of
 HISTORY_MESSAGES = 3  # earlier messages of the user that a model which rewrites or plans queries is shown
 FORGET_ASKED = 0.5  # the operating point of the calibrated head
@@ -71,6 +81,7 @@ class RecallTools:
     rewriter: QueryRewriter | None = None
     planner: SearchPlanner | None = None
     timeline: Timeline | None = None  # superseded values, for questions about the past
+    entities: EntityStore | None = None  # to follow the names in the best memory
     forgets: bool = True  # memories that a message asks to forget
     searches_faded: bool = False  # what lack of use has archived, if nothing current helps
     stage: Stage = untimed  # context manager entered around each stage (timing)
@@ -253,6 +264,8 @@ async def _searched(
             # What lack of use has archived must not be missed where nothing else answers.
             faded = await find(replace(wanted, types=asked.types, faded=True))
             found = faded if faded.ranked else found
+        if linked := await _linked(turn, tools, found):
+            found = replace(found, ranked=[*found.ranked, *linked])
     if found.empty and not profile and not await _has_memories(turn.scope, tools):
         return Recalled(passages=passages, reason=Reason.NO_MEMORIES, level=found.level)
     ranked = [r for r in found.ranked if r.memory.id not in turn.shown]
@@ -288,6 +301,27 @@ async def _encoded(
     if rewritten.text != query.text:
         reading = await searcher.read(rewritten.text)
     return await searcher.encode(planned(rewritten, plan), reading), narrowed(types, plan)
+
+
+async def _linked(turn: Turn, tools: RecallTools, found: SearchResult) -> list[Ranked]:
+    """Return memories that name what the best memory names, too, and help with the message read together with
+    it: "My sister is Mara" leads from a question about her to "Mara flies on Monday"."""
+    judge, room = tools.searcher.judge, turn.options.limit - len(found.ranked)
+    if tools.entities is None or judge is None or not found.ranked or room <= 0:
+        return []
+    best, shown = found.ranked[0], {one.memory.id for one in found.ranked}
+    try:
+        near = await tools.entities.linked(turn.scope, [best.memory.id], now=tools.clock(), limit=LINKED)
+        types = None if turn.options.types is None else with_children(turn.options.types)
+        near = [m for m in near if m.id not in shown and not is_doubted(m) and (not types or m.type in types)]
+        reading = await judge.read(f"{query_of(turn.query).text}\n{best.memory.content}") if near else None
+        helps = await judge.helps(reading, [MemoryText(one.content) for one in near]) if reading else []
+    except (StoreError, EmbeddingFailed):
+        tools.seldom.warning("memory.links_unavailable")
+        return []
+    helping = [(help_, one) for help_, one in zip(helps, near, strict=True) if help_ >= HELPS]
+    helping.sort(key=lambda pair: -pair[0])
+    return [Ranked(one, best.score * help_, f"link {help_:.2f}") for help_, one in helping[:room]]
 
 
 async def _past(turn: Turn, tools: RecallTools, ids: Sequence[str]) -> list[Memory]:

@@ -340,3 +340,28 @@ async def test_a_question_about_a_past_time_is_shown_what_held_then_in_the_users
     tools = replace(holding(BUDGET), timeline=Line([old], broken=True))
     prepared = await prepare(turn("What was my budget in March?", at=asked), tools)
     assert prepared.memory_ids == ("budget",)
+
+
+@dataclass
+class Named:
+    """Memories that share a name with any other."""
+
+    linked_: list[Memory]
+
+    async def linked(self, scope: Scope, ids: Sequence[str], *, now: float, limit: int) -> list[Memory]:
+        return self.linked_[:limit]
+
+
+async def test_a_name_in_the_best_memory_leads_to_another_that_helps_with_both():
+    flight, figs = memory("flight", "Mara flies on Monday."), memory("figs", "Mara likes figs.")
+    sister = Hit(memory("sister", "User's sister is Mara."), 0.5, 0.0)
+
+    def help_(message: str, content: str) -> float:
+        return 0.9 if "sister" in content or ("is Mara" in message and "flies" in content) else 0.1
+
+    tools = replace(holding(sister, judge=ScriptedJudge(help=help_)), entities=Named([flight, figs]))
+    question = turn("When does my sister fly?")
+    assert (await prepare(question, tools)).memory_ids == ("sister", "flight")
+    assert (await prepare(question, replace(tools, entities=None))).memory_ids == ("sister",)
+    narrow = replace(question, options=replace(question.options, types=("episodic",)))
+    assert "flight" not in (await prepare(narrow, tools)).memory_ids
