@@ -198,6 +198,15 @@ async def test_a_fixed_placement_that_is_refused_costs_the_memory_and_not_the_re
     assert answer.headers["x-memory-store"] == "queued"
 
 
+async def test_memory_without_a_place_in_the_next_form_is_left_out_and_not_claimed(house: Houses) -> None:
+    model = Strict(system_first)
+    async with house(model) as h:
+        await remember(h)
+        answer = await chat(h, [{"role": "system", "content": {"new": 1}}, HISTORY[3]])
+    assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "none")
+    assert (len(model.chats), with_fact(model.chats[0].json)) == (1, [])
+
+
 # ---------------------------------------------------------------- /v1/responses
 async def respond(house: Any, **fields: Any) -> Any:
     async with httpx.AsyncClient(base_url=house.base_url, timeout=30) as client:
