@@ -11,7 +11,7 @@ from proxy.app.maintenance import vitals
 from proxy.app.services import Services
 from proxy.domain.core import Turn
 from proxy.domain.limits import Rate
-from proxy.http.asgi import ASGIApp, Decoded
+from proxy.http.asgi import ASGIApp
 from proxy.http.auth.identity import caller_of
 from proxy.http.forwarding import Forwarding, Relayed
 from proxy.http.intercept import Intercept, Recaller, ToolLoops, WritePath
@@ -40,7 +40,7 @@ from proxy.http.responses.owners import SealKey
 from proxy.http.responses.response_store import BackgroundRegistry, ResponseStore
 from proxy.http.responses.router import AutoForwarding, EndpointProbe, ResponsesMode, ResponsesRouter
 from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts
-from proxy.http.router import Application, Apps
+from proxy.http.router import Application, Apps, Decoded
 from proxy.http.turns import CompressionRules, Defaults, RequestParser
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.edits import MemoryEditor

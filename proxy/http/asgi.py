@@ -1,14 +1,11 @@
-"""Bare ASGI: request bodies, plain and compressed, small answers, and errors.
+"""Bare ASGI: request bodies, small answers, and errors.
 
 Our own errors become answers here only, in OpenAI's shape. Endpoints raise, and the application's exception
 handlers answer. An endpoint that has work left after the answer sends it itself, with `send_error`.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,22 +18,16 @@ from proxy.domain.errors import (
     ClientError,
     Conflict,
     EmbeddingFailed,
-    InvalidRequest,
     StoreError,
     TooLarge,
-    UnsupportedMedia,
     UpstreamError,
     error_body,
 )
 from proxy.upstream.relay import log_failed
 from proxy.wire import body as json_body
-from proxy.wire.body import LARGE_BYTES
-from proxy.wire.http import CODINGS, MAX_CODINGS, Undecodable, named_codings
 
 ASGIScope = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 # ---------------------------------------------------------------- bodies
@@ -77,123 +68,6 @@ def too_large(most_bytes: int) -> TooLarge:
     )
 
 
-class OffLoop:
-    """Runs work on large bodies in two threads, off the event loop, and on small ones at once. More threads
-    would not be quicker: most of the work needs the interpreter's lock."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(2, "large-bodies")
-
-    async def run(self, size: int, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Return what the work returns. `size`: bytes of the body that it reads."""
-        if size < LARGE_BYTES:
-            return work(*args, **more)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: work(*args, **more))
-
-
-OFF_LOOP = OffLoop()
-
-
-# ---------------------------------------------------------------- compressed bodies
-FREE_BYTES = 8 * 1024 * 1024
-MAX_RATIO = 200  # repetitive text reaches 100; bombs of gzip have 1,000, others a million
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """An app that gets the bodies of its requests decoded (RFC 9110, section 8.4), within bounds.
-
-    `Content-Encoding` lists the encodings in the order in which the client applied them; they are undone
-    from the last to the first. Each step yields small pieces, so that a decompression bomb costs constant
-    memory: it is refused once a step has made more bytes than the limit, or (beyond FREE_BYTES) more than
-    MAX_RATIO times what was sent.
-    """
-
-    app: ASGIApp
-    max_bytes: int  # of the body, compressed and decoded
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        encodings = encodings_of(scope["headers"])
-        if not encodings:
-            await self.app(scope, receive, send)
-            return
-        raw = await read_body(receive, self.max_bytes)
-        if raw is None:
-            return  # the client left
-        body = await asyncio.to_thread(decoded, raw, encodings, self.max_bytes)
-        headers = [h for h in scope["headers"] if h[0] not in (b"content-encoding", b"content-length")]
-        headers = [h for h in headers if h[0] != b"transfer-encoding"]
-        headers.append((b"content-length", b"%d" % len(body)))
-        await self.app({**scope, "headers": headers}, body_first(body, receive), send)
-
-
-def encodings_of(headers: Sequence[Header]) -> list[str]:
-    """Return the encodings of the body, in the order in which they were applied. Raises UnsupportedMedia."""
-    values = [value for name, value in headers if name == b"content-encoding"]
-    if not values:
-        return []
-    found = named_codings(b",".join(values).decode("latin-1"))
-    if unknown := [name for name in found if name not in CODINGS]:
-        raise _unsupported(f"'{unknown[0][:32]}' cannot be read. Accepted: {', '.join(CODINGS)}.")
-    if len(found) > MAX_CODINGS:
-        raise _unsupported(f"is applied {len(found)} times; at most {MAX_CODINGS} are read.")
-    return found
-
-
-def _unsupported(reason: str) -> UnsupportedMedia:
-    error = UnsupportedMedia(
-        f"Content-Encoding {reason}", param="content-encoding", code="unsupported_encoding"
-    )
-    error.headers = ((b"accept-encoding", ", ".join(CODINGS).encode()),)
-    return error
-
-
-def decoded(raw: bytes, encodings: Sequence[str], max_bytes: int) -> bytes:
-    """Return the body without its encodings. Raises TooLarge for a bomb, InvalidRequest for a body that is
-    cut off or not encoded so. No bytes at all are an empty body, whatever their encoding."""
-    if not raw:
-        return raw
-    pieces: Iterator[bytes] = iter((raw,))
-    for name in reversed(encodings):
-        pieces = _bounded(_stepwise(pieces, name), len(raw), max_bytes)
-    return b"".join(pieces)
-
-
-def _bounded(pieces: Iterator[bytes], raw_bytes: int, max_bytes: int) -> Iterator[bytes]:
-    made, most = 0, min(max_bytes, max(FREE_BYTES, raw_bytes * MAX_RATIO))
-    for piece in pieces:
-        made += len(piece)
-        if made > max_bytes:
-            raise too_large(max_bytes)
-        if made > most:
-            raise TooLarge(
-                f"The compressed body is larger than {MAX_RATIO} times what was sent: send it plain.",
-                param="content-encoding",
-                code="body_too_large",
-            )
-        yield piece
-
-
-def _unreadable(name: str, why: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"The request body could not be decoded as {name}: {why}.",
-        param="content-encoding",
-        code="invalid_encoding",
-    )
-
-
-def _stepwise(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
-    coding = CODINGS[name]()
-    try:
-        for piece in pieces:
-            yield from coding.feed(piece)
-    except Undecodable:
-        raise _unreadable(name, "it is damaged, or not encoded so") from None
-    if not coding.whole:
-        raise _unreadable(name, "it ends too early")
-
-
 # ---------------------------------------------------------------- answers
 async def send_bytes(
     send: Send, status: int, body: bytes, content_type: bytes, headers: Iterable[Header] = ()
@@ -221,12 +95,6 @@ def with_headers(send: Send, more: Callable[[list[Header]], list[Header]]) -> Se
 
 
 REQUEST_ID_KEY = "memory_proxy.request_id"  # in the scope
-
-
-def request_id(scope: ASGIScope) -> str:
-    """Return the id that the router gave the request."""
-    id_: str = scope[REQUEST_ID_KEY]
-    return id_
 
 
 # ---------------------------------------------------------------- errors

@@ -20,9 +20,9 @@ from urllib.parse import quote
 
 from proxy.domain.core import Prepared, Reason, Scope, Status
 from proxy.domain.ports import SessionStore
-from proxy.http.asgi import OFF_LOOP, Header, Send
+from proxy.http.asgi import Header, Send
 from proxy.http.memory_work import ExchangeCommit, Failed, FailOpen, RecentResponses, read_answer
-from proxy.http.turns import ParsedRequest
+from proxy.http.turns import OFF_LOOP, ParsedRequest
 from proxy.telemetry import Metrics, log
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse

@@ -21,7 +21,7 @@ from proxy.domain.errors import ClientError, StoreError, UpstreamError
 from proxy.domain.limits import TTLCache, TurnPriority
 from proxy.domain.ports import MemoryStore, Recorder
 from proxy.domain.session import NoteStore, Outcome
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, send_error
+from proxy.http.asgi import ASGIScope, Header, Receive, Send, send_error
 from proxy.http.forwarding import Draft, Forwarding, Recalled, Shortened, ask, first_draft
 from proxy.http.memory_work import (
     Erasure,
@@ -34,6 +34,7 @@ from proxy.http.memory_work import (
     RecentResponses,
 )
 from proxy.http.turns import (
+    OFF_LOOP,
     Client,
     CompressionRules,
     ParsedRequest,

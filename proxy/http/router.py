@@ -8,12 +8,15 @@ Servers read paths differently: some fold case, decode twice, merge slashes, res
 any of them could read as a guarded route must not bypass authentication, so each path is compared in the form
 that the most lenient server would see (`canonical`), and is a 404 if only that form is guarded. The usual
 mistakes in a client's base URL (`/chat/completions`, `/v1/v1/models`) are a 404 that names the right path.
+
+`Decoded` is the middleware that undoes the content encoding of request bodies.
 """
 
+import asyncio
 import re
 import unicodedata
 from asyncio import CancelledError
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -25,7 +28,15 @@ from starlette.routing import BaseRoute, Match
 
 from proxy import telemetry
 from proxy.domain.core import Reason
-from proxy.domain.errors import NotFound, ProxyError, Stopping, UpgradeRefused
+from proxy.domain.errors import (
+    InvalidRequest,
+    NotFound,
+    ProxyError,
+    Stopping,
+    TooLarge,
+    UnsupportedMedia,
+    UpgradeRefused,
+)
 from proxy.http.asgi import (
     REQUEST_ID_KEY,
     ASGIApp,
@@ -35,11 +46,14 @@ from proxy.http.asgi import (
     Receive,
     Send,
     answer,
+    body_first,
+    read_body,
     send_error,
+    too_large,
     with_headers,
 )
 from proxy.http.auth.identity import Area, Auth
-from proxy.wire.http import REQUEST_ID, request_id_in
+from proxy.wire.http import CODINGS, MAX_CODINGS, REQUEST_ID, Undecodable, named_codings, request_id_in
 
 _ROUTE = "memory_proxy.route"  # the key of the route's name in the scope
 
@@ -361,3 +375,102 @@ def mistake(path: str) -> tuple[str, str] | None:
 
 def _is_endpoint(segments: list[str]) -> bool:
     return tuple(segments) in _ENDPOINTS or segments == ["models"]
+
+
+# ---------------------------------------------------------------- compressed bodies
+FREE_BYTES = 8 * 1024 * 1024
+MAX_RATIO = 200  # repetitive text reaches 100; bombs of gzip have 1,000, others a million
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An app that gets the bodies of its requests decoded (RFC 9110, section 8.4), within bounds.
+
+    `Content-Encoding` lists the encodings in the order in which the client applied them; they are undone
+    from the last to the first. Each step yields small pieces, so that a decompression bomb costs constant
+    memory: it is refused once a step has made more bytes than the limit, or (beyond FREE_BYTES) more than
+    MAX_RATIO times what was sent.
+    """
+
+    app: ASGIApp
+    max_bytes: int  # of the body, compressed and decoded
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        encodings = encodings_of(scope["headers"])
+        if not encodings:
+            await self.app(scope, receive, send)
+            return
+        raw = await read_body(receive, self.max_bytes)
+        if raw is None:
+            return  # the client left
+        body = await asyncio.to_thread(decoded, raw, encodings, self.max_bytes)
+        headers = [h for h in scope["headers"] if h[0] not in (b"content-encoding", b"content-length")]
+        headers = [h for h in headers if h[0] != b"transfer-encoding"]
+        headers.append((b"content-length", b"%d" % len(body)))
+        await self.app({**scope, "headers": headers}, body_first(body, receive), send)
+
+
+def encodings_of(headers: Sequence[Header]) -> list[str]:
+    """Return the encodings of the body, in the order in which they were applied. Raises UnsupportedMedia."""
+    values = [value for name, value in headers if name == b"content-encoding"]
+    if not values:
+        return []
+    found = named_codings(b",".join(values).decode("latin-1"))
+    if unknown := [name for name in found if name not in CODINGS]:
+        raise _unsupported(f"'{unknown[0][:32]}' cannot be read. Accepted: {', '.join(CODINGS)}.")
+    if len(found) > MAX_CODINGS:
+        raise _unsupported(f"is applied {len(found)} times; at most {MAX_CODINGS} are read.")
+    return found
+
+
+def _unsupported(reason: str) -> UnsupportedMedia:
+    error = UnsupportedMedia(
+        f"Content-Encoding {reason}", param="content-encoding", code="unsupported_encoding"
+    )
+    error.headers = ((b"accept-encoding", ", ".join(CODINGS).encode()),)
+    return error
+
+
+def decoded(raw: bytes, encodings: Sequence[str], max_bytes: int) -> bytes:
+    """Return the body without its encodings. Raises TooLarge for a bomb, InvalidRequest for a body that is
+    cut off or not encoded so. No bytes at all are an empty body, whatever their encoding."""
+    if not raw:
+        return raw
+    pieces: Iterator[bytes] = iter((raw,))
+    for name in reversed(encodings):
+        pieces = _bounded(_stepwise(pieces, name), len(raw), max_bytes)
+    return b"".join(pieces)
+
+
+def _bounded(pieces: Iterator[bytes], raw_bytes: int, max_bytes: int) -> Iterator[bytes]:
+    made, most = 0, min(max_bytes, max(FREE_BYTES, raw_bytes * MAX_RATIO))
+    for piece in pieces:
+        made += len(piece)
+        if made > max_bytes:
+            raise too_large(max_bytes)
+        if made > most:
+            raise TooLarge(
+                f"The compressed body is larger than {MAX_RATIO} times what was sent: send it plain.",
+                param="content-encoding",
+                code="body_too_large",
+            )
+        yield piece
+
+
+def _unreadable(name: str, why: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"The request body could not be decoded as {name}: {why}.",
+        param="content-encoding",
+        code="invalid_encoding",
+    )
+
+
+def _stepwise(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
+    coding = CODINGS[name]()
+    try:
+        for piece in pieces:
+            yield from coding.feed(piece)
+    except Undecodable:
+        raise _unreadable(name, "it is damaged, or not encoded so") from None
+    if not coding.whole:
+        raise _unreadable(name, "it ends too early")

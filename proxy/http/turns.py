@@ -12,24 +12,29 @@ a forgotten exchange have no mark, so the turn stays.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from time import perf_counter
+from typing import ParamSpec, TypeVar
 
 from proxy.domain.core import MemoryOptions, Message, Reason, Scope, Turn
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, SessionStore
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send, request_id
+from proxy.http.asgi import REQUEST_ID_KEY, ASGIScope, Header, Send
 from proxy.http.auth.identity import USER_HEADER, Caller
 from proxy.recall.triage import is_housekeeping
 from proxy.upstream.relay import Downstream
 from proxy.wire import body as json_body
 from proxy.wire.authorship import CLOSE, OPEN, behind_thoughts, neutralise
-from proxy.wire.body import Body, BodyLimits, check_length, parse_bounded
+from proxy.wire.body import LARGE_BYTES, Body, BodyLimits, check_length, parse_bounded
 from proxy.wire.dialect import Dialect, asks_to_compact
 from proxy.wire.extensions import Extensions, merge, past, take_extensions, take_header_extensions
 from proxy.wire.history import HistoryTurn
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_CHARS = 64 * 1024  # of one message, as memory sees it; it stores less
 
@@ -143,7 +148,7 @@ class RequestParser:
         at, named = self.clock(), asked.session_id
         scope = Scope(caller.tenant, user, caller.stored_project(asked.project_id))
         turn = Turn(
-            request_id=request_id(client.scope),
+            request_id=client.scope[REQUEST_ID_KEY],
             scope=scope,
             session_id=self.session_key(named)
             if named
@@ -274,6 +279,25 @@ class Zones:
             return self.default
         self._known.put(user, zone)
         return zone
+
+
+# ---------------------------------------------------------------- large bodies
+class OffLoop:
+    """Runs work on large bodies in two threads, off the event loop, and on small ones at once. More threads
+    would not be quicker: most of the work needs the interpreter's lock."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(2, "large-bodies")
+
+    async def run(self, size: int, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Return what the work returns. `size`: bytes of the body that it reads."""
+        if size < LARGE_BYTES:
+            return work(*args, **more)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*args, **more))
+
+
+OFF_LOOP = OffLoop()
 
 
 # ---------------------------------------------------------------- what the history says

@@ -83,5 +83,5 @@ async def test_a_request_with_memory_executes_few_modules(house: Houses, trace: 
         with trace.recording():
             answer = await http.post("/chat/completions", json=body)
     assert answer.headers["x-memory-status"] == "injected"
-    # 49, and some that the store's threads execute for the background.
-    assert len(trace.names) <= 52, "\n".join(sorted(trace.names))
+    # 48, and some that the store's threads execute for the background.
+    assert len(trace.names) <= 51, "\n".join(sorted(trace.names))

@@ -13,8 +13,9 @@ from time import monotonic
 from typing import Any, Protocol
 
 from proxy.domain.errors import UpstreamBroken, UpstreamCut
-from proxy.http.asgi import OFF_LOOP, Header, Message, Send, send_bytes
+from proxy.http.asgi import Header, Message, Send, send_bytes
 from proxy.http.responses.response_store import BackgroundResponse
+from proxy.http.turns import OFF_LOOP
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.relay import log_cut
 from proxy.wire.answers import (

@@ -27,7 +27,7 @@ from proxy.domain.errors import (
 )
 from proxy.domain.ports import Clock, TokenCounter
 from proxy.domain.responses import Conversation, StoredResponse
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send, answer, error_of, read_body, send_json
+from proxy.http.asgi import ASGIScope, Receive, Send, answer, error_of, read_body, send_json
 from proxy.http.auth.identity import Caller, caller_of
 from proxy.http.forwarding import refusal_in
 from proxy.http.responses.answer_output import AnswerParser, KeepAlive, for_client, header_values, read_events
@@ -42,6 +42,7 @@ from proxy.http.responses.response_store import (
     shown,
 )
 from proxy.http.responses.translated import TranslationPorts, changeable_in, dropped, in_form
+from proxy.http.turns import OFF_LOOP
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import MAX_ATTEMPTS, Attempt, next_attempt
 from proxy.upstream.relay import Downstream, relay

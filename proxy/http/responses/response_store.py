@@ -18,9 +18,9 @@ from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.responses import Chain, ChainStore, Conversation, ConversationStore, StoredResponse
 from proxy.domain.session import StoredExchange
-from proxy.http.asgi import OFF_LOOP
 from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner, absent, new_id, shelf
+from proxy.http.turns import OFF_LOOP
 from proxy.wire.body import dump, loads
 from proxy.wire.translation.items import response_of
 from proxy.wire.translation.response import items_of

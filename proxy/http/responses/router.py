@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock
-from proxy.http.asgi import OFF_LOOP, ASGIApp, ASGIScope, Header, Receive, Send, body_first, read_body
+from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, body_first, read_body
 from proxy.http.auth.identity import Caller, admitted, caller_of
 from proxy.http.forwarding import Draft, Forwarding, Relayed, first_draft
 from proxy.http.responses.native_ownership import (
@@ -30,7 +30,7 @@ from proxy.http.responses.native_ownership import (
 )
 from proxy.http.responses.owners import absent, is_ours
 from proxy.http.responses.translated import TranslatedForwarding
-from proxy.http.turns import ParsedRequest, parsed
+from proxy.http.turns import OFF_LOOP, ParsedRequest, parsed
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Form, Learning, RequestTraits

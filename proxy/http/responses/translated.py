@@ -14,7 +14,7 @@ from typing import Any
 from proxy.domain.core import Turn
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.domain.ports import Clock
-from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Send, send_bytes
+from proxy.http.asgi import ASGIScope, Header, Send, send_bytes
 from proxy.http.forwarding import Draft, is_proven
 from proxy.http.memory_work import read_answer
 from proxy.http.responses import response_store
@@ -39,7 +39,7 @@ from proxy.http.responses.response_store import (
     ResponseStore,
     with_beat,
 )
-from proxy.http.turns import ParsedRequest, bounded
+from proxy.http.turns import OFF_LOOP, ParsedRequest, bounded
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Form, Learning, ModelRoute, RequestTraits

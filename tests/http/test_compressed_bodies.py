@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.errors import ClientError, InvalidRequest, TooLarge, UnsupportedMedia
-from proxy.http.asgi import FREE_BYTES, decoded, encodings_of
+from proxy.http.router import FREE_BYTES, decoded, encodings_of
 from proxy.wire.http import MAX_CODINGS
 from tests.adversary.conftest import begun, context
 from tests.e2e.conftest import Houses
