@@ -189,7 +189,7 @@ def _tool(
     returns: dict[str, Any],
     hints: types.ToolAnnotations,
 ) -> Tool:
-    """Return a tool; arguments without a default in their schema are required if they are marked so."""
+    """Return a tool. `arguments`: JSON schemas by name; `required` in one marks a required argument."""
     properties = {key: {k: v for k, v in one.items() if k != "required"} for key, one in arguments.items()}
     input_schema = {
         "type": "object",

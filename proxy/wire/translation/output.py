@@ -40,32 +40,38 @@ SUMMARY = PartKind(
 )
 
 
-class _SurrogateJoiner:
-    """Joins a character that a server cut into two surrogates: strict JSON readers refuse a half one."""
+class _Text:
+    """A text that grows. A character that a server cut into two surrogates is joined: strict JSON readers
+    refuse a half one."""
 
     def __init__(self) -> None:
+        self.pieces: list[str] = []
         self._half = ""
 
-    def take(self, delta: str) -> str:
-        """Return what is complete; a half that nothing follows is left out."""
-        if delta.isascii() and not self._half:
-            return delta
-        delta = self._half + delta
-        self._half = delta[-1] if "\ud800" <= delta[-1] <= "\udbff" else ""
-        return clean(delta[:-1] if self._half else delta)
+    def grow(self, delta: str) -> str:
+        """Append and return what is complete; a half that nothing follows is left out."""
+        if self._half or not delta.isascii():
+            delta = self._half + delta
+            self._half = delta[-1] if "\ud800" <= delta[-1] <= "\udbff" else ""
+            delta = clean(delta[:-1] if self._half else delta)
+        if delta:
+            self.pieces.append(delta)
+        return delta
+
+    def __str__(self) -> str:
+        return "".join(self.pieces)
 
 
 @dataclass(slots=True)
 class _Part:
     kind: PartKind
-    pieces: list[str] = field(default_factory=list)
+    text: _Text = field(default_factory=_Text)
     logprobs: list[Any] = field(default_factory=list)
     annotations: list[Item] = field(default_factory=list)
-    joiner: _SurrogateJoiner = field(default_factory=_SurrogateJoiner)
 
     def shown(self) -> Item:
         """Return the part as it is now."""
-        part: Item = {"type": self.kind.type, self.kind.field: "".join(self.pieces)}
+        part: Item = {"type": self.kind.type, self.kind.field: str(self.text)}
         if self.kind.detailed:
             part |= {"annotations": list(self.annotations), "logprobs": list(self.logprobs)}
         return part
@@ -118,9 +124,8 @@ class ContentItem(OutputItem):
             self.parts.append(_Part(kind))
             events.append(self._event(f"{kind.part_event}.added", part=self.parts[-1].shown()))
         part = self.parts[-1]
-        if not (delta := part.joiner.take(delta)):
+        if not (delta := part.text.grow(delta)):
             return events
-        part.pieces.append(delta)
         part.logprobs += logprobs
         extra = {"logprobs": logprobs} if kind.detailed else {}
         return [*events, self._event(f"{kind.event}.delta", delta=delta, **extra)]
@@ -147,7 +152,7 @@ class ContentItem(OutputItem):
     @property
     def text(self) -> str:
         """What was said or thought so far."""
-        return "".join(piece for part in self.parts for piece in part.pieces)
+        return "".join(str(part.text) for part in self.parts)
 
     def shown(self) -> Item:
         """Return the item as it is now."""
@@ -182,9 +187,8 @@ class CallItem(OutputItem):
 
     call_id: str
     tool: ToolName
-    pieces: list[str] = field(default_factory=list)
+    _written: _Text = field(default_factory=_Text)  # the arguments
     _taken: int = 0  # of the fragments
-    _joiner: _SurrogateJoiner = field(default_factory=_SurrogateJoiner)
     _fields: Item = field(default_factory=dict)  # of another tool's call; known when its JSON is complete
 
     def announce(self) -> list[Event]:
@@ -202,11 +206,8 @@ class CallItem(OutputItem):
 
     def grow(self, delta: str) -> list[Event]:
         """Append to the arguments."""
-        if not delta or not (delta := self._joiner.take(delta)):
-            return []
-        self.pieces.append(delta)
-        if self.tool.kind != "function":
-            return []  # what the client gets is wrapped in this JSON, and known at its end
+        if not delta or not (delta := self._written.grow(delta)) or self.tool.kind != "function":
+            return []  # what the client gets of other tools is wrapped in this JSON, and known at its end
         return [self._event("response.function_call_arguments.delta", delta=delta)]
 
     def end(self, status: str) -> list[Event]:
@@ -216,7 +217,7 @@ class CallItem(OutputItem):
         if self._is_client_run:
             known = CLIENT_TOOLS[self.tool.kind]
             self.status = known.half_written if status == "incomplete" else status
-            self._fields = known.fields(_arguments("".join(self.pieces) or "{}"))
+            self._fields = known.fields(_arguments(str(self._written) or "{}"))
         elif self.tool.kind == "custom":
             events = self._end_input()
         else:
@@ -231,7 +232,7 @@ class CallItem(OutputItem):
             frame["name"] = self.tool.name
         if self.tool.namespace is not None:
             frame["namespace"] = self.tool.namespace
-        said = {"arguments": "".join(self.pieces)} if self.tool.kind == "function" else self._fields
+        said = {"arguments": str(self._written)} if self.tool.kind == "function" else self._fields
         return {**frame, **said, **self._extra()}
 
     @property
@@ -240,15 +241,14 @@ class CallItem(OutputItem):
 
     def _end_arguments(self, status: str) -> list[Event]:
         # Clients parse them; some servers write nothing if there are no arguments.
-        events = self.grow("{}") if not self.pieces and status == "completed" else []
-        said = {"name": self.tool.name, "arguments": "".join(self.pieces)}
+        events = self.grow("{}") if not self._written.pieces and status == "completed" else []
+        said = {"name": self.tool.name, "arguments": str(self._written)}
         return [*events, self._event("response.function_call_arguments.done", **said)]
 
     def _end_input(self) -> list[Event]:
-        arguments = "".join(self.pieces)
-        said = _arguments(arguments).get(CUSTOM_ARGUMENT)
+        said = _arguments(str(self._written)).get(CUSTOM_ARGUMENT)
         if not isinstance(said, str):  # the model did not wrap it
-            said = arguments
+            said = str(self._written)
         self._fields = {"input": said}
         delta = [self._event("response.custom_tool_call_input.delta", delta=said)] if said else []
         return [*delta, self._event("response.custom_tool_call_input.done", input=said)]

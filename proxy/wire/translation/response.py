@@ -351,7 +351,7 @@ class Compacting(Translation):
 
     def _terminate(self, status: str, **state: Any) -> list[Event]:
         parts = (part for item in self._items if isinstance(item, ContentItem) for part in item.parts)
-        text = "".join("".join(part.pieces) for part in parts if part.kind is TEXT).strip()
+        text = "".join(str(part.text) for part in parts if part.kind is TEXT).strip()
         events: list[Event] = []
         if status != "failed" and text:
             self._output = [{**self._item, "encrypted_content": self._owner_seals.seal(COMPACTION, text)}]
