@@ -17,7 +17,18 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from evals import baselines, conversations, data, documents, everyday, extraction, report, retrieval, score
+from evals import (
+    baselines,
+    conversations,
+    data,
+    documents,
+    everyday,
+    extraction,
+    report,
+    retrieval,
+    score,
+    use,
+)
 from evals.house import DidNotStart, opened
 from evals.judge import Judge
 from evals.model import Model
@@ -26,7 +37,7 @@ from proxy.models.weights import ENCODER_NAME
 
 SETS = ("unseen", "blind", "extra", "languages")
 QUICK_PARTS = ("everyday", "changes", "statements", "forgetting")
-PARTS = ("everyday", "changes", "statements", "forgetting", "retrieval", "extraction", "documents")
+PARTS = ("everyday", "changes", "statements", "forgetting", "retrieval", "extraction", "documents", "use")
 # Quality is measured here, not speed: a busy machine must not turn answers into degraded ones.
 SETTINGS = {"memory.deadline_ms": 5000}
 SHORT = {"memory.budget_tokens": 400}
@@ -48,6 +59,7 @@ class Run:
             "retrieval": self._retrieval,
             "extraction": self._extraction,
             "documents": self._documents,
+            "use": self._use,
         }
         if name in ways:
             return await ways[name]()
@@ -120,6 +132,10 @@ class Run:
         settings = {**SETTINGS, **self.settings}
         shares = await documents.run(personas, self.directory, settings, self.ticking("documents"))
         return {"documents": {report.OURS: shares}}
+
+    async def _use(self) -> Found:
+        """Judge which memories the answers of evals/use used."""
+        return {"use": {report.OURS: await use.run(self.directory / "models", self.ticking("use"))}}
 
     def ticking(self, name: str) -> retrieval.Tick:
         """Return a callback that counts the steps of a part on the terminal."""

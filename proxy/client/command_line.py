@@ -127,6 +127,10 @@ def _add_reading(group: Any) -> None:
 
     _id(_command(group, "get", commands.get, "show one memory and its history"))
 
+    line = "show a user's memories in numbers, and what fades next"
+    numbers = _command(group, "insights", commands.insights, line)
+    numbers.add_argument("--days", type=int, default=30, metavar="N", help="1 to 366 (default: 30)")
+
     export = _command(group, "export", commands.export, "write a user's memories to a file, one per line")
     export.add_argument("file", metavar="FILE", help="- for standard output")
 
@@ -150,6 +154,19 @@ def _add_writing(group: Any) -> None:
         ("--restore", False, "include it in searches again"),
     ):
         archived.add_argument(option, dest="archived", action="store_const", const=is_archived, help=line)
+
+    for name, line in (
+        ("pin", "offer a memory in every conversation; it does not fade"),
+        ("unpin", "remove a memory's pin"),
+        ("archive", "hide a memory from searches and lists"),
+        ("restore", "make an archived memory current again"),
+    ):
+        changed = _command(group, name, commands.change, line)
+        changed.set_defaults(change=name)
+        _id(changed)
+
+    evolve = _command(group, "evolve", commands.evolve, "do now what time and use change in the background")
+    evolve.add_argument("--dry-run", action="store_true", help="show what would change; change nothing")
 
     forget = _command(group, "forget", commands.forget, "forget one memory, or everything about a user")
     _id(forget, nargs="?", help="the memory; without it, everything that --user and the filters match")

@@ -158,6 +158,34 @@ def edit(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     return CommandResult(memory, [f"Changed: {escape(memory['id'])}{expires}"])
 
 
+def change(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
+    """Pin, unpin, archive or restore a memory."""
+    memory = api.run(args.id, args.change, user_id=args.user)
+    state = "pinned" if memory["pinned"] else _inactive(memory) or "current"
+    return CommandResult(memory, [f"{escape(memory['id'])} is {state}: {escape(memory['content'])}"])
+
+
+def evolve(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
+    answer = api.post("evolve", user_id=args.user, dry_run=args.dry_run)
+    rows = _table("step", "memories", "ids")
+    for step in answer["steps"]:
+        for action, ids in step["ids"].items():
+            rows.add_row(escape(step["step"]), f"{len(ids)} {escape(action)}", escape(" ".join(ids[:5])))
+    head = "Would change:" if args.dry_run else "Changed:"
+    return CommandResult(answer, [head, rows] if rows.row_count else ["Nothing changes."])
+
+
+def insights(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
+    answer = api.get("insights", user_id=args.user, days=args.days)
+    numbers = ", ".join(f"{answer[name]} {name}" for name in ("active", "archived", "core", "pinned"))
+    used = f"In {args.days} days: used {answer['used']}×, shown and not used {answer['unused']}×."
+    rows = _table("fades", "memory", "type")
+    for memory in answer["fading"]:
+        cell = _two_lines(memory["content"], memory["id"])
+        rows.add_row(_when(memory["fades_at"]), cell, escape(memory["type"]))
+    return CommandResult(answer, [f"{numbers}.", used, rows])
+
+
 # ---------------------------------------------------------------- forgetting
 def forget(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     if args.id:

@@ -47,6 +47,22 @@ ANSWERS: dict[tuple[str, str], Any] = {
             "entities/ent_1/memories",
             {"data": [OF_ENTITY]},
         ),
+        ("POST", "mem_1/pin", {**OF_ENTITY, "pinned": True}),
+        ("POST", "mem_1/archive", {**OF_ENTITY, "pinned": False, "archived": True}),
+        ("POST", "evolve", {"steps": [{"step": "decay", "ids": {"archived": ["mem_[1]"]}}]}),
+        (
+            "GET",
+            "insights",
+            {
+                "active": 4,
+                "archived": 1,
+                "core": 2,
+                "pinned": 1,
+                "used": 5,
+                "unused": 3,
+                "fading": [{**OF_ENTITY, "fades_at": AT}],
+            },
+        ),
         ("GET", "jobs", {"data": [JOB], "has_more": False}),
         ("POST", "jobs/retry", {"object": "memory.jobs", "revived": 3}),
         ("GET", "quarantine", {"data": [HELD], "has_more": False}),
@@ -162,6 +178,21 @@ def test_edit_sends_only_the_given_changes(proxy, capsys):
     assert proxy.requests[-1][2] == {"project_id": None, "archived": False, "tags": []}
     assert run("edit", id_) == WRONG_USE
     assert len(proxy.requests) == 2
+
+
+def test_a_memory_is_pinned_or_archived_and_a_dry_run_says_what_fades(proxy, capsys):
+    assert run("pin", "mem_1", "--user", "alice") == 0
+    assert run("archive", "mem_1") == 0
+    shown = capsys.readouterr().out
+    assert "mem_1 is pinned: Likes [figs]" in shown
+    assert "mem_1 is archived" in shown
+    assert run("evolve", "--user", "alice", "--dry-run") == 0
+    assert proxy.requests[-1] == ("POST", "/v1/memory/evolve", {"user_id": "alice", "dry_run": True})
+    assert "1 archived" in capsys.readouterr().out
+    assert run("insights", "--user", "alice", "--days", "7") == 0
+    shown = capsys.readouterr().out
+    assert "4 active, 1 archived, 2 core, 1 pinned." in shown
+    assert "used 5×" in shown
 
 
 @pytest.fixture

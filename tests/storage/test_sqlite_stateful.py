@@ -16,8 +16,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from proxy.domain.core import Confirm, Edit, Evidence, ForgetCounts, Release, Scope
+from proxy.domain.core import (
+    Archive,
+    Confirm,
+    Edit,
+    Evidence,
+    ForgetCounts,
+    Release,
+    Restore,
+    Scope,
+)
 from proxy.domain.errors import Conflict
+from proxy.domain.evolution import EvolutionPolicy, UseVerdict, Visit
 from proxy.domain.session import Anchor, Outcome
 from proxy.storage.sql import erasure, forget
 from tests.storage.forgetting_model import Said
@@ -38,6 +48,7 @@ from tests.storage.making import (
 from tests.support.examples import examples
 
 EXAMPLES = examples(40)
+POLICY = EvolutionPolicy(archive_below=0)
 NAMED = tuple(
     (Scope("t", user, project), session)
     for user in USERS
@@ -109,6 +120,21 @@ class Forgetting(Stage):
             scope = self.model.facts[id_].scope
             self.run(self.stores[at].memories.touch(scope, [id_], NOW))
             self.run(store(self.stores[at].memories, Confirm(id_, NOW, 0.9), scope=scope))
+
+    @rule(at=which, number=picks, user=st.sampled_from(USERS))
+    def use_and_fade(self, at, number, user):
+        """Answers are judged; a memory fades, is found because nothing else answers, and comes back."""
+        evolution, memories = self.stores[at].evolution, self.stores[at].memories
+        for answered in self.run(evolution.answered(Scope("t", user), 99)):
+            verdict = UseVerdict(frozenset(shown.memory.id for shown in answered.shown[1:]))
+            self.run(evolution.record_use(answered, verdict, POLICY, NOW))
+        self.run(evolution.fade(Visit(Scope("t", user), NOW, POLICY), 99))
+        id_ = self.pick(self.model.current(), number)
+        if id_ is not None:
+            scope, word = self.model.facts[id_].scope, max(self.model.facts[id_].content.split())
+            self.run(store(memories, Archive((id_,), NOW, "decay"), scope=scope))
+            assert self.run(contents(memories, word, scope, faded=True))
+            self.run(store(memories, Restore(id_, NOW), scope=scope))
 
     @rule(at=which, scope=scopes, type=types, source=picks)
     def hold(self, at, scope, type, source):
