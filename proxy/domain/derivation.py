@@ -44,6 +44,10 @@ class DerivationStore(Protocol):
         """Return those of the memories whose consolidation was undone."""
         ...
 
+    async def superseded(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Memory]:
+        """Return up to `limit` memories that these have superseded, and what those had, the latest first."""
+        ...
+
     async def outdated(self, scope: Scope) -> Sequence[str]:
         """Return the current reflective memories with a source that was superseded by another fact, or is
         archived."""

@@ -1,8 +1,9 @@
 """Consolidation: several current memories of one thing become one, which names them as its sources.
 
 A group is a memory that is new since the last pass, with those of its project and type that are near to it by
-their vectors, related by the relation head and not about another name. From `fewest` members on the model of
-role `memory_consolidation` writes one fact that replaces those that belong together. What it writes is
+their vectors, related by the relation head and not about another name. With what they
+have superseded, which may explain them, these are at least `consolidate_from`: then the model of role
+`memory_consolidation` writes one fact that replaces those that belong together. What it writes is
 compared with the sources (see `faulty`); in doubt nothing changes. Without such a model nothing is written:
 of two memories that say the same the one that says less is closed.
 
@@ -70,18 +71,18 @@ def faulty(
         return "question"
     if why := unsupported(content, sources, of_others):
         return why
-    held, there = set(terms(content)), numbers(content)
+    held, there, last = set(terms(content)), numbers(content), current(sources)[-1]
     for memory in sources:
-        if memory.id in replaced and memory is not sources[-1]:
+        if memory.superseded_by or (memory.id in replaced and memory is not last):
             continue
         if any(not _is_derivable(number, there) for number in numbers(memory.content) - there):
             return "number_dropped"
         if not names(memory.content) <= held:
             return "name_dropped"
         words = {term for term in terms(memory.content) if not term[0].isdigit()}
-        if len(words & held) < (_COVERED if memory is not sources[-1] else _COVERED_OF_LAST) * len(words):
+        if len(words & held) < (_COVERED if memory is not last else _COVERED_OF_LAST) * len(words):
             return "fact_dropped"
-    return "" if numbers(sources[-1].content) <= there else "not_current"
+    return "" if numbers(last.content) <= there else "not_current"
 
 
 def _is_derivable(number: str, there: set[str]) -> bool:
@@ -99,16 +100,24 @@ def read(answer: str, group: Sequence[Memory]) -> tuple[str, list[Memory]]:
         content = found.get("content")
         if isinstance(content, str):
             sources = chosen(found.get("sources"), group)
-            return (" ".join(content.split()), sources) if len(sources) > 1 else ("", [])
+            usable = len(sources) > 1 and current(sources)
+            return (" ".join(content.split()), sources) if usable else ("", [])
     return "", []
+
+
+def current(memories: Sequence[Memory]) -> list[Memory]:
+    """Return those that nothing has superseded."""
+    return [m for m in memories if m.superseded_by is None]
 
 
 # ---------------------------------------------------------------- groups
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Memories that may be about one thing, oldest first, and how each later one relates to each earlier."""
+    """Memories that may be about one thing, oldest first, what they have superseded, and how each later one
+    relates to each earlier."""
 
     members: tuple[Memory, ...]
+    past: tuple[Memory, ...]
     relations: Mapping[tuple[str, str], tuple[Relation, float]]  # (earlier, later): with their cosine
 
     def replaced(self, among: Sequence[Memory]) -> set[str]:
@@ -119,6 +128,15 @@ class Group:
             for (old, new), (relation, cosine) in self.relations.items()
             if {old, new} <= ids and verdict(relation, cosine) == "changed" and relation.changed >= CERTAIN
         }
+
+    @property
+    def shown(self) -> list[Memory]:
+        """Return all of it, oldest first."""
+        return sorted((*self.members, *self.past), key=_said)
+
+    def is_worth(self, fewest: int) -> bool:
+        """True if it is enough to write one fact of it."""
+        return len(self.shown) >= fewest and (len(self.members) > 1 or len(self.past) > 1)
 
     def repeated(self) -> tuple[Memory, Memory] | None:
         """Return a memory that another one says completely, and that one."""
@@ -139,7 +157,9 @@ def is_eligible(memory: Memory) -> bool:
 
 
 def _said(memory: Memory) -> tuple[float, str]:
-    return max(memory.valid_from, memory.updated_at), memory.id
+    """Return when it was said last: of a superseded memory `updated_at` is when that happened."""
+    said = memory.valid_from if memory.superseded_by else max(memory.valid_from, memory.updated_at)
+    return said, memory.id
 
 
 def _near(gate: Gate) -> float:
@@ -192,9 +212,7 @@ class Consolidation:
                 group = await self._group(judge, seed, vector, now)
                 if visit.dry_run:
                     groups += (
-                        [m.id for m in group.members]
-                        if len(group.members) >= visit.policy.consolidate_from
-                        else []
+                        [m.id for m in group.members] if group.is_worth(visit.policy.consolidate_from) else []
                     )
                 elif (counts := await self._merged(judge, visit, began, group)) is not None:
                     if counts.more:
@@ -233,7 +251,9 @@ class Consolidation:
                 members.append(other)
         ids = {m.id for m in members}
         known = {pair: relation for pair, relation in relations.items() if ids.issuperset(pair)}
-        return Group(tuple(sorted(members, key=_said)), known)
+        plain = [m.id for m in members if not m.sources]  # what the others superseded is in them
+        past = await self.derivation.superseded(seed.scope, plain, limit=_MOST)
+        return Group(tuple(sorted(members, key=_said)), tuple(past), known)
 
     async def _note(
         self, scope: Scope, now: float, ids: Sequence[str], began: Stamp, upto: int | None = None
@@ -247,7 +267,7 @@ class Consolidation:
             less, more = pair
             done = await commit(self.gate, scope, began, pair, [Close(less.id, more.id, now)])
             return _counts(now, done, superseded=[less.id])
-        if self.completer is None or len(group.members) < visit.policy.consolidate_from:
+        if self.completer is None or not group.is_worth(visit.policy.consolidate_from):
             return None
         batch = memory_id(STEP, "\0".join(sorted(m.id for m in group.members)))
         content, sources = await self._written(judge, scope, group)
@@ -258,18 +278,19 @@ class Consolidation:
             await commit(self.gate, scope, began, (), changes)
             return StepCounts(more=True)
         vector = await vector_of(self.gate.embedder, new.content)
-        made = Consolidate(tuple(m.id for m in sources), new, vector)
+        replaced = [m.id for m in current(sources)]
+        made = Consolidate(tuple(replaced), new, vector)
         ready = await with_readings(judge, [made])
         reviewed = Review(STEP, (*ids, new.id), now, batch=batch)
         done = await commit(self.gate, scope, began, sources, [*ready, reviewed])
         if done is not None and new.id in (*done.dropped, *done.refused):
             return StepCounts(more=True)
-        return _counts(now, done, consolidated=[new.id], superseded=[m.id for m in sources])
+        return _counts(now, done, consolidated=[new.id], superseded=replaced)
 
     async def _written(self, judge: Judge, scope: Scope, group: Group) -> tuple[str, list[Memory]]:
         """Return what the model wrote and passes, and its sources; "" otherwise. Raises CompletionFailed."""
         assert self.completer is not None
-        text = await asyncio.to_thread(numbered, group.members, self.gate.policy)
+        text = await asyncio.to_thread(numbered, group.shown, self.gate.policy)
         request = CompletionRequest(
             role=ROLE,
             system=prompt("consolidation.v1"),
@@ -278,7 +299,7 @@ class Consolidation:
             scope=scope,
             session_id="",
         )
-        content, sources = read(await self.completer.complete(request), group.members)
+        content, sources = read(await self.completer.complete(request), group.shown)
         if not content:
             return "", []
         said = " ".join(m.content for m in sources)
@@ -295,9 +316,10 @@ class Consolidation:
 
     async def _candidate(self, content: str, sources: Sequence[Memory], now: float) -> Memory | None:
         """Return the memory to store; None if the write gate refuses or redacts it."""
-        newest = sources[-1]
+        olds = current(sources)
+        newest = olds[-1]
         candidate = Candidate(
-            type=newest.type, content=content, confidence=min(m.confidence for m in sources),
+            type=newest.type, content=content, confidence=min(m.confidence for m in olds),
             tags=tuple(dict.fromkeys(tag for m in sources for tag in m.tags))[:20], source="consolidated",
         )  # fmt: skip
         passed = (await asyncio.to_thread(sort, [candidate], [], self.gate, now)).stored
@@ -307,11 +329,11 @@ class Consolidation:
         return Memory(
             id=memory_id("\0".join(sorted(m.id for m in sources)), content), scope=newest.scope,
             type=newest.type, content=content, source="consolidated", created_at=now,
-            updated_at=max(m.updated_at for m in sources), valid_from=newest.valid_from,
-            importance=max(m.importance for m in sources), weight=max(m.weight for m in sources),
-            uses=sum(m.uses for m in sources), used_at=max(m.used_at or 0 for m in sources) or None,
-            last_accessed=max(m.last_accessed or 0 for m in sources) or None,
-            core=any(m.core for m in sources),
+            updated_at=max(m.updated_at for m in olds), valid_from=newest.valid_from,
+            importance=max(m.importance for m in olds), weight=max(m.weight for m in olds),
+            uses=sum(m.uses for m in olds), used_at=max(m.used_at or 0 for m in olds) or None,
+            last_accessed=max(m.last_accessed or 0 for m in olds) or None,
+            core=any(m.core for m in olds),
             confidence=candidate.confidence, tags=candidate.tags,
             evidence=tuple(evidence)[-_MOST_EVIDENCE:], sources=tuple(m.id for m in sources),
         )  # fmt: skip

@@ -102,7 +102,8 @@ def _mixes(sentence: str, sources: Sequence[Memory], of_others: Collection[str])
 def numbered(memories: Sequence[Memory], policy: SafetyPolicy) -> str:
     """Return the memories in numbered lines, from 1, with their dates, as data."""
     return "\n".join(
-        f"[{n}] ({m.type}, {timezones.local(m.valid_from, DEFAULT_TIMEZONE).date().isoformat()})"
+        f"[{n}] ({m.type}, {timezones.local(m.valid_from, DEFAULT_TIMEZONE).date().isoformat()}"
+        f"{', replaced since' if m.superseded_by else ''})"
         f" {' '.join(defused(clean(m.content, policy)).split())}"
         for n, m in enumerate(memories, 1)
     )

@@ -108,6 +108,16 @@ class TestConsolidation:
         await stage.consolidate()
         assert await stage.texts() == set(BUDGET.values())
 
+    async def test_what_was_superseded_explains_the_current_value_and_stays_superseded(self, stage):
+        await stage.know(BUDGET)
+        await stage.apply(Close("a", "b", NOON), Close("b", "c", NOON))
+        stage.completer.answers = [answer(MERGED)]
+        await stage.consolidate()
+        (made,) = await stage.house.memories()
+        assert (made.content, made.sources) == (MERGED, ("a", "b", "c"))
+        await stage.apply(Undo(made.id, NOON))
+        assert await stage.texts() == {BUDGET["c"]}
+
     @pytest.mark.parametrize("hostile", BAD_SUMMARIES.values(), ids=BAD_SUMMARIES)
     async def test_what_the_sources_do_not_say_changes_nothing_and_is_asked_for_once(self, stage, hostile):
         await stage.know(BUDGET)

@@ -260,6 +260,15 @@ _FLAGGED = """
     AND o.superseded_by IS NULL AND o.archived = 0 AND n.superseded_by IS NULL AND n.archived = 0
     AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = c.owner)
     ORDER BY c.seq DESC LIMIT :limit"""
+_SUPERSEDED = """
+    WITH RECURSIVE older (seq, id) AS (
+        SELECT m.seq, m.id FROM memories m
+        WHERE +m.owner = :owner AND m.superseded_by IN (SELECT value FROM json_each(:ids))
+        UNION
+        SELECT m.seq, m.id FROM older JOIN memories m ON m.superseded_by = older.id AND +m.owner = :owner
+    )
+    SELECT seq FROM older WHERE NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = :owner)
+    ORDER BY seq DESC LIMIT :limit"""
 # What a consolidation took in still holds.
 _OUTDATED = """
     SELECT d.id FROM memories d WHERE d.owner = ? AND d.sources <> '[]' AND d.source = 'reflection'
@@ -309,6 +318,15 @@ class SqlDerivation(Store):
             SELECT m.id FROM memories m JOIN reviews r ON r.memory = m.seq
             WHERE +m.owner = ? AND m.id {_THESE} AND r.step = ?"""
         return frozenset(column(tx, query, (owner.id, rows.as_json(ids), UNDONE)))
+
+    @reads
+    def superseded(self, tx: Connection, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Memory]:
+        if (owner := users.find(tx, scope)) is None:
+            return []
+        asked = {"owner": owner.id, "ids": rows.as_json(ids), "limit": limit}
+        seqs = column(tx, _SUPERSEDED, asked)
+        memories = rows.memories_by_seq(tx, seqs)
+        return [memories[seq][1] for seq in seqs]
 
     @reads
     def outdated(self, tx: Connection, scope: Scope) -> Sequence[str]:
