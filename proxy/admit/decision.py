@@ -9,6 +9,7 @@ probability P_IF_TRUE, and state one that they do not have with P_IF_FALSE; no n
 certain. Evidence against a memory that was only inferred lowers its confidence by a constant share.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -74,6 +75,8 @@ FAR = 0.42  # below this cosine nothing is related: the head was never trained o
 SAME_SHARE = 0.8  # of that: below it the newer text supersedes, which loses nothing if it says the same
 BELIEVED_BELOW = 0.6  # `apart` up to which an extraction model's `replaces` is believed
 LONGEST = 280  # letters that the judge reads of a text; of scripts without spaces a third
+
+_DATE = re.compile(r"\d{4}-\d\d(?:-\d\d)?")
 
 Pair = tuple[str, str]
 """Two contents, the one that was said first in front."""
@@ -256,6 +259,8 @@ class _Decider:
         if "summary" in (old.source, candidate.source):
             return None  # a summary holds facts again, and ends none of them
         found = verdict(relation, cosine)
+        if found == "same" and not late and _has_other_numbers(memory.content, old.content):
+            found = "changed"  # to confirm the older one would lose them
         if found == "same" and _is_one_enough(old, memory):
             return _Match(old, True, relation.same, late)
         if found != "changed" or old.scope.project != memory.scope.project or _of_one_exchange(old, memory):
@@ -385,6 +390,12 @@ def _has_more(one: str, other: str) -> bool:
         return True
     numbers, fewer = ({t for t in found if t[0].isdigit()} for found in (more, less))
     return numbers > fewer and len(more) >= len(less)
+
+
+def _has_other_numbers(new: str, old: str) -> bool:
+    """True if the new text has a number that the old one lacks, dates aside."""
+    numbers = ({t for t in terms(_DATE.sub(" ", text)) if t[0].isdigit()} for text in (new, old))
+    return bool(next(numbers) - next(numbers))
 
 
 def _adds_nothing(old: str, new: str) -> bool:

@@ -49,7 +49,7 @@ STEP = "consolidation"
 TYPES = frozenset(("semantic",))  # rules and steps are followed to the letter, and events happened once each
 CERTAIN = 0.8  # of `changed`: .02 of the pairs that hold side by side, .68 of the changes (held out)
 _RELATED = 0.5  # 1 - apart, from which two facts may be about one thing
-_ALIKE = 0.8  # cosine from which they may be, whatever the head says
+_ALIKE = CLOSE  # cosine from which they may be, whatever the head says: the model decides
 # Share of a source's terms that the result holds, unless a later source changes it; of the last one.
 _COVERED, _COVERED_OF_LAST = 0.6, 0.5
 _NEAREST, _MOST = 12, 8

@@ -71,6 +71,11 @@ def test_the_relation_decides_and_not_the_type():
     assert isinstance(change, Supersede)
     assert change.old_id == old.id
     assert kinds(decide(moved, known=(old,), relation=APART)) == [Create]
+    final = said("Final budget: $12,000 (stated 2026-03-01)")
+    added = memory("Added $2,000 to the budget")
+    assert kinds(decide(final, known=(added,), relation=SAME)) == [Supersede], "no number is lost"
+    dated = memory("Final budget: $12,000 (stated 2026-01-11)")
+    assert kinds(decide(final, known=(dated,), relation=SAME)) == [Confirm]
     again = said("User's home is in Leeds", type="preference")
     assert kinds(decide(again, known=(old,), relation=SAME)) == [Confirm]
 
