@@ -17,6 +17,16 @@ from tests.ui.conftest import LOOP, Visit, Visitor
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
 
 
+class Listed(ScriptedModel):
+    """A model whose server lists it."""
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.request.method == b"GET":
+            await exchange.json({"object": "list", "data": [{"id": "some-model"}]})
+        else:
+            await super().__call__(exchange)
+
+
 async def add(page: Page, content: str, type_: str = "semantic") -> None:
     """Add a memory by hand."""
     await page.get_by_role("button", name="Add", exact=True).first.click()
@@ -30,7 +40,7 @@ async def test_a_life_of_a_memory_from_the_first_word_to_its_receipt(
     visit: Visit,
     house: Houses,  # noqa: F811
 ) -> None:
-    async with house() as real:
+    async with house(Listed("All right.")) as real:
         visitor = await visit(real.origin)
         page = await visitor.enter()
         await expect(page.get_by_role("heading", name="Nothing is remembered yet")).to_be_visible()
@@ -38,6 +48,7 @@ async def test_a_life_of_a_memory_from_the_first_word_to_its_receipt(
         await add(page, "Works for a bridge office in Rotterdam.")
         await _correct(page)
         await _search(page)
+        await _over_time(page)
         await _walk(visitor)
         await _take_along(page, visitor)
 
@@ -64,6 +75,31 @@ async def _search(page: Page) -> None:
     await page.keyboard.press("Enter")
     await expect(page.locator("a.row").first).to_contain_text("window seats")
     await expect(page.locator(".why").first).not_to_be_empty()
+
+
+async def _over_time(page: Page) -> None:
+    """See the correction in the timeline, what the memory names, and a document that is asked about."""
+    await page.get_by_role("link", name="Timeline").click()
+    corrected = "Works for a bridge office in Rotterdam. → Works for a bridge office in Antwerp."
+    await expect(page.locator("li.event").filter(has_text=corrected)).to_have_count(1)
+    await page.get_by_label("Show").select_option("What was remembered")
+    await expect(page.locator("a.row")).to_have_count(2)
+    await page.get_by_role("link", name="Links").click()
+    await page.locator(".entities").get_by_role("link", name="Antwerp").click()
+    await expect(page.locator(".of-entity a.row")).to_contain_text(["Works for a bridge office in Antwerp."])
+    await page.get_by_role("link", name="Documents").click()
+    await page.get_by_role("button", name="Add", exact=True).click()
+    await page.get_by_label("Name").fill("Handbook")
+    await page.get_by_label("Text", exact=True).fill("# Meals\n\nThe daily allowance for meals is 45 euros.")
+    await page.get_by_role("dialog").get_by_role("button", name="Add").click()
+    await expect(page.locator("li.row")).to_contain_text(["Handbook"])
+    await page.get_by_role("link", name="Try it").click()
+    await page.get_by_text("Model and options").click()
+    await page.get_by_label("Remember what I say here").uncheck()
+    await page.get_by_label("Message", exact=True).fill("What is the daily allowance for meals?")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".given li .badge.project")).to_have_text("Handbook › Meals")
+    await expect(page.get_by_text("Nothing of this exchange is stored.")).to_be_visible()
 
 
 async def _walk(visitor: Visitor) -> None:
@@ -102,16 +138,6 @@ async def _take_along(page: Page, visitor: Visitor) -> None:
     await expect(page.get_by_text("2 imported, 0 there already, 0 refused.")).to_be_visible()
     await page.get_by_role("link", name="Memories", exact=True).click()
     await expect(page.locator("a.row")).to_have_count(2)
-
-
-class Listed(ScriptedModel):
-    """A model whose server lists it."""
-
-    async def __call__(self, exchange: Exchange) -> None:
-        if exchange.request.method == b"GET":
-            await exchange.json({"object": "list", "data": [{"id": "some-model"}]})
-        else:
-            await super().__call__(exchange)
 
 
 async def test_a_chat_shows_what_the_model_was_given_and_what_was_learned(
