@@ -80,7 +80,7 @@ async def test_a_secret_is_refused_at_the_field_that_holds_it(visit: Visit) -> N
 
 
 FAILURES = {
-    503: "The chat goes on without memory",
+    503: "The chat continues without memory",
     429: "Try again in 7 seconds",
     500: "Its log says more",
     403: "It failed.",

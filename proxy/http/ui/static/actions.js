@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 const DONE = {
   pin: "Pinned: every conversation is given it, and it does not fade.",
   unpin: "No longer pinned.",
-  archive: "Archived: kept, and no longer used.",
+  archive: "Archived: no longer used, and can be restored.",
   restore: "Restored: used again.",
   undo: "Undone: the memories that it was made of are back.",
 };

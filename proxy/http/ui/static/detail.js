@@ -78,7 +78,7 @@ export class Detail {
 
   #idle() {
     this.element.replaceChildren(
-      h("p", { class: "idle" }, "Open a memory to see where it comes from and what became of it."),
+      h("p", { class: "idle" }, "Open a memory to see where it comes from, and its history."),
     );
   }
 
@@ -230,7 +230,7 @@ function provenance(memory) {
     h(
       "li",
       {},
-      one.span ? foreign("blockquote", one.span) : h("p", { class: "hint" }, "Its words are no longer kept."),
+      one.span ? foreign("blockquote", one.span) : h("p", { class: "hint" }, "Its words are no longer stored."),
       h("p", { class: "hint" }, "Session ", foreign("code", one.session_id)),
     );
   return [

@@ -81,7 +81,7 @@ function question(page, { path, query, close, signal, confirm = false, extra = n
   element.recount = async () => {
     counts = null;
     ready();
-    counted.replaceChildren(h("p", { class: "hint" }, "Counting what would go …"));
+    counted.replaceChildren(h("p", { class: "hint" }, "Counting what would be erased …"));
     try {
       counts = forgottenWords(await page.api.delete(path, { ...query(), dry_run: "true" }, signal));
       told.clear();

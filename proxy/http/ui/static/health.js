@@ -16,8 +16,8 @@ export const LEVELS = {
     "Search by words only",
     "There is no embedding model. Memories are found by their words, not by their meaning.",
   ],
-  session: ["warn", "Sessions only", "Long-term memory is out of reach; conversations are still kept."],
-  none: ["bad", "Memory is out of reach", "The chat goes on without memory. Nothing is lost."],
+  session: ["warn", "Sessions only", "Long-term memory is out of reach; conversations are still stored."],
+  none: ["bad", "Memory is out of reach", "The chat continues without memory. Nothing is lost."],
 };
 
 export function health(page, root) {

@@ -13,7 +13,7 @@ const TYPING_MS = 250;
 const ADDED = {
   created: "Added.",
   superseded: "Added. It replaces an older memory.",
-  confirmed: "That was known already; it is confirmed.",
+  confirmed: "That was known already, and is confirmed now.",
 };
 
 /** Show the view; returns what the frame calls: `route` with the id in the address, and its keys. */

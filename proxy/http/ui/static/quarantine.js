@@ -14,11 +14,11 @@ const REASONS = {
   tool_output: "It comes from a tool’s output, not from the user.",
   quoted_instruction: "It comes from a quoted or pasted text, and reads like an instruction.",
   assistant_instruction: "The assistant said it, not the user.",
-  unsourced_instruction: "It reads like an instruction, and nobody is known to have said it.",
-  planted_instruction: "It reads like an instruction that somebody planted.",
+  unsourced_instruction: "It reads like an instruction of unknown origin.",
+  planted_instruction: "It reads like a planted instruction.",
 };
 const RELEASED = {
-  confirmed: "Released. That was known already; it is confirmed.",
+  confirmed: "Released. That was known already, and is confirmed now.",
   superseded: "Released. It replaces an older memory.",
 };
 

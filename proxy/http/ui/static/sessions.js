@@ -35,7 +35,7 @@ export function sessions(page, root) {
     h(
       "p",
       { class: "lead" },
-      "What was said is read for memories after a while of silence. “Extract now” does it at once.",
+      "Conversations are read for facts after a pause. “Extract now” does it at once.",
     ),
     list.element,
   );

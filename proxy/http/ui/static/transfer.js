@@ -101,7 +101,7 @@ function importing(page) {
     h(
       "p",
       {},
-      "A file made by Export, here or elsewhere. What is there already is left as it is; secrets are refused as ever.",
+      "A file made by Export, here or elsewhere. Memories that exist already are not changed; secrets are refused.",
     ),
     field("File", file, { param: "file" }),
     bar,

@@ -61,7 +61,7 @@ export function tryIt(page, root) {
 
 function introduction(say) {
   return nothing(
-    "See what the model is told",
+    "See what the model is given",
     "Chat with the model behind this proxy. Next to each answer: the memories that it was given, why, what was left out, and what is learned from the exchange.",
     EXAMPLES.map((words) => h("button", { type: "button", on: { click: () => say(words) } }, words)),
   );

@@ -163,7 +163,7 @@ const FAILURES = {
   500: ["The proxy ran into an error", "Its log says more."],
   503: [
     "The memory store is out of reach",
-    "The chat goes on without memory. Nothing is lost; try again in a moment.",
+    "The chat continues without memory. Nothing is lost; try again in a moment.",
   ],
 };
 
