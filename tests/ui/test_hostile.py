@@ -124,16 +124,17 @@ async def test_hostile_texts_are_text_in_a_chat_and_its_explanation(visit: Visit
     api = hostile()
     api.memories = [*api.memories[-1:], *api.memories[:3]]
     page = await (await visit(api, viewport={"width": 360, "height": 800})).enter("try")
-    for text in TEXTS:
+    texts = ["".join(SCRIPTS), "".join(BREAKERS), SCRIPTS[-1]]
+    for text in texts:
         api.answer, api.memory_headers = text, {"X-Memory-Reason": SCRIPTS[0]}
         await page.get_by_label("Message", exact=True).fill(text)
         await page.get_by_role("button", name="Send").click()
         await expect(page.locator(".exchange [aria-busy]")).to_have_count(0)
     for folded in await page.locator(".exchange").last.locator("summary").all():
         await folded.click()
-    await expect(page.locator(".exchange")).to_have_count(len([text for text in TEXTS if text.strip()]))
-    await expect(page.locator(".exchange").first.locator(".said")).to_have_text(SCRIPTS[0])
-    await expect(page.locator(".exchange").first.locator(".answered")).to_have_text(SCRIPTS[0])
+    await expect(page.locator(".answered")).to_have_count(len(texts))
+    await expect(page.locator(".said").first).to_have_text(texts[0])
+    await expect(page.locator(".answered").first).to_have_text(texts[0])
     await assert_unharmed(page)
 
 

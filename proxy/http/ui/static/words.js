@@ -151,7 +151,11 @@ export const LEFT_OUT = {
 export function because(why) {
   if (why === "profile") return "applies to every conversation";
   if (why === "past") return "held at the time that the message asks about";
-  return why.replace("dense", "meaning").replace("lexical", "words").replace("helps", "helps with the message");
+  return why
+    .replace("dense", "meaning")
+    .replace("lexical", "words")
+    .replace("helps", "helps with the message")
+    .replace(/^link\b/, "shares a name with the best memory, helps");
 }
 
 const FAILURES = {
