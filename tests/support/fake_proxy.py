@@ -1,8 +1,4 @@
-"""A fake of the proxy's HTTP API, for the demo and the command line.
-
-It stores each statement at once and injects the memory that the demo's script expects. Each switch breaks one
-promise, so that tests can see the demo notice.
-"""
+"""A fake of the memory API, for the command line."""
 
 import itertools
 import json
@@ -19,18 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from proxy.demo.model import ChatMessage, Completion, answer, statements, text_of
-from proxy.demo.tour import BUDGET, CHANGE, NEW_BUDGET, QUESTIONS
 from proxy.domain.errors import error_body
-from proxy.wire.authorship import fence
 
 
 @dataclass
 class FakeProxy:
-    leaks_to_others: bool = False
-    forgets: bool = True
-    supersedes: bool = True
-    extracts: bool = True
     unshown: str = ""  # why a chat would get no memories
     memories: dict[str, dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
@@ -43,7 +32,6 @@ class FakeProxy:
         one = "/v1/memory/{id}"
         return Starlette(
             routes=[
-                Route("/v1/chat/completions", self.chat, methods=["POST"]),
                 Route("/v1/memory", self.add, methods=["POST"]),
                 Route("/v1/memory", self.list, methods=["GET"]),
                 Route("/v1/memory", self.forget_all, methods=["DELETE"]),
@@ -58,46 +46,13 @@ class FakeProxy:
             ]
         )
 
-    async def chat(self, request: Request) -> Response:
-        body = await request.json()
-        user = body["memory_context"]["user_id"]
-        asked = [ChatMessage(m["role"], text_of(m["content"])) for m in body["messages"]]
-        answering = [q for q in (*QUESTIONS, NEW_BUDGET) if q.text == asked[-1].text]
-        mine = self.of(None if self.leaks_to_others else user)
-        mine.sort(key=lambda m: not any(q.answered_by(m["content"]) for q in answering))
-        block = fence(f"[{m['type']} 2026-01-14 #{m['id']}] {m['content']}" for m in mine)
-        reply = Completion(asked, answer([ChatMessage("system", block), *asked]))
-        if self.extracts:
-            self.remember(user, asked[-1].text)
-        headers = {
-            "X-Memory-Status": "injected" if mine else "none",
-            "X-Memory-Count": str(len(mine)),
-            "X-Memory-Ids": ",".join(m["id"] for m in mine),
-            "X-Memory-Store": "queued",
-            "Server-Timing": "memory;dur=4.1, upstream;dur=12",
-        }
-        events = reply.events(include_usage=False)
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
-
-    def remember(self, user: str, text: str) -> None:
-        for statement in statements(text):
-            for old in BUDGET.among(self.of(user)) if statement == CHANGE and self.supersedes else ():
-                del self.memories[old["id"]]
-            self.store(user, statement)
-
     def store(
         self, user: str, content: str, type_: str = "semantic", project: str | None = None
     ) -> dict[str, Any]:
         memory = {
-            "id": f"mem_{next(self.ids):04}",
-            "object": "memory",
-            "type": type_,
-            "content": content,
-            "user_id": user,
-            "project_id": project,
-            "created_at": 1768400000,
-            "superseded_by": None,
-        }
+            "id": f"mem_{next(self.ids):04}", "object": "memory", "type": type_, "content": content,
+            "user_id": user, "project_id": project, "created_at": 1768400000, "superseded_by": None,
+        }  # fmt: skip
         self.memories[memory["id"]] = memory
         return memory
 
@@ -179,8 +134,7 @@ class FakeProxy:
         if request.query_params.get("dry_run") == "true":
             counted = {"deleted": False, "dry_run": True, "deleted_count": 1}
             return JSONResponse({"id": memory_id, "object": "memory.deleted", **counted})
-        if self.forgets:
-            del self.memories[memory_id]
+        del self.memories[memory_id]
         return JSONResponse(
             {"id": memory_id, "object": "memory.deleted", "deleted": True, "deleted_count": 1}
         )
@@ -191,7 +145,7 @@ class FakeProxy:
         if request.query_params.get("dry_run") == "true":
             counted = {"deleted": False, "dry_run": True, "deleted_count": len(deleted)}
             return JSONResponse({"object": "memory.deleted", **counted})
-        for memory in deleted if self.forgets else []:
+        for memory in deleted:
             del self.memories[memory["id"]]
         return JSONResponse({"object": "memory.deleted", "deleted": True, "deleted_count": len(deleted)})
 
