@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 from proxy.recall.search import Searcher
 from tests.adversary.conftest import (
     Gated,
-    Json,
     client,
     context,
     files_with,
@@ -28,7 +25,7 @@ from tests.adversary.conftest import (
     when,
 )
 from tests.e2e.conftest import House
-from tests.support.ports import reserved
+from tests.support.process import serving_process
 from tests.support.upstream import ScriptedUpstream
 
 WORD = "quillfeather"
@@ -228,39 +225,19 @@ MANY = 150  # memories: a forget takes several portions
 
 
 @contextlib.asynccontextmanager
-async def process(data: Path, upstream: str) -> AsyncIterator[tuple[httpx2.AsyncClient, int]]:
-    """Run `memory-proxy serve` in a session of its own; yields a client and the process group."""
-    with reserved() as keeper:
-        port = keeper.getsockname()[1]
-        settings = {"STORAGE__DATA_DIR": data, "UPSTREAM__BASE_URL": upstream, "SERVER__PORT": port}
-        env = os.environ | {f"MEMORY_PROXY__{name}": str(value) for name, value in settings.items()}
-        running = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", "from proxy.cli.main import main; main(['serve'])", env=env,
-            start_new_session=True, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}/v1", timeout=30) as http:
-
-                async def is_ready() -> bool:
-                    with contextlib.suppress(httpx2.TransportError):
-                        return (await http.get(f"http://127.0.0.1:{port}/ready")).status_code == 200
-                    return False
-
-                await until(is_ready, within_s=60)
-                yield http, running.pid
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(running.pid, signal.SIGKILL)
-            await running.wait()
+async def process(data: Path, models_dir: Path, upstream: str):
+    """Run `memory-proxy serve`; yields a client and the process."""
+    async with (
+        serving_process(data, "--upstream", upstream, models_dir=models_dir) as served,
+        httpx2.AsyncClient(base_url=served.base_url, timeout=90) as http,
+    ):
+        yield http, served
 
 
 async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(tmp_path, models_dir):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "models").symlink_to(models_dir)
-    alice: Json = {"user_id": "alice"}
+    data, alice = tmp_path / "data", {"user_id": "alice"}
     async with ScriptedUpstream(gated()) as upstream:
-        async with process(data, upstream.url) as (http, group):
+        async with process(data, models_dir, upstream.url) as (http, served):
             lines = [{"content": f"{FACT} {n} {'x' * 300}", **alice} for n in range(MANY)]
             body = "\n".join(map(json.dumps, [*lines, {"content": FACT, "user_id": "bob"}])).encode()
             headers = {"content-type": "application/x-ndjson"}
@@ -272,10 +249,11 @@ async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(t
 
             forgetting = asyncio.create_task(http.delete("/memory", params=alice))
             await until(left, lambda count: count < MANY, within_s=60)
-            os.killpg(group, signal.SIGKILL)
+            served.signal(signal.SIGKILL)
+            await served.ended()
             with contextlib.suppress(httpx2.TransportError):
                 await forgetting
-        async with process(data, upstream.url) as (http, _):
+        async with process(data, models_dir, upstream.url) as (http, _):
             page = await http.get("/memory", params=alice | {"include": "inactive"})
             assert page.json()["data"] == []
             bobs = await http.get("/memory", params={"user_id": "bob"})
