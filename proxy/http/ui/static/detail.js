@@ -189,6 +189,13 @@ export class Detail {
     if (await act(this.#page, memory, verb)) await this.#acted(memory, verb);
   }
 
+  async pin() {
+    const memory = this.#memory;
+    if (!memory || inactive(memory)) return;
+    const verb = memory.pinned ? "unpin" : "pin";
+    if (await act(this.#page, memory, verb)) await this.#acted(memory, verb);
+  }
+
   async #acted(memory, verb) {
     this.#changed(memory.id);
     if (verb === "undo") this.#page.go(this.#base);

@@ -9,13 +9,13 @@ import { standing } from "./profile.js";
 import { badge } from "./rows.js";
 import { count, plain, time } from "./words.js";
 
-const DAYS = 30;
+const DAYS = 30; // uses and changes: of the last days
 const TILES = [
-  ["active", "in use"],
+  ["active", "current"],
   ["core", "core"],
   ["pinned", "pinned"],
-  ["used", "used at least once"],
-  ["unused", "never used"],
+  ["used", "used by answers"],
+  ["unused", "given, not used"],
   ["archived", "archived"],
 ];
 const GROWTH = [
@@ -69,7 +69,7 @@ function sections(page, found, changed) {
     h(
       "div",
       { class: "panels" },
-      bars("Growth", found.by_day, GROWTH),
+      bars(`Changes in ${DAYS} days`, found.by_day, GROWTH),
       bars("Memories that answers used", found.by_day, [["used", "used"]]),
       types.length > 0 && shares("By type", types.map(([type, number]) => [plain(type), number])),
     ),

@@ -10,6 +10,7 @@ const HELP = [
   ["Esc", "Close, or leave a field"],
   ["e", "Edit the open memory"],
   ["a", "Archive or restore it"],
+  ["p", "Pin it, or remove the pin"],
   ["Delete", "Forget it; in quarantine: discard"],
   ["r", "In quarantine: release"],
   ["n", "Add a memory"],

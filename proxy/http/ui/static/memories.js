@@ -70,7 +70,7 @@ export function memories(page, root) {
     await Promise.all([detail.open(id), loaded]);
     markOpen(list.list, detail.id);
   };
-  const keys = { e: () => detail.edit(), Delete: () => detail.forget(), a: () => detail.archive(), n: add };
+  const keys = { e: () => detail.edit(), Delete: () => detail.forget(), a: () => detail.archive(), p: () => detail.pin(), n: add };
   return { route, keys, find: tools.text, turn: (step) => list.turn(step), closes: "memories" };
 }
 

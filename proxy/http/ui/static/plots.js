@@ -9,7 +9,8 @@ const [WIDTH, HEIGHT, GAP] = [600, 140, 0.25];
 /** Return a figure of stacked bars: one for each row, of the fields in `series` ([field, words]). */
 export function bars(title, rows, series) {
   const sum = (row) => series.reduce((total, [name]) => total + (row[name] ?? 0), 0);
-  const most = Math.max(1, ...rows.map(sum));
+  const highest = Math.max(0, ...rows.map(sum));
+  const most = highest || 1;
   const step = WIDTH / Math.max(1, rows.length);
   const column = (row, at) => {
     let top = HEIGHT;
@@ -30,7 +31,7 @@ export function bars(title, rows, series) {
     { class: "panel" },
     h("figcaption", {}, h("strong", {}, title), series.length > 1 && legend(series)),
     picture,
-    h("p", { class: "axis hint" }, h("span", {}, rows[0]?.date ?? ""), h("span", {}, `at most ${count(most)}`), h("span", {}, rows.at(-1)?.date ?? "")),
+    h("p", { class: "axis hint" }, h("span", {}, rows[0]?.date ?? ""), h("span", {}, `at most ${count(highest)}`), h("span", {}, rows.at(-1)?.date ?? "")),
     h("details", {}, h("summary", {}, "As a table"), table(rows.filter((row) => sum(row) > 0), series)),
   );
 }

@@ -61,7 +61,7 @@ export function search(page, root) {
     await detail.open(id);
     markOpen(list, detail.id);
   };
-  const keys = { e: () => detail.edit(), Delete: () => detail.forget(), a: () => detail.archive() };
+  const keys = { e: () => detail.edit(), Delete: () => detail.forget(), a: () => detail.archive(), p: () => detail.pin() };
   return { route, keys, find: fields.query, closes: "search" };
 }
 
