@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import GenericAlias
 from typing import Any, Literal, NotRequired, TypeVar, cast
 
 import orjson
@@ -221,38 +222,6 @@ class MemoryPage(ListShape):
     total: int | None
 
 
-class TimelinePage(ListShape):
-    data: list[TimelineEvent]
-
-
-class EntityPage(ListShape):
-    data: list[EntityShape]
-
-
-class MemoriesOfEntity(ListShape):
-    data: list[MemoryShape]
-
-
-class SessionPage(ListShape):
-    data: list[SessionShape]
-
-
-class JobPage(ListShape):
-    data: list[JobShape]
-
-
-class HeldPage(ListShape):
-    data: list[HeldShape]
-
-
-class DocumentPage(ListShape):
-    data: list[DocumentShape]
-
-
-class ReceiptPage(ListShape):
-    data: list[ReceiptShape]
-
-
 class Matches(TypedDict):
     object: Literal["list"]
     data: list[Match]
@@ -416,10 +385,6 @@ class ContradictionShape(TypedDict):
     found_at: int
 
 
-class ContradictionPage(ListShape):
-    data: list[ContradictionShape]
-
-
 class LineRefused(TypedDict):
     line: int
     message: str
@@ -452,6 +417,23 @@ class ErrorShape(TypedDict):
 
 class ErrorBody(TypedDict):
     error: ErrorShape
+
+
+def _page(name: str, shape: Any) -> Any:
+    """Return the shape of a page of these."""
+    make: Any = TypedDict
+    return make(name, {**ListShape.__annotations__, "data": GenericAlias(list, shape)})
+
+
+TimelinePage = _page("TimelinePage", TimelineEvent)
+EntityPage = _page("EntityPage", EntityShape)
+MemoriesOfEntity = _page("MemoriesOfEntity", MemoryShape)
+SessionPage = _page("SessionPage", SessionShape)
+JobPage = _page("JobPage", JobShape)
+HeldPage = _page("HeldPage", HeldShape)
+DocumentPage = _page("DocumentPage", DocumentShape)
+ReceiptPage = _page("ReceiptPage", ReceiptShape)
+ContradictionPage = _page("ContradictionPage", ContradictionShape)
 
 
 # ---------------------------------------------------------------- from domain values to answers
