@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.domain.errors import UpstreamBroken, UpstreamCut
 from proxy.http.asgi import Header, Message, Send, send_bytes
@@ -152,22 +152,6 @@ def portions(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         for start in range(0, len(piece), PORTION):
             yield piece[start : start + PORTION]
-
-
-class Outlet(Protocol):
-    """Where the events of one response go."""
-
-    async def start(self, headers: Sequence[Header]) -> None:
-        """The upstream has begun to answer; the headers are for the client."""
-        ...
-
-    async def emit(self, events: Sequence[Event]) -> None:
-        """Pass events on, never empty."""
-        ...
-
-    async def finish(self, parser: AnswerParser) -> None:
-        """There are no more events. Raises UpstreamBroken if the client has no status yet."""
-        ...
 
 
 def for_client(upstream: Sequence[Header], ours: Sequence[Header]) -> list[Header]:
@@ -349,3 +333,8 @@ class BackgroundOutlet:
     async def finish(self, parser: AnswerParser) -> None:
         if self._stream is not None:
             await self._stream.finish(parser)
+
+
+Outlet = StreamOutlet | JsonOutlet | BackgroundOutlet
+"""Where the events of one response go. `start`: the upstream has begun to answer. `emit`: pass on events, one
+at least. `finish`: there are no more. Raises UpstreamBroken if the client has no status yet."""
