@@ -9,19 +9,21 @@ from pathlib import Path
 
 from proxy.storage.postgres import stores as postgres_stores
 from proxy.storage.sql.stores import SqlStores
+from tests.storage import merger
 from tests.storage.committer import SCOPE, at_once
-from tests.storage.making import create, of
+from tests.storage.making import ANNA, create, of, store
 
 ENGINES = ("sqlite", "postgres")
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "3"))
 COMMITTER = Path(__file__).with_name("committer.py")
+MERGER = COMMITTER.with_name("merger.py")
 ROOT = COMMITTER.parents[2]
 
 
-async def run_and_kill(data_dir: Path | str, name: str, lines: int) -> list[str]:
+async def run_and_kill(data_dir: Path | str, name: str, lines: int, program: Path = COMMITTER) -> list[str]:
     """Run a committer until it has acknowledged so many things, kill it, and return them."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(COMMITTER), str(data_dir), name,
+        sys.executable, str(program), str(data_dir), name,
         stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     acknowledged = []
@@ -63,3 +65,22 @@ async def test_nothing_acknowledged_is_lost_or_stored_twice(engine, monkeypatch)
     if engine.name == "sqlite":
         assert engine.rows("PRAGMA integrity_check") == [("ok",)]
         assert engine.rows("PRAGMA foreign_key_check") == []
+
+
+async def test_a_consolidation_that_is_killed_loses_no_fact_and_is_made_once(engine, monkeypatch):
+    stores = await engine.open()
+    await store(stores.memories, *await merger.facts())
+    await stores.close()
+    chance = random.Random(3)
+    for _ in range(ROUNDS):
+        await run_and_kill(engine.address, "", chance.randint(1, 8), MERGER)
+    monkeypatch.setattr(postgres_stores, "ALIVE", "FALSE")
+    stores = await engine.open()
+    await merger.merge(stores)
+    everything = (await stores.memories.list(of(ANNA, include_inactive=True), limit=1_000)).items
+    await stores.close()
+    merged = [m for m in everything if m.source == "consolidated"]
+    assert len(merged) == len({m.sources for m in merged}) == merger.TRIPS
+    replaced = {m.id: m.superseded_by for m in everything if m.superseded_by}
+    assert replaced == {source: m.id for m in merged for source in m.sources}
+    assert len(everything) == merger.TRIPS * (len(merger.FACTS) + 1)
