@@ -4,11 +4,15 @@ import base64
 import hmac
 import json
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
 
+from proxy.domain.core import Consolidate, Flag, MemoryFilter, Scope
+from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.conftest import Houses, house, models_dir  # noqa: F401
 from tests.support.model import ScriptedModel, known
 from tests.support.upstream import Exchange
@@ -179,6 +183,46 @@ async def test_a_chat_shows_what_the_model_was_given_and_what_was_learned(
         await expect(page.locator(".detail .whole")).to_have_text("User is allergic to peanuts.")
         await page.get_by_role("link", name="Try it").click()
         await expect(exchange.locator(".answered")).to_have_text("Lentils.")
+
+
+ADA = Scope("default", "ada")
+SOURCES = ("Grows figs on the balcony.", "Paid 40 euros for a plum tree in May.")
+
+
+async def test_what_the_background_made_is_undone_and_what_it_flagged_is_decided(
+    visit: Visit,
+    house: Houses,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    async with house(Listed()) as real:
+        page = await (await visit(real.origin)).enter()
+        for content in (*SOURCES, "Never drinks coffee.", "Has a red bicycle."):
+            await add(page, content)
+        stores = SqliteStores(tmp_path / "data")
+        await stores.open()
+        held = {m.content: m for m in (await stores.memories.list(where(), limit=9)).items}
+        figs, tree, never, bicycle = sorted(held.values(), key=lambda memory: memory.created_at)
+        made = replace(figs, id="mem_c", content="Has a fig and a plum tree.", source="consolidated")
+        made = replace(made, sources=(figs.id, tree.id))
+        changes = [Consolidate(made.sources, made, None), Flag(never.id, bicycle.id, 0.6, made.created_at)]
+        await stores.memories.apply(ADA, changes, expect=await stores.memories.stamp(ADA))
+        await stores.close()
+        await page.get_by_role("link", name="Insights").click()
+        await page.get_by_role("button", name="Keep the older").click()
+        await expect(page.get_by_text("Decided.")).to_be_visible()
+        await page.get_by_role("link", name="Memories", exact=True).click()
+        await expect(page.locator("a.row")).to_have_count(2)
+        await page.locator("a.row").filter(has_text="a plum tree").click()
+        await expect(page.locator(".sources a")).to_have_text(list(SOURCES))
+        await page.get_by_role("button", name="Undo").click()
+        await expect(page.locator("a.row .content")).to_have_text(
+            ["Never drinks coffee.", *reversed(SOURCES)]
+        )
+
+
+def where() -> MemoryFilter:
+    """Return what holds Ada's memories."""
+    return MemoryFilter(tenant=ADA.tenant, user=ADA.user, now=time.time())
 
 
 def token(secret: str, **claims: Any) -> str:
