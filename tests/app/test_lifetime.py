@@ -48,15 +48,6 @@ async def test_the_end_extracts_what_was_said_and_then_sums_it_up(house):
         assert await kinds(h) == ["episodic", "semantic"]
 
 
-async def test_a_silent_summary_costs_no_fact_and_is_made_after_the_next_start(house):
-    async with house(Planner(silent=True), memory=UNHURRIED, server={"shutdown_seconds": 3}) as h:
-        await talk(h)
-    async with house(Planner(), memory=UNHURRIED) as h:
-        assert await kinds(h) == ["semantic"]
-        await ask(h, "Hello!", "s-2")  # brings the credential for the upstream
-        await until(lambda: kinds(h), lambda found: found == ["episodic", "semantic"])
-
-
 async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_the_end(house, monkeypatch):
     complete, tried = SqlSessions.complete, list[str]()
 

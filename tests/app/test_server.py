@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from proxy import __version__
-from proxy.app.server import address_of, announce, bind, opening_screen
+from proxy.app.server import announce, bind, opening_screen
 from proxy.config import load
 from proxy.domain.operating_system import IDLE_S, INTERVAL_S, PROBES
 from proxy.upstream.client import Upstream
@@ -24,14 +24,6 @@ def test_the_screen_names_the_data_directory_and_what_is_off():
     assert "  Data        /var/lib/memory\n" in shown
     assert "Judge" not in shown
     assert "Judge       OFF" in screen(judges=False)
-
-
-def test_a_wildcard_address_is_shown_as_a_reachable_one():
-    with closing(bind("0.0.0.0", 0)) as listener:
-        assert address_of(listener).startswith("http://127.0.0.1:")
-    listening = screen(server={"host": "0.0.0.0"}).splitlines()[3]
-    assert listening.endswith("(and on every other address of this machine)")
-    assert "other address" not in screen()
 
 
 def test_people_get_the_screen_and_collectors_one_line_of_json(monkeypatch, capsys):

@@ -166,10 +166,3 @@ def test_a_model_that_cannot_be_loaded_changes_nothing(run, tmp_path, model):
         await stores.close()
 
     asyncio.run(reopen())
-
-
-def test_a_directory_without_memories_is_an_error_and_stays_empty(run, tmp_path):
-    status, _, error = run()
-    assert status == 2
-    assert "--data-dir" in error
-    assert not (tmp_path / "data" / "memory.db").exists()

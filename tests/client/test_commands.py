@@ -1,7 +1,6 @@
 """`memory-proxy memory …` against a fake proxy on a real socket."""
 
 import argparse
-import io
 import itertools
 import json
 import time
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client.command_line import NO_PROXY, add_memory
+from proxy.client.command_line import add_memory
 from proxy.client.commands import REFUSED, WRONG_USE
 from tests.support.fake_proxy import FakeProxy, serving_in_thread
 
@@ -261,16 +260,6 @@ def test_without_a_terminal_forgetting_everything_needs_yes(proxy, capsys, monke
     assert proxy.requests[-1] == ("DELETE", "/v1/memory", {"user_id": "alice", "project_id": "p"})
 
 
-# ---------------------------------------------------------------- errors
-
-
-def test_an_unreachable_proxy_is_one_line_with_a_remedy(capsys):
-    assert run("list", "--user", "alice", "--url", "http://127.0.0.1:9") == NO_PROXY
-    error = " ".join(capsys.readouterr().err.split())
-    assert "No memory-proxy answers at http://127.0.0.1:9" in error
-    assert "memory-proxy serve" in error
-
-
 # ---------------------------------------------------------------- export and import
 def test_an_export_can_be_imported_again(proxy, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMORY_PROXY_API_KEY", "mp-1")
@@ -337,19 +326,3 @@ def test_files_are_added_as_documents_and_a_bad_one_does_not_stop_the_others(pro
     errors = " ".join(printed.err.split())
     assert "No such file" in errors
     assert "not text in UTF-8" in errors
-
-
-def test_documents_need_distinct_names(served, proxy, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"# Figs")))
-    for words in (("-",), ("a.md", "b.md", "--name", "Guide"), ("a/README.md", "notes.md", "b/README.md")):
-        assert run("documents", "add", *words, "--user", "alice") == WRONG_USE
-    assert proxy.requests == []
-    assert "as README.md: add these" in " ".join(capsys.readouterr().err.split())
-    assert run("documents", "add", "-", "--name", "Guide", "--user", "alice") == 0
-    assert proxy.requests[-1][2]["name"] == "Guide"
-    (tmp_path / "guide.md").write_text("# Figs", "utf-8")
-    file = str(tmp_path / "guide.md")
-    assert run("documents", "add", file, "--user", "alice", "--url", f"{served[1]}/elsewhere") == REFUSED
-    assert "Refused (404): guide.md" in capsys.readouterr().err
-    assert run("documents", "show", "doc_1", "--content") == 0
-    assert capsys.readouterr().out == DOCUMENT["content"]

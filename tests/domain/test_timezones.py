@@ -14,13 +14,10 @@ AT = datetime(2026, 3, 5, 22, 30, tzinfo=UTC).timestamp()
     [
         ("Asia/Tokyo", "Asia/Tokyo"),
         (" europe/berlin ", "Europe/Berlin"),
-        ("US/Pacific", "US/Pacific"),
         ("utc", "UTC"),
         ("+05:30", "+05:30"),
         ("UTC+2", "+02:00"),
-        ("gmt-0330", "-03:30"),
         ("\N{MINUS SIGN}8", "-08:00"),
-        ("UTC+0", "UTC"),
         ("+14:00", "+14:00"),
     ],
 )
@@ -58,7 +55,6 @@ def test_every_day_begins_at_some_time(day, zone):
     ("text", "at"),
     [
         ("2026-03-05T22:30:00Z", AT),
-        ("2026-03-05t22:30:00z", AT),
         ("2026-03-06T07:30+09:00", AT),
         ("2026-03-05T22:30:00", None),
         ("2026-03-05", None),

@@ -89,19 +89,6 @@ class SharedQuota(LocalCallQuota):
         await super().refund(at)
 
 
-async def test_the_shared_count_is_read_every_few_seconds_only(clock):
-    calls = SharedQuota()
-    load = Load(CallBounds(calls_per_hour=10), clock, calls)
-    for _ in range(100):
-        await load.look()
-        clock.now += 0.1
-    assert calls.looks == 2
-    clock.now -= 1e6  # set back
-    await load.look()
-    await Load(CallBounds(), clock, calls).look()  # unlimited
-    assert calls.looks == 3
-
-
 async def test_while_the_store_is_away_no_call_is_made_and_an_unreturned_one_counts(clock):
     calls, made = SharedQuota(), ScriptedCompleter("{}")
     load = Load(CallBounds(calls_per_hour=10), clock, calls)

@@ -10,7 +10,7 @@ import pytest
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.session import EXPLICIT, Outcome, StoredExchange
-from proxy.learn.recorder import IN_THREAD_CHARS, AccessCounts, ExchangeRecorder
+from proxy.learn.recorder import AccessCounts, ExchangeRecorder
 from proxy.learn.triggers import TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House
@@ -53,16 +53,6 @@ def turn(said: str) -> Turn:
         options=options,
         at=NOON,
     )
-
-
-@pytest.mark.parametrize(("chars", "in_loop"), [(IN_THREAD_CHARS - 2, True), (IN_THREAD_CHARS + 2, False)])
-async def test_redacting_a_long_message_blocks_no_other_request(house, chars, in_loop):
-    readers = Readers()
-    recording = recorder(house, readers)
-    begun = await recording.begin(turn("w " * (chars // 2)), "k-1")
-    await recording.finish(begun, Outcome("w " * (chars // 2), True))
-    assert (threading.get_ident() in readers.threads) is in_loop
-    assert len(readers.threads) >= 1
 
 
 async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(house, monkeypatch):

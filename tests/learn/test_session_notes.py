@@ -23,7 +23,6 @@ from proxy.learn.session_notes import (
     anchors_of,
     first_portion,
     grounded_state,
-    has_substance,
     read_state,
     read_summary,
     state_covers,
@@ -145,20 +144,15 @@ def test_a_state_replaces_only_exchanges_that_it_has_read_completely(said, answe
 READABLE = {
     "plain": json.dumps(WHOLE),
     "fenced": f"```json\n{json.dumps(WHOLE, indent=1)}\n```",
-    "fenced, never closed": f"```json\n{json.dumps(WHOLE)}",
     "thinking first": f'<think>{{"topic": "draft"}} hmm</think>\n{json.dumps(WHOLE)}',
     "prose around": f"Here is the state {{new}} [1]:\n{json.dumps(WHOLE)}\nAnything else?",
     "wrapped": json.dumps({"state": WHOLE}),
-    "in a list": json.dumps([WHOLE]),
     "trailing commas": json.dumps(WHOLE)[:-2] + ",],}",
     "python's notation": str(WHOLE),
     "unknown fields": json.dumps({"mood": "happy", **WHOLE, "confidence": 0.9}),
-    "a topic in a list": json.dumps({**WHOLE, "topic": ["Hawaii in May"]}),
     "a text for a list": json.dumps({**WHOLE, "goals": "ten days"}),
     "an object for a list": json.dumps({**WHOLE, "files_or_ids": {"QX4T7": "flight"}}),
-    "doubled items": json.dumps({**WHOLE, "goals": ["ten days", " ten  days"]}),
     "no texts": json.dumps({**WHOLE, "facts": [None, True, [1], {}, *WHOLE["facts"], " ", "-"]}),
-    "byte order mark": "\ufeff" + json.dumps(WHOLE),
 }
 UNREADABLE = (
     *("", "The user plans a trip.", "{}", "[]", '{"summary": "a trip"}', '{"topic": "", "facts": []}'),
@@ -268,20 +262,6 @@ def test_a_poor_summary_is_none(summary):
     assert read(dict(GOOD, summary=summary)) is None
 
 
-@pytest.mark.parametrize(
-    ("said", "substance"),
-    [
-        (("I'm planning a trip to Kyoto in April.", "My budget is $3,000."), True),
-        (("预算三千美元。", "我住京都。"), True),
-        (("hi", "thanks!", "I am planning a trip to Hawaii with Priya."), False),
-        (("Hello there, how are you?", "good morning my friend"), False),
-    ],
-)
-def test_two_short_statements_have_substance_and_small_talk_has_none(said, substance):
-    exchanges = [exchange(text, "Noted.", seq=n) for n, text in enumerate(said, 1)]
-    assert has_substance(exchanges) is substance
-
-
 # ---------------------------------------------------------------- the worker's hooks
 NO_FACTS = '{"facts": []}'
 SUMMARY = json.dumps({"summary": "The user planned a trip to Hawaii with Priya, on a budget of $10,000."})
@@ -331,19 +311,6 @@ async def say(h: House, *said: str, stateful: bool = False) -> None:
 
 def roles(h: House) -> list[str]:
     return [request.role.removeprefix("memory_") for request in h.completer.requests]
-
-
-async def test_a_continued_session_gets_a_summary_that_replaces_the_first(house):
-    later = SUMMARY.replace("planned a trip to Hawaii", "planned and booked a trip to Hawaii, Maui first,")
-    house.completer.answers = [NO_FACTS, SUMMARY, NO_FACTS, later]
-    notes = writer(house)
-    for said in (TALK, ("We booked it, Maui first.",)):
-        house.now += 100
-        await say(house, *said)
-        await house.stores.sessions.end(ANA, "s-1", house.now)
-        await work(house, notes)
-    assert [m.content for m in await house.memories()] == [json.loads(later)["summary"]]
-    assert len(await house.memories(all=True)) == 2
 
 
 async def test_facts_do_not_wait_for_a_summary_that_never_comes(house):

@@ -10,7 +10,6 @@ from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder
 from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
 from proxy.learn.triggers import (
-    NOTHING,
     TOOLS_S,
     TopicDrift,
     TopicSample,
@@ -33,16 +32,6 @@ async def test_a_rule_and_an_ask_to_remember_are_explicit(asks, is_rule):
     judge = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, **asks))
     intent = await intent_of(judge, "Remember my cat.")
     assert (intent.is_rule, intent.is_explicit) == (is_rule, True)
-
-
-async def test_without_a_judge_nothing_is_asked_for_and_statements_may_be_personal():
-    class Failing(ScriptedJudge):
-        async def read(self, text, *, closely=False):
-            raise EmbeddingFailed("no")
-
-    for judge in (None, Failing()):
-        intent = await intent_of(judge, "Remember my cat.")
-        assert (intent.asks, intent.personal) == (NOTHING, True)
 
 
 # ---------------------------------------------------------------- triggers

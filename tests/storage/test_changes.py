@@ -234,13 +234,6 @@ class TestRefusal:
             assert (await memories.get(of(ANNA), "a")).superseded_by is None
             assert await store(memories, supersede("a", "aaa", id="d")) == Applied(evicted=1)
 
-    async def test_an_edit_that_does_not_fit_is_refused_and_one_that_shrinks_is_not(self, with_quota):
-        async with with_quota(Quota(content_bytes=4, evict=False)) as memories:
-            await store(memories, create("aaaa", id="a"))
-            assert await edit(memories, "a", content="aaaaa") == Applied(refused=("a",))
-            assert (await memories.get(of(ANNA), "a")).content == "aaaa"
-            assert await edit(memories, "a", content="a") == Applied()
-
 
 async def counters_equal_a_recount(stores):
     def read(tx):
@@ -312,14 +305,3 @@ class TestQuota:
         assert await contents(there.memories, "tea") == {"tea b", "tea c"}
         (hit,) = await find(there.memories, "tea", limit=1)
         assert hit.memory.content == "tea c"
-
-    async def test_what_an_eviction_and_a_refusal_did_is_logged_without_content(self, opened, monkeypatch):
-        said = []
-        monkeypatch.setattr(
-            "proxy.telemetry.log.info", lambda event, **facts: said.append((event, facts)), raising=False
-        )
-        stores = await opened(Quota(memories=1, content_bytes=9))
-        await store(stores.memories, create("one", id="a"))
-        await store(stores.memories, create("two"), create("much too long"))
-        assert ("memory.evicted", {"count": 1}) in said
-        assert ("memory.refused", {"count": 1}) in said

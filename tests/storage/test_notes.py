@@ -120,11 +120,6 @@ class TestClosing:
         await talk(sessions, "three")
         assert await self.closed(notes, idle=NOW) == 1
 
-    async def test_a_session_is_over_when_its_user_has_begun_another(self, sessions, notes):
-        for session in ("s1", "s1", "s2", "s2"):
-            await talk(sessions, session=session)
-        assert await self.closed(notes, left=NOW) == 1
-
     async def test_the_end_of_a_session_closes_it_with_what_is_pending(self, sessions, jobs):
         await talk(sessions)
         await talk(sessions)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from proxy.domain.core import Edit
-from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from tests.storage.making import ANNA, BEN, create, find, forgotten, memory, of, store
 
@@ -47,10 +46,6 @@ class TestReembed:
         )
         await store(stores.memories, create("tea", BEN, id="c", vec=axis(OLD)), scope=BEN)
         return stores
-
-    async def test_a_mismatch_names_the_command_that_fixes_it(self, old, second):
-        with pytest.raises(WrongModel, match="memory-proxy reembed"):
-            await second.memories.stamp_model(NEW)
 
     @pytest.mark.parametrize("model", [NEW, TWIN])
     async def test_both_proxies_find_everything_and_compare_their_own_vectors_only(self, old, second, model):

@@ -140,13 +140,6 @@ class TestSession:
         assert not await sessions.complete(begun, WHOLE, always)
         assert await forget(memories, of(ANNA)) == ForgetCounts()
 
-    async def test_aborting_one_of_two_equal_requests_leaves_the_other(self, sessions):
-        first = await sessions.begin(exchange(key="k"))
-        await sessions.abort(await sessions.begin(exchange(key="k")))
-        assert await sessions.complete(first, WHOLE, never)
-        await sessions.abort(first)  # too late: it is answered
-        assert len(await sessions.recent(ANNA, "s1", 9)) == 1
-
 
 class TestQueue:
     async def test_a_job_reads_the_pending_exchanges_and_some_before(self, sessions, jobs, memories):

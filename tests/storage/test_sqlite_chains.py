@@ -151,22 +151,6 @@ Chains.TestCase.settings = settings(max_examples=examples(10), stateful_step_cou
 TestChains = Chains.TestCase
 
 
-# ---------------------------------------------------------------- what is polled
-async def test_asking_for_a_job_writes_only_where_there_is_one(stores):
-    before = stores.database.commits
-    for _ in range(5):
-        assert await stores.jobs.claim(NOW, 60) is None
-    assert stores.database.commits == before
-    await talk(stores.sessions, trigger=always)
-    await talk(stores.sessions, trigger=always, session="s2")
-    before = stores.database.commits
-    assert await stores.jobs.claim(NOW, 60) is not None
-    assert stores.database.commits == before + 1
-    assert await stores.jobs.claim(NOW + 59, 60) is None  # the user's other job has to wait
-    assert stores.database.commits == before + 1
-    assert await stores.jobs.claim(NOW + 60, 60) is not None  # the lease ran out
-
-
 # ---------------------------------------------------------------- retention
 async def read_all(stores: SqliteStores) -> None:
     """Extract whatever is queued."""

@@ -6,51 +6,30 @@ from proxy.text.words import pieces, sentences, without_inner_stops
 
 TABLE = """
 Please remember that my dentist is Dr. Ohm.
-My boss is Mr. Lee.| I like him.
 I live at 12 St. James Street.| It is quiet.
 My flight leaves at 6 p.m. Friday.| Anna comes too.
 I like e.g. jazz and blues.
 Do you smoke?| No.| I never did.
 He joined the U.S. Army in 2001.
-I work at Acme Inc. in Berlin.
 I work at Acme Inc.| Bo is my boss.
-My friend J.R. Smith lives in Rome.
-We play Arsenal vs. Chelsea.| I go there.
 I like tea, milk, etc. and cake.
 It is due on Sept. 3, Mon. to Wed. each week.
 My site is www.example.org.| It is slow.
 Er wurde 50 v. Chr. geboren.
 I was born in 1990.| My sister in 1992.
-My gpa is 3.5.| I am proud.
-Well...| I live in Rome.
 Wait…| Yes!
-She has a Ph.D. in physics.
 Call me at tel. (030) 123 or tel. no. 5.
-I earn approx. 5000 a month.| My rent is 900.
-I love it!| Do you?| Yes.
 Ich habe am 3. Mai Geburtstag.| Bitte merken.
-Wir fahren vom 3. bis 5. April nach Rom.
 Das ist d. h. morgen.| Ich komme.
 Ich kaufe Äpfel usw.| Das ist alles.
 Me gusta la fruta, p. ej. las uvas.
-Mon médecin est M. Dupont.| J'ai deux chats.
 J'aime les fruits, p. ex. les pommes, c.-à-d. tout.
-J'habite 5 bd. Voltaire à Paris.| C'est cher.
 我住在北京。|我的狗叫旺财！|你呢？
-你好吗?|我住在北京
 我的牙医是 Dr. Ohm。|他很好。
 他说：“我住在北京。”|我也是。
-私は東京に住んでいます。|犬がいます。
 「東京です。」|そうですか？|はい。
-My dentist is Dr.
-I work 5 hrs. a day.
 MY DENTIST IS DR. OHM.| MY DOG IS REX.
-I WORK AT ACME INC.| MY BOSS IS BO.
-我爱你.| Ich auch.
-他说「明天见。」|我走了。
 Dr. Li says hi.
-I saw Dr. Who and Mr. Bean!| Good?
-He lives at No. 10, St. Mark's Rd. in Bath.
 """
 ROWS = TABLE.strip().splitlines()
 

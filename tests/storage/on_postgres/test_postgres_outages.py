@@ -8,7 +8,7 @@ import pytest
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.sql import users
-from proxy.storage.sql.database import LOCKED, READ_ONLY, UNAVAILABLE
+from proxy.storage.sql.database import READ_ONLY, UNAVAILABLE
 from tests import postgres_server
 from tests.storage.making import ANNA, BEN, contents, create, store
 
@@ -73,15 +73,6 @@ async def test_a_read_only_server_is_read_and_written_to_once_it_may_be(server, 
     server.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     await eventually(lambda: asyncio.sleep(0, not stores.trouble), stores)
     await store(stores.memories, create("likes coffee"))
-
-
-async def test_a_server_with_too_many_connections_says_so(server, url):
-    server.execute("DROP ROLE IF EXISTS few", "CREATE ROLE few LOGIN CONNECTION LIMIT 0")
-    stores = PostgresStores(url.replace("postgres@", "few@"), connections=2)
-    with pytest.raises(StoreUnavailable, match="too many connections"):
-        await stores.open()
-    assert stores.trouble == LOCKED
-    await stores.close()
 
 
 async def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(stores):
