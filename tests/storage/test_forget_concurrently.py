@@ -196,7 +196,7 @@ class TestConcurrentForget:
         forgetting.cancel()
         await asyncio.wait([forgetting])
         gate.go_on.set()
-        assert await stores.memories.resume_forgets() == 1
+        await stores.upkeep()
         assert WORD.encode() not in await written()
 
     @pytest.mark.usefixtures("in_portions")
