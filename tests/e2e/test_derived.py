@@ -9,8 +9,10 @@ from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
 
 FACTS = (
-    "Hawaii trip budget: $10,000", "Added $2,000 to the Hawaii trip budget", "Final Hawaii trip budget: $12,000",
-)  # fmt: skip
+    "Hawaii trip budget: $10,000",
+    "Added $2,000 to the Hawaii trip budget",
+    "Final Hawaii trip budget: $12,000",
+)
 MERGED = "Hawaii budget: $12,000 (from $10,000)"
 
 
