@@ -165,6 +165,15 @@ def _add_writing(group: Any) -> None:
         changed.set_defaults(change=name)
         _id(changed)
 
+    _id(_command(group, "undo", commands.undo, "delete a consolidated memory and restore its sources"))
+    line = "list memories that cannot both be true, or decide: contradictions ID --keep newer"
+    contradictions = _command(group, "contradictions", commands.contradictions, line)
+    _id(contradictions, nargs="?", metavar="CONTRADICTION")
+    contradictions.add_argument(
+        "--keep", choices=("newer", "older", "both"), default="both", help="which one"
+    )
+    _paged(contradictions)
+
     evolve = _command(group, "evolve", commands.evolve, "do now what time and use change in the background")
     evolve.add_argument("--dry-run", action="store_true", help="show what would change; change nothing")
 

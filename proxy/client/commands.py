@@ -165,6 +165,26 @@ def change(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     return CommandResult(memory, [f"{escape(memory['id'])} is {state}: {escape(memory['content'])}"])
 
 
+def undo(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
+    answer = api.run(args.id, "undo", user_id=args.user)
+    return CommandResult(answer, [f"Current again: {escape(' '.join(answer['restored'])) or 'none'}"])
+
+
+def contradictions(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
+    """List contradictions, or decide one."""
+    if args.id:
+        answer = api.post("contradictions", args.id, user_id=args.user, keep=args.keep)
+        return CommandResult(answer, [f"Decided: {escape(answer['id'])}"])
+    answer = api.get(
+        "contradictions", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
+    )
+    rows = _table("earlier", "later", "found")
+    for one in answer["data"]:
+        older, newer = one["older"]["content"], one["newer"]["content"]
+        rows.add_row(_two_lines(older, one["id"]), escape(newer), _when(one["found_at"]))
+    return _page(answer, rows, "No contradictions.")
+
+
 def evolve(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.post("evolve", user_id=args.user, dry_run=args.dry_run)
     rows = _table("step", "memories", "ids")

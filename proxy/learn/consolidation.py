@@ -37,7 +37,7 @@ from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, CompletionRequest
-from proxy.learn.derived import chosen, commit, fits, names, numbered, numbers, unsupported
+from proxy.learn.derived import chosen, commit, fits, names, numbered, numbers, undated, unsupported
 from proxy.learn.extractor import FOLLOWS
 from proxy.learn.llm_io import objects
 from proxy.prompts import prompt
@@ -238,7 +238,7 @@ class Consolidation:
         near = [hit.memory for hit in found if hit.memory.id in vectors and hit.memory.id != seed.id]
         ordered = sorted([seed, *near], key=_said)
         pairs = [(a, b) for n, b in enumerate(ordered) for a in ordered[:n]]
-        judged = await judge.relations([(a.content, b.content) for a, b in pairs]) if pairs else []
+        judged = await judge.relations([undated(a.content, b.content) for a, b in pairs]) if pairs else []
         relations = {
             (a.id, b.id): (relation, _cosine(vectors[a.id], vectors[b.id]))
             for (a, b), relation in zip(pairs, judged, strict=True)

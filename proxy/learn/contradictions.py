@@ -23,7 +23,7 @@ from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.learn.consolidation import AGAIN_S, CERTAIN, ROLE
-from proxy.learn.derived import commit, numbered
+from proxy.learn.derived import commit, numbered, undated
 from proxy.learn.llm_io import objects
 from proxy.prompts import prompt
 
@@ -149,7 +149,9 @@ class Contradictions:
     async def _judged(
         self, judge: Judge, pairs: Sequence[tuple[Pair, float]], now: float
     ) -> list[Close | Flag]:
-        relations = await judge.relations([(a.content, b.content) for (a, b), _ in pairs]) if pairs else []
+        relations = (
+            await judge.relations([undated(a.content, b.content) for (a, b), _ in pairs]) if pairs else []
+        )
         changes: list[Close | Flag] = []
         closed = set[str]()
         for (pair, cosine), relation in zip(pairs, relations, strict=True):

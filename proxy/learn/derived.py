@@ -12,6 +12,7 @@ from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, Applied, Change, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import Conflict
+from proxy.learn.extractor import RESOLVED
 from proxy.learn.llm_io import defused
 from proxy.text.words import fold, sentences, terms, without_inner_stops
 
@@ -96,6 +97,13 @@ def _mixes(sentence: str, sources: Sequence[Memory], of_others: Collection[str])
         if held & (own - others - about) and about and named and about.isdisjoint(named):
             return True
     return False
+
+
+def undated(first: str, then: str) -> tuple[str, str]:
+    """Return two contents as the relation head compares them: without the days on which they were stated,
+    which it was not trained on, unless that is all they differ in."""
+    bare = RESOLVED.sub("", first), RESOLVED.sub("", then)
+    return (first, then) if bare[0] == bare[1] else bare
 
 
 # ---------------------------------------------------------------- what a model is shown

@@ -89,7 +89,7 @@ HEDGED_CONFIDENCE, CONFIRMED_CONFIDENCE = 0.6, 0.7  # at most: said with reserve
 RULE = 0.8  # of the message head: what the statement head takes for an instruction is a rule from here on
 _STORED = frozenset(("stated", "hedged", "rule", "remember"))
 # Resolved dates, and the day of a statement: the user did not say them.
-_RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()\uff08\uff09]*[)\uff09]")
+RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()\uff08\uff09]*[)\uff09]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
     if not grounded:
         return Judged()
     # Resolved dates are not part of what the user said.
-    pairs = [(one.window, _RESOLVED.sub("", one.candidate.content)) for one in grounded]
+    pairs = [(one.window, RESOLVED.sub("", one.candidate.content)) for one in grounded]
     stored, held = list[Candidate](), list[tuple[Candidate, str]]()
     dropped: Counter[str] = Counter()
     for one, statement in zip(grounded, await judge.statements(pairs), strict=True):

@@ -66,6 +66,13 @@ ANSWERS: dict[tuple[str, str], Any] = {
         ("POST", "jobs/retry", {"object": "memory.jobs", "revived": 3}),
         ("GET", "quarantine", {"data": [HELD], "has_more": False}),
         ("POST", "quarantine/held_1/release", {"id": "mem_9"}),
+        ("POST", "mem_1/undo", {"id": "mem_1", "restored": ["mem_2", "mem_3"]}),
+        ("POST", "contradictions/cntr_1", {"id": "cntr_1"}),
+        (
+            "GET",
+            "contradictions",
+            {"data": [{"id": "cntr_1", "older": OF_ENTITY, "newer": OF_ENTITY, "found_at": AT}]},
+        ),
         ("DELETE", "quarantine/held_1", {"id": "held_1", "deleted": True}),
         ("GET", "receipts", {"data": [RECEIPT], "has_more": False}),
         ("POST", "documents", DOCUMENT),
@@ -177,6 +184,16 @@ def test_edit_sends_only_the_given_changes(proxy, capsys):
     assert proxy.requests[-1][2] == {"project_id": None, "archived": False, "tags": []}
     assert run("edit", id_) == WRONG_USE
     assert len(proxy.requests) == 2
+
+
+def test_a_consolidation_is_undone_and_a_contradiction_decided(proxy, capsys):
+    assert run("undo", "mem_1", "--user", "alice") == 0
+    assert run("contradictions", "--user", "alice") == 0
+    assert run("contradictions", "cntr_1", "--user", "alice", "--keep", "older") == 0
+    decided = {"user_id": "alice", "keep": "older"}
+    assert proxy.requests[-1] == ("POST", "/v1/memory/contradictions/cntr_1", decided)
+    shown = capsys.readouterr().out
+    assert all(part in shown for part in ("Current again: mem_2 mem_3", "Likes [figs]", "Decided: cntr_1"))
 
 
 def test_a_memory_is_pinned_or_archived_and_a_dry_run_says_what_fades(proxy, capsys):

@@ -291,8 +291,11 @@ class DerivedEndpoints:
     )
     async def decide(self, request: ApiRequest[UserQuery, DecideBody]) -> Response:
         """Keep the newer memory, the older one, or both; the other one stays in the history."""
-        scope = request.scope(request.query.user_id)
-        id_ = request.path["contradiction_id"]
+        named = {request.query.user_id, request.body.user_id} - {None}
+        if len(named) > 1:
+            why = "Query and body name two `user_id`."
+            raise InvalidRequest(why, param="user_id", code="invalid_value")
+        scope, id_ = request.scope(next(iter(named), None)), request.path["contradiction_id"]
         try:
             found = await self.contradictions.decide(scope, id_, request.body.keep, self.clock())
         except NotFound:

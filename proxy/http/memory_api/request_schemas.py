@@ -264,6 +264,7 @@ class EndBody(Body):
 
 class DecideBody(Body):
     keep: Literal["newer", "older", "both"]
+    user_id: Id | None = None
 
 
 class EvolveBody(Body):
