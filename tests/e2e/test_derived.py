@@ -34,10 +34,10 @@ async def test_a_budget_and_its_changes_become_one_memory_that_is_injected_and_u
             did = (await api.post("/memory/evolve", json={"user_id": "alice"})).json()["steps"]
             (made,) = (await api.get("/memory?user_id=alice")).json()["data"]
             asked = {"messages": [{"role": "user", "content": "What can I spend on my vacation?"}]}
-            told = (await api.post("/memory/explain", json={"user_id": "alice", **asked})).json()
+            explained = (await api.post("/memory/explain", json={"user_id": "alice", **asked})).json()
             undone = (await api.post(f"/memory/{made['id']}/undo?user_id=alice")).json()
             after = {m["content"] for m in (await api.get("/memory?user_id=alice")).json()["data"]}
     assert (made["content"], made["source"], len(made["sources"])) == (MERGED, "consolidated", 3), did
-    assert MERGED in told["block"]
+    assert MERGED in explained["block"]
     assert undone["restored"]
     assert after == before
