@@ -29,13 +29,12 @@ async def ask(h: House, text: str, session: str = "s-1", user: str = "alice", **
 async def send(
     h: House, messages: list[dict[str, Any]], session: str = "s-1", user: str = "alice", **config: Any
 ) -> Any:
-    async with h.client() as client:
-        raw = await client.chat.completions.with_raw_response.create(
-            model="m",
-            messages=messages,  # type: ignore[arg-type]
-            extra_body=context(user, session_id=session) | ({"memory_config": config} if config else {}),
-        )
-    return raw.headers
+    body = {"model": "m", "messages": messages, **context(user, session_id=session)}
+    async with httpx2.AsyncClient(timeout=30) as http:
+        asked = body | ({"memory_config": config} if config else {})
+        answer = await http.post(f"{h.base_url}/chat/completions", json=asked)
+    answer.raise_for_status()
+    return answer.headers
 
 
 def block(h: House) -> str:
