@@ -84,6 +84,6 @@ async def test_the_proxy_serves_every_operation_of_its_openapi_document(house: H
     async with house() as h, httpx2.AsyncClient() as http:
         for operation in OPERATIONS:
             path = operation.path.replace("{", "").replace("}", "")
-            refused = await http.request("PUT", h.origin + path)
+            refused = await http.request("PROPFIND", h.origin + path)
             assert refused.status_code == 405, path
             assert operation.method in refused.headers["allow"]
