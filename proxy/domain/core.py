@@ -542,12 +542,6 @@ class Turn:
         return "" if asked is None else asked.words
 
     @property
-    def pastes(self) -> bool:
-        """True if the message that holds the query also holds pasted text."""
-        asked = self._asked
-        return asked is not None and asked.pasted
-
-    @property
     def _asked(self) -> Message | None:
         talk = (m for m in reversed(self.messages) if m.role not in ("system", "developer"))
         asked = takewhile(lambda m: m.role == "user", dropwhile(lambda m: m.role != "user", talk))
