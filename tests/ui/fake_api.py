@@ -7,12 +7,13 @@ reasons: the order of a search is made up. `fail` makes every call fail, `held_b
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from proxy.http.operations import Ui
@@ -117,6 +118,7 @@ class FakeApi:
     documents: list[Row] = field(default_factory=list)
     answer: str = "All right."
     memory_headers: dict[str, str] = field(default_factory=dict)  # of a chat's answer
+    stalls: asyncio.Event | None = None  # that an answer waits for after its first piece
     fail: int | None = None
     held_back: asyncio.Event | None = None
     let_go: asyncio.Event = field(default_factory=asyncio.Event)  # an answer that was held back is on its way
@@ -389,8 +391,14 @@ class FakeApi:
         lines = [f"data: {json.dumps(event)}\n\n" for event in events]
         status = {"X-Memory-Status": "injected", "X-Memory-Count": "2", "X-Memory-Tokens": "64"}
         headers = {**status, "X-Memory-Store": "queued", **self.memory_headers}
-        body = "".join([*lines, "data: [DONE]\n\n"])
-        return Response(body, headers=headers, media_type="text/event-stream")
+
+        async def stream() -> AsyncIterator[str]:
+            yield lines[0]
+            if self.stalls is not None:
+                await self.stalls.wait()
+            yield "".join([*lines[1:], "data: [DONE]\n\n"])
+
+        return StreamingResponse(stream(), headers=headers, media_type="text/event-stream")
 
     # ------------------------------------------------------------ the rest
     def _sessions(self, query: Row, body: Any) -> Response:

@@ -1,5 +1,7 @@
 """The other places of the menu: search, quarantine, sessions, jobs, receipts, export and import, health."""
 
+import asyncio
+
 import pytest
 from playwright.async_api import expect
 
@@ -71,6 +73,28 @@ async def test_a_search_shows_scores_and_reasons_the_best_first(visit: Visit) ->
     }
 
 
+async def test_what_has_arrived_of_an_answer_remains_when_it_is_stopped(visit: Visit) -> None:
+    api = sample()
+    page = await (await visit(api)).enter("try")
+    api.stalls = asyncio.Event()
+    await page.get_by_label("Message", exact=True).fill("Count to a million.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".answered")).to_have_text("All rig")
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.get_by_role("button", name="Send")).to_be_visible()
+    api.stalls.set()
+    api.stalls = None
+    await page.get_by_label("Message", exact=True).fill("Go on.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".answered").last).to_have_text("All right.")
+    *_, (_, body) = api.asked("POST", "/v1/chat/completions")
+    assert [message["content"] for message in body["messages"]] == [
+        "Count to a million.",
+        "All rig",
+        "Go on.",
+    ]
+
+
 async def test_the_profile_has_rules_traits_and_what_is_pinned_and_changes_on_the_spot(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter("profile")
@@ -118,6 +142,7 @@ async def test_a_graph_and_a_list_lead_to_what_is_linked(visit: Visit) -> None:
 async def test_insights_count_and_let_a_person_decide_pin_and_restore(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter("insights")
+    await expect(page.get_by_role("link", name="Insights something to decide")).to_be_visible()
     await expect(page.locator(".tiles dd").first).to_have_text("13")
     growth = page.locator("figure").first
     await expect(growth.locator("g")).to_have_count(30)

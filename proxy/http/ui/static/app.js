@@ -124,7 +124,8 @@ function enter() {
   show(shell.element);
   route();
   api.get("health").then(shell.showHealth, () => shell.showHealth(null));
-  lookIntoQuarantine(shell);
+  lookInto(shell, "quarantine", "v1/memory/quarantine", "something to review");
+  lookInto(shell, "insights", "v1/memory/contradictions", "something to decide");
   for (const { name, asks } of PLACES) if (asks) offer(shell, name, asks);
 }
 
@@ -138,11 +139,11 @@ async function offer(shell, name, path) {
   shell.offer(name);
 }
 
-/** Say in the menu that something waits for a judgement. Failures are shown by the view itself. */
-async function lookIntoQuarantine(shell) {
+/** Say in the menu that something waits for a person. Failures are shown by the view itself. */
+async function lookInto(shell, place, path, words) {
   try {
-    const { data } = await api.get("v1/memory/quarantine", { ...session.query, limit: 1 }, inside.signal);
-    if (data.length) shell.waiting("quarantine", "something to review");
+    const { data } = await api.get(path, { ...session.query, limit: 1 }, inside.signal);
+    if (data.length) shell.waiting(place, words);
   } catch (error) {
     if (!(error instanceof ApiError) && error.name !== "AbortError") throw error;
   }

@@ -22,16 +22,21 @@ export function tryIt(page, root) {
     "aria-keyshortcuts": "/",
     dir: "auto",
   });
-  const say = (words) => {
-    if (!words.trim() || talk.busy) return text.focus();
+  const button = h("button", { type: "submit", class: "primary" }, "Send");
+  const say = async (words) => {
+    if (talk.busy) return talk.stop();
+    if (!words.trim()) return text.focus();
     intro.hidden = true;
     text.value = "";
-    return talk.send(page, words);
+    button.textContent = "Stop";
+    await talk.send(page, words);
+    button.textContent = "Send";
+    return text.focus();
   };
   text.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    say(text.value);
+    if (!talk.busy) say(text.value);
   });
   const again = () => {
     page.kept.talk = new Conversation(talk.chosen);
@@ -51,7 +56,7 @@ export function tryIt(page, root) {
     form(
       { class: "say" },
       () => say(text.value),
-      h("div", { class: "one-line" }, text, h("button", { type: "submit", class: "primary" }, "Send")),
+      h("div", { class: "one-line" }, text, button),
       settings,
     ),
   );
@@ -79,6 +84,8 @@ function makeSettings(page, chosen) {
       on: { input: (event) => (chosen[name] = event.target.value.trim()) },
     });
   const model = text("model", { list: models.id, maxlength: 200 });
+  const key = text("key", { type: "password" });
+  key.addEventListener("change", () => offer());
   const store = h("input", { type: "checkbox", checked: chosen.store });
   store.addEventListener("change", () => (chosen.store = store.checked));
   const folded = h(
@@ -91,7 +98,7 @@ function makeSettings(page, chosen) {
       field("Model", model, { hint: "A name that the upstream knows." }),
       field("Project", text("project", { list: "projects" }), { hint: "Empty: none." }),
       !page.session.credential &&
-        field("Key for the upstream", text("key", { type: "password" }), {
+        field("Key for the upstream", key, {
           hint: "Only if the proxy has none of its own. It stays in this tab.",
         }),
     ),
@@ -115,6 +122,7 @@ class Conversation {
   #known = null; // ids of changes of memories
   #last = null; // the last exchange
   #looking = 0; // counts the loops that look for changes: only the latest continues
+  #stopping = null; // aborts the answer that is being written
   #isRead = true; // false: it was asked to read the conversation, and that is not done
   busy = false;
   list = h("ol", { class: "thread", "aria-label": "Conversation" });
@@ -126,6 +134,7 @@ class Conversation {
   /** Send what was said, and show what the model was given, its answer, and what is learned. */
   async send(page, said) {
     this.busy = true;
+    this.#stopping = new AbortController();
     const exchange = new Exchange(said);
     this.list.append(exchange.element);
     this.#messages.push({ role: "user", content: said });
@@ -143,6 +152,11 @@ class Conversation {
       exchange.fail(error);
     }
     this.busy = false;
+  }
+
+  /** Stop the answer; what has arrived of it remains. */
+  stop() {
+    this.#stopping.abort();
   }
 
   /** Look for what is learned from the last exchange for a while. */
@@ -191,12 +205,17 @@ class Conversation {
     const context = { ...page.session.query, ...this.#where };
     const body = { model, messages: this.#messages, stream: true, memory_context: context };
     if (!store) body.memory_config = { auto_store: false };
-    const { headers, pieces } = await page.api.chat(body, { key, signal: page.signal });
+    const signal = AbortSignal.any([page.signal, this.#stopping.signal]);
+    const { headers, pieces } = await page.api.chat(body, { key, signal });
     exchange.sent(headers);
     let answer = "";
-    for await (const piece of pieces()) {
-      answer += piece;
-      exchange.answer(answer);
+    try {
+      for await (const piece of pieces()) {
+        answer += piece;
+        exchange.answer(answer);
+      }
+    } catch (error) {
+      if (!answer || error.name !== "AbortError") throw error;
     }
     return answer;
   }
