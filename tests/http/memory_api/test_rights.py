@@ -13,6 +13,17 @@ OF_ALL_USERS = ("listJobs", "retryJobs", "retryJob", "listReceipts", "exportMemo
 NDJSON = {"content-type": "application/x-ndjson"}
 
 
+BODIES: dict[str, Any] = {
+    "addMemory": {"content": "User likes figs."},
+    "searchMemories": {"query": "figs"},
+    "explainRecall": {"messages": [{"role": "user", "content": "Figs?"}]},
+    "postDocument": {"name": "Guide", "content": "Pick figs ripe."},
+    "editMemory": {"importance": 0.5},
+    "decideContradiction": {"keep": "both"},
+    "setEvolutionSettings": {"half_life_days": 7},
+}
+
+
 def path_of(operation: Operation, memory_id: str = "mem_none") -> str:
     ids = {"memory_id": memory_id, "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
     ids |= {"contradiction_id": "cntr_none", "entity_id": "ent_none"}
@@ -20,15 +31,7 @@ def path_of(operation: Operation, memory_id: str = "mem_none") -> str:
 
 
 async def ask(bench: Bench, operation: Operation, path: str, params: dict[str, str] | None = None) -> Any:
-    bodies: dict[str, Any] = {
-        "addMemory": {"content": "User likes figs."},
-        "searchMemories": {"query": "figs"},
-        "explainRecall": {"messages": [{"role": "user", "content": "Figs?"}]},
-        "editMemory": {"importance": 0.5},
-        "decideContradiction": {"keep": "both"},
-        "setEvolutionSettings": {"half_life_days": 7},
-    }
-    more: dict[str, Any] = {"json": bodies[operation.id]} if operation.id in bodies else {}
+    more: dict[str, Any] = {"json": BODIES[operation.id]} if operation.id in BODIES else {}
     if operation.takes_lines:
         more = {"content": b"", "headers": NDJSON}
     return await bench.http.request(operation.method, path, params=params, **more)
@@ -57,6 +60,10 @@ async def test_another_users_name_is_refused_to_a_credential_with_a_user(bench: 
     bench.call_as(Caller("default", user="alice"))
     for operation in (o for o in OPERATIONS if "user_id" in o.query.model_fields):
         answer = await ask(bench, operation, path_of(operation, made["id"]), {"user_id": "bob"})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (403, "user_id"), operation.id
+    for operation in (o for o in OPERATIONS if o.body and "user_id" in o.body.model_fields):
+        body = {**BODIES.get(operation.id, {}), "user_id": "bob"}
+        answer = await bench.http.request(operation.method, path_of(operation), json=body)
         assert (answer.status_code, answer.json()["error"]["param"]) == (403, "user_id"), operation.id
     bench.call_as(Caller("default"))
     assert (await bench.http.get(f"/memory/{made['id']}")).json()["content"] == "User likes figs."
