@@ -103,22 +103,6 @@ async def test_foreign_and_unknown_conversations_are_absent(house: Houses) -> No
         assert refused.value.status_code == 400
 
 
-async def test_a_conversation_made_for_a_user_is_found_by_its_maker_and_by_no_other_user(
-    house: Houses,
-) -> None:
-    async with house(ChatOnly(), **TRANSLATE) as h, h.client() as client:
-        alice: Any = {"memory_context": {"user_id": "alice"}}
-        made = await client.conversations.create(extra_body=alice)
-        assert (await client.conversations.retrieve(made.id)).id == made.id
-        as_alice, as_bob = ({"X-Memory-User-Id": name} for name in ("alice", "bob"))
-        assert (await client.conversations.retrieve(made.id, extra_headers=as_alice)).id == made.id
-        with pytest.raises(NotFoundError):
-            await client.conversations.retrieve(made.id, extra_headers=as_bob)
-        await client.conversations.delete(made.id, extra_headers=as_alice)
-        with pytest.raises(NotFoundError):
-            await client.conversations.retrieve(made.id)
-
-
 async def test_what_is_malformed_is_refused_by_name(house: Houses) -> None:
     item = {"role": "user", "content": "x"}
     wrong: list[tuple[Any, str]] = [

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from proxy.app import http
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreUnavailable
 from proxy.http import memory_work
 from proxy.http.memory_work import OPEN_S, TRIP_AFTER, TURNS_AT_ONCE, Failed, FailOpen, RecallLimiter
 from proxy.telemetry import REMIND_S, Metrics
-from tests.e2e.conftest import Houses, until
 
 Lines = list[tuple[str, dict[str, Any]]]
 
@@ -191,50 +189,3 @@ async def test_a_turn_that_found_no_slot_is_busy_and_the_breaker_stays_closed(fa
         assert await fail_open.attempt("recall", good, 0, limiter) == Failed("busy")  # type: ignore[arg-type]
     await limiter.__aexit__()
     assert await fail_open.attempt("recall", good, 60, limiter) == "fine"
-
-
-PLANNER = {"model_role": "memory_plan", "llm_endpoint": "http://127.0.0.1:9/v1", "llm_model_name": "small"}
-
-
-@pytest.mark.parametrize("models", [[], [PLANNER]])
-async def test_a_turn_waits_for_others_unless_a_model_may_be_asked(
-    house: Houses, models: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A turn that waits for a model would delay the others as well."""
-    begun, may_end = 0, asyncio.Event()
-
-    async def stubborn(*_: Any, **__: Any) -> None:
-        nonlocal begun
-        begun += 1
-        while not may_end.is_set():
-            try:
-                await may_end.wait()
-            except asyncio.CancelledError:  # its deadline: it keeps its slot all the same
-                continue
-        raise RuntimeError
-
-    monkeypatch.setattr(http, "prepare", stubborn)
-    async with house(memory={"deadline_ms": 200}, external_models=models) as h, h.client() as client:
-
-        async def asked(user: str) -> str:
-            raw = await client.chat.completions.with_raw_response.create(
-                model="m",
-                messages=[{"role": "user", "content": "Where do I live?"}],
-                extra_body={"memory_context": {"user_id": user}},
-            )
-            return str(raw.headers["x-memory-reason"])
-
-        async def count() -> int:
-            return begun
-
-        try:
-            first = [asyncio.create_task(asked(f"u{i}")) for i in range(TURNS_AT_ONCE)]
-            await until(count, lambda n: n == TURNS_AT_ONCE)
-            late = asyncio.create_task(asked("late"))
-            if models:
-                await until(count, lambda n: n == TURNS_AT_ONCE + 1)
-            else:
-                assert await asyncio.wait_for(late, 30) == "busy"
-        finally:
-            may_end.set()
-        await asyncio.gather(*first, late)

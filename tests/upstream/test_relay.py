@@ -19,8 +19,7 @@ from proxy.domain.errors import TooLarge, UpstreamError
 from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
-from proxy.upstream.relay import ClientLeft, Downstream, Ending, Tap, passthrough, relay
-from proxy.wire.http import request_headers
+from proxy.upstream.relay import ClientLeft, Downstream, Ending, Tap, passthrough
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
@@ -360,36 +359,11 @@ async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(
 
 
 # ---------------------------------------------------------------- the pieces by themselves
-async def test_the_relay_adds_headers_and_feeds_the_tap() -> None:
+def test_a_tap_holds_what_fits_and_then_nothing() -> None:
     tap = Tap()
-
-    async def app(scope: dict[str, Any], receive: Any, send: Send) -> None:
-        async with Downstream(receive) as downstream:
-            body = await downstream.read(1000)
-            headers = request_headers(scope["headers"], identity=True)
-            opened = await upstream.open("POST", b"/v1/x", headers, body + b"!")
-            extra = [(b"x-memory-status", b"none")]
-            endings.append(await relay(opened, downstream, send, extra_headers=extra, tap=tap))  # type: ignore[arg-type]
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.stream(b"one", b"two")
-
-    endings: list[Ending] = []
-    async with (
-        ScriptedUpstream(script) as scripted,
-        Upstream(scripted.url) as upstream,
-        serving(app) as origin,
-    ):
-        answer, body = await ask(origin, b"POST /v1/x", (b"x-memory-user-id: u",), b"hello")
-    assert b"x-memory-status: none" in answer
-    assert dechunk(body) == (b"onetwo", True)
-    assert (b"".join(tap.chunks), tap.truncated) == (b"onetwo", False)
-    tap.add(bytes(8 << 20))
-    tap.add(b"d")
-    assert (tap.size, tap.truncated) == (6, True)  # what fits, and then nothing
-    assert scripted.requests[0].body == b"hello!"
-    assert scripted.requests[0].header(b"x-memory-user-id") is None
-    assert endings == [Ending.COMPLETE]
+    for chunk in (b"one", b"two", bytes(8 << 20), b"d"):
+        tap.add(chunk)
+    assert (b"".join(tap.chunks), tap.size, tap.truncated) == (b"onetwo", 6, True)
 
 
 class Messages:
