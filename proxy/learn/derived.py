@@ -88,13 +88,13 @@ def _neighbours(number: str, text: str) -> set[str]:
 
 def _mixes(sentence: str, sources: Sequence[Memory], of_others: Collection[str]) -> bool:
     """True if the sentence moves a statement from one name to another: it holds words that only one of
-    the sources has, without that source's names."""
+    the sources has, without all of that source's names."""
     held, named = set(terms(sentence)), capitalised(sentence)
     everyones = [set(terms(m.content)) for m in sources]
     for n, (memory, own) in enumerate(zip(sources, everyones, strict=True)):
         others = set().union(*(words for k, words in enumerate(everyones) if k != n))
         about = capitalised(memory.content) if memory.id in of_others else names(memory.content)
-        if held & (own - others - about) and about and named and about.isdisjoint(named):
+        if named and held & (own - others - about) and not about <= named:
             return True
     return False
 

@@ -11,6 +11,7 @@ from proxy.domain.evolution import EvolutionPolicy, Visit
 from proxy.domain.judging import Relation
 from proxy.learn.consolidation import Consolidation
 from proxy.learn.contradictions import Contradictions
+from proxy.learn.derived import unsupported
 from proxy.learn.reflection import Reflection
 from tests.learn.support import ANA, NOON, AllAlike, memory
 from tests.support.judge import APART, CHANGED, SAME, ScriptedJudge, stated
@@ -217,6 +218,23 @@ class TestConsolidation:
         counts = await stage.consolidate(dry_run=True)
         assert counts.ids == {"may_be_consolidated": ["a", "b", "c"]}
         assert not stage.completer.requests
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("User's sister Anna lives in Leeds, and her friend Cleo works in York since 2020.", ""),
+        ("User's sister Anna works in York since 2020.", "mixed"),
+        ("User's sister Anna lives in Leeds since 2020.", "mixed"),
+        ("User's friend Cleo works in York since 2021.", "number"),
+        ("User's sister Anna lives in Leeds with Dora.", "name"),
+        ("2020 people live in Leeds with User's sister Anna.", "unit"),
+        ("Unrelated gibberish appears everywhere, Anna.", "unsupported"),
+    ],
+)
+def test_a_made_text_connects_only_what_a_source_connects(text, why):
+    said = ("User's sister Anna lives in Leeds.", "Anna's friend Cleo works in York since 2020.")
+    assert unsupported(text, [memory(one) for one in said]) == why
 
 
 # ---------------------------------------------------------------- contradictions
