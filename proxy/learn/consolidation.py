@@ -18,7 +18,7 @@ from string import Template
 
 import numpy as np
 
-from proxy.admit.decision import CLOSE, memory_id, verdict
+from proxy.admit.decision import CLOSE, FAR, memory_id, verdict
 from proxy.admit.gate import Gate, sort, vector_of, with_readings
 from proxy.domain.core import (
     Applied,
@@ -55,7 +55,7 @@ _COVERED, _COVERED_OF_LAST = 0.6, 0.5
 _NEAREST, _MOST = 12, 8
 _MAX_CHARS = 500
 AGAIN_S = 600.0
-_PORTION = 20
+_PORTION = 8  # memories; each costs up to twelve judgements of a pair
 _MOST_EVIDENCE = 20
 
 
@@ -113,21 +113,13 @@ def current(memories: Sequence[Memory]) -> list[Memory]:
 # ---------------------------------------------------------------- groups
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Memories that may be about one thing, oldest first, what they have superseded, and how each later one
-    relates to each earlier."""
+    """Memories that may be about one thing, oldest first, with their vectors, what they have superseded, and
+    how the one that was new relates to each other one: (earlier, later), with their cosine."""
 
     members: tuple[Memory, ...]
     past: tuple[Memory, ...]
-    relations: Mapping[tuple[str, str], tuple[Relation, float]]  # (earlier, later): with their cosine
-
-    def replaced(self, among: Sequence[Memory]) -> set[str]:
-        """Return the ids of those that a later one certainly changes."""
-        ids = {m.id for m in among}
-        return {
-            old
-            for (old, new), (relation, cosine) in self.relations.items()
-            if {old, new} <= ids and verdict(relation, cosine) == "changed" and relation.changed >= CERTAIN
-        }
+    relations: Mapping[tuple[str, str], tuple[Relation, float]]
+    vectors: Mapping[str, bytes]
 
     @property
     def shown(self) -> list[Memory]:
@@ -142,7 +134,7 @@ class Group:
         """Return a memory that another one says completely, and that one."""
         by_id = {m.id: m for m in self.members}
         for (old, new), (relation, cosine) in self.relations.items():
-            if verdict(relation, cosine) != "same" or cosine < CLOSE:
+            if verdict(relation, cosine) != "same" or cosine < CLOSE or not {old, new} <= by_id.keys():
                 continue
             for less, more in ((by_id[old], by_id[new]), (by_id[new], by_id[old])):
                 if set(terms(less.content)) <= set(terms(more.content)):
@@ -162,13 +154,37 @@ def _said(memory: Memory) -> tuple[float, str]:
     return said, memory.id
 
 
-def _near(gate: Gate) -> float:
-    """Return the cosine from which one memory may restate or change another."""
-    return gate.embedder.model.related_threshold if gate.embedder else 1.0
-
-
 def _cosine(one: bytes, other: bytes) -> float:
     return float(np.frombuffer(one, np.float32) @ np.frombuffer(other, np.float32))
+
+
+Relations = Mapping[tuple[str, str], tuple[Relation, float]]
+
+
+async def _related(
+    judge: Judge, pairs: Sequence[tuple[Memory, Memory]], vectors: Mapping[str, bytes]
+) -> Relations:
+    """Return how the later of each pair relates to the earlier, and their cosine, by their ids."""
+    judged = await judge.relations([undated(a.content, b.content) for a, b in pairs]) if pairs else []
+    return {
+        (a.id, b.id): (relation, _cosine(vectors[a.id], vectors[b.id]))
+        for (a, b), relation in zip(pairs, judged, strict=True)
+    }
+
+
+async def _replaced(judge: Judge, memories: Sequence[Memory], vectors: Mapping[str, bytes]) -> set[str]:
+    """Return the ids of those that a later one certainly changes."""
+    pairs = [(a, b) for n, b in enumerate(memories) for a in memories[:n]]
+    related = await _related(judge, pairs, vectors)
+    return {
+        old
+        for (old, _), (relation, cosine) in related.items()
+        if verdict(relation, cosine) == "changed" and relation.changed >= CERTAIN
+    }
+
+
+def _in_order(one: Memory, other: Memory) -> tuple[Memory, Memory]:
+    return (one, other) if _said(one) <= _said(other) else (other, one)
 
 
 def _counts(now: float, done: Applied | None, **ids: Sequence[str]) -> StepCounts:
@@ -233,27 +249,20 @@ class Consolidation:
             hit.memory.id: hit.vector
             for hit in found
             if hit.vector is not None and hit.memory.id not in undone and is_eligible(hit.memory)
+            and (hit.cosine or 0.0) >= FAR
             and hit.memory.scope == seed.scope and hit.memory.type == seed.type
         } | {seed.id: vector}  # fmt: skip
         near = [hit.memory for hit in found if hit.memory.id in vectors and hit.memory.id != seed.id]
-        ordered = sorted([seed, *near], key=_said)
-        pairs = [(a, b) for n, b in enumerate(ordered) for a in ordered[:n]]
-        judged = await judge.relations([undated(a.content, b.content) for a, b in pairs]) if pairs else []
-        relations = {
-            (a.id, b.id): (relation, _cosine(vectors[a.id], vectors[b.id]))
-            for (a, b), relation in zip(pairs, judged, strict=True)
-        }
+        relations = await _related(judge, [_in_order(seed, other) for other in near], vectors)
         members = [seed]
         for other in sorted(near, key=lambda m: -_cosine(vectors[m.id], vector)):
             relation, cosine = relations.get((seed.id, other.id)) or relations[(other.id, seed.id)]
-            is_near = cosine >= _ALIKE or (cosine >= _near(self.gate) and 1 - relation.apart >= _RELATED)
+            is_near = cosine >= _ALIKE or 1 - relation.apart >= _RELATED
             if is_near and len(members) < _MOST and fits(names(m.content) for m in (*members, other)):
                 members.append(other)
-        ids = {m.id for m in members}
-        known = {pair: relation for pair, relation in relations.items() if ids.issuperset(pair)}
         plain = [m.id for m in members if not m.sources]  # what the others superseded is in them
         past = await self.derivation.superseded(seed.scope, plain, limit=_MOST)
-        return Group(tuple(sorted(members, key=_said)), tuple(past), known)
+        return Group(tuple(sorted(members, key=_said)), tuple(past), relations, vectors)
 
     async def _note(
         self, scope: Scope, now: float, ids: Sequence[str], began: Stamp, upto: int | None = None
@@ -306,7 +315,7 @@ class Consolidation:
         pairs = [(said, content), *((m.content, m.content) for m in sources)]
         made, *own = await judge.statements(pairs)
         of_others = {m.id for m, one in zip(sources, own, strict=True) if one.other >= 0.5}
-        why = faulty(content, sources, group.replaced(sources), of_others)
+        why = faulty(content, sources, await _replaced(judge, current(sources), group.vectors), of_others)
         if not why and made.follows < FOLLOWS:
             why = "not_said"
         if why:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any
 
-from proxy.admit.decision import CLOSE, RELATED_IF_CLOSE, is_inferred, memory_id, verdict
+from proxy.admit.decision import CLOSE, FAR, RELATED_IF_CLOSE, is_inferred, memory_id, verdict
 from proxy.admit.gate import Gate
 from proxy.domain.core import Change, Close, Flag, Hit, Memory, Review, Scope, Search, Settle
 from proxy.domain.derivation import Contradiction, DerivationStore
@@ -31,7 +31,7 @@ STEP = "contradictions"
 TYPES = frozenset(("semantic", "preference"))
 _DOUBTED = 0.35  # 1 - apart of close facts, from which they are flagged
 _BELIEVED = 0.3  # `changed`, from which a model is believed that the later fact replaces the earlier
-_NEAREST, _PORTION, _MOST_ASKED = 8, 20, 12
+_NEAREST, _PORTION, _MOST_ASKED = 8, 8, 12
 _ATTEMPTS = 8
 Pair = tuple[Memory, Memory]
 """The earlier and the later of two memories."""
@@ -128,7 +128,7 @@ class Contradictions:
                 continue
             search = Search(vector, (), limit=_NEAREST, now=now)
             for hit in await self.gate.memories.search(new.scope, search):
-                if hit.cosine is not None and hit.cosine >= self._near and may_conflict(new, hit.memory):
+                if hit.cosine is not None and hit.cosine >= FAR and may_conflict(new, hit.memory):
                     pair = _ordered(new, hit)
                     pairs[pair[0].id, pair[1].id] = pair, hit.cosine
         changes = await self._judged(judge, list(pairs.values()), now)
@@ -190,10 +190,6 @@ class Contradictions:
             elif said != "both":
                 decided.append(change)
         return decided, memory_id(STEP, "\0".join(sorted(m.id for pair in doubtful for m in pair)))
-
-    @property
-    def _near(self) -> float:
-        return self.gate.embedder.model.related_threshold if self.gate.embedder else 1.0
 
     # ------------------------------------------------------------ decisions of the owner
     async def decide(self, scope: Scope, id: str, keep: str, now: float) -> Contradiction:
