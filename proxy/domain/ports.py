@@ -71,6 +71,11 @@ class Snapshot(Protocol):
         """The user's memories that apply to every conversation, of any project, the latest first."""
         ...
 
+    @property
+    def has_faded(self) -> bool:
+        """True if there are memories that lack of use has archived."""
+        ...
+
     def search(self, search: Search) -> Sequence[Hit] | None:
         """Return what MemoryStore.search would have returned, without waiting; None if the memories are not
         in memory, or once the user forgot something."""

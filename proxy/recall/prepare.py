@@ -49,6 +49,7 @@ QUESTION_CHARS = 300  # of a message that are read for the times that it names
 LINKED = 8  # memories that are read with the message because of a name in common
 LINES = 3  # turns of the session that a request without history is reminded of
 HISTORY_MESSAGES = 3  # earlier messages of the user that a model which rewrites or plans queries is shown
+FADED_HELPS = 0.1  # of a memory that lack of use had archived; a current one needs less next to others
 FORGET_ASKED = 0.5  # the operating point of the calibrated head
 FORGET_COVERED = 0.6  # above the operating point: forgetting too much cannot be undone
 FORGET_CANDIDATES = 12  # memories, the nearest and those of the profile
@@ -260,10 +261,10 @@ async def _searched(
             found, passages = await find(wanted), await looking
         if not found.ranked and types != asked.types:  # a plan narrowed the types to none that helps
             found = await find(replace(wanted, types=asked.types))
-        if not found.ranked and found.reason is not Reason.DOUBTED and tools.searches_faded:
-            # What lack of use has archived must not be missed where nothing else answers.
-            faded = await find(replace(wanted, types=asked.types, faded=True))
-            found = faded if faded.ranked else found
+        if tools.searches_faded and (snapshot is None or snapshot.has_faded):
+            least = FADED_HELPS if found.ranked else wanted.least_help
+            faded = await find(replace(wanted, types=asked.types, faded=True, least_help=least))
+            found = _with_faded(found, faded, asked.limit)
         if linked := await _linked(turn, tools, found):
             found = replace(found, ranked=[*found.ranked, *linked])
     if found.empty and not profile and not await _has_memories(turn.scope, tools):
@@ -277,6 +278,18 @@ async def _searched(
     return Recalled(
         fresh, rest, passages, past, reason=reason, level=found.level, found=found, offered=profile
     )
+
+
+def _with_faded(found: SearchResult, faded: SearchResult, limit: int) -> SearchResult:
+    """Return what was found together with what helps for sure of the memories that lack of use had archived:
+    archiving must not hide an answer. A current memory may also be shown if it helps a little."""
+    also = [one for one in faded.ranked if faded.helps.get(one.memory.id, one.score) >= FADED_HELPS]
+    if not also:
+        return found
+    ranked = sorted([*found.ranked, *also], key=lambda one: -one.score)[:limit]
+    candidates, helps = [*found.candidates, *faded.candidates], {**found.helps, **faded.helps}
+    helping = [*found.helping, *also]
+    return SearchResult(ranked, None, found.level, False, candidates, helps, helping)
 
 
 async def _encoded(

@@ -167,3 +167,16 @@ async def test_what_lack_of_use_archived_answers_where_nothing_current_does(stor
         tools = replace(tools_over(stores), searches_faded=searches)
         prepared = await prepare(turn("Which car do I drive these days?"), tools)
         assert ("car" in prepared.memory_ids) is (found and searches)
+
+
+async def test_next_to_a_current_memory_an_archived_one_that_helps_is_shown(stores):
+    bike = memory("bike", "User rides an old Skoda bike.")
+    await apply(stores, Create(bike, FACT), Archive(("car",), NOW, "decay"))
+    for help_, shown in ((0.9, {"bike", "car"}), (0.05, {"bike"})):
+        given = {"bike": 0.9, "blue": help_}
+        judge = {
+            "help": lambda _, said, given=given: max(v for k, v in {**given, "": 0.0}.items() if k in said)
+        }
+        tools = replace(tools_over(stores, **judge), searches_faded=True)
+        found = (await prepare(turn("Which car do I drive these days?"), tools)).memory_ids
+        assert {"bike", "car"} & set(found) == shown

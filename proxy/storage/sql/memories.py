@@ -52,6 +52,9 @@ _READINGS = """
 _FEW = 200
 _PROFILES = 10_000  # of users that are cached
 _MOST_IN_PROFILE = 40
+_HAS_FADED = """
+    SELECT 1 FROM memories
+    WHERE owner = ? AND archived = 1 AND archived_by IN ('use', 'decay') AND superseded_by IS NULL LIMIT 1"""
 _CORE = """
     SELECT seq, pinned FROM memories WHERE owner = :owner AND core = 1
     AND archived = 0 AND superseded_by IS NULL ORDER BY seq DESC LIMIT :most"""
@@ -73,6 +76,9 @@ class SqlMemories(Store):
         self._rows = RowCache(row_bytes)
         # Numbers and kinds of the memories that hold in every conversation, sorted once a version.
         self._profiles = TTLCache[int, tuple[tuple[int, Stamp], Sequence[tuple[int, ProfileKind]]]](_PROFILES)
+        self._faded_indexes = TTLCache[int, tuple[tuple[int, Stamp], UserIndex]](
+            index_bytes // 8, size_of=lambda entry: min(entry[1].nbytes, index_bytes // 8)
+        )
         self._forgets = 0  # how often the caches of a user were dropped
         self.forgetting = Forgetting(database, self._drop_caches)
         self.prefetch = Prefetch(database, self._load, self._has_room, _FEW)
@@ -83,6 +89,7 @@ class SqlMemories(Store):
         self.model = embedding
         self._indexes.clear()  # they may hold vectors of what was the store's model before
         self._profiles.clear()
+        self._faded_indexes.clear()
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         if self._indexed is None or search.faded:
@@ -211,7 +218,7 @@ class SqlMemories(Store):
 
     def _drop_caches(self, owner: int) -> None:
         self._forgets += 1
-        for cache in (self._indexes, self._rows, self._profiles):
+        for cache in (self._indexes, self._rows, self._profiles, self._faded_indexes):
             cache.pop(owner)
 
     def _search(self, tx: Connection, scope: Scope, search: Search) -> Sequence[Hit]:
@@ -222,7 +229,13 @@ class SqlMemories(Store):
         return self._hits(tx, owner, index.search(scope.project, search))
 
     def _faded(self, tx: Connection, owner: Owner) -> UserIndex:
-        return faded_index(tx, owner, embeddings.generations_of(tx, self.model).generations)
+        as_of = (self._database.epoch, owner.stamp)
+        known = self._faded_indexes.get(owner.id)
+        if known is not None and known[0] == as_of:
+            return known[1]
+        index = faded_index(tx, owner, embeddings.generations_of(tx, self.model).generations)
+        self._faded_indexes.put(owner.id, (as_of, index))
+        return index
 
     def _hits(self, tx: Connection, owner: Owner, found: Sequence[Found]) -> Sequence[Hit]:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
@@ -275,7 +288,8 @@ class SqlMemories(Store):
                 for seq, kind in profile
                 if seq in memories and memories[seq].type != "reflective"
             ]
-            return Taken(index if whole else None, memories, held, scope.project, holds)
+            faded = value(tx, _HAS_FADED, (owner.id,)) is not None
+            return Taken(index if whole else None, memories, held, scope.project, faded, holds)
         return None
 
     def _profile(
@@ -320,6 +334,7 @@ class Taken:
     memories: Mapping[int, Memory]
     held: Sequence[tuple[Memory, ProfileKind]]
     project: str | None
+    has_faded: bool
     holds: Callable[[], bool]  # False once anything was forgotten in this process
 
     @property
