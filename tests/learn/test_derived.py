@@ -368,6 +368,18 @@ class TestReflection:
         await stage.memories.forget(where, "t", by="test")
         assert await stage.texts() == set(DEPLOYS.values())
 
+    async def test_a_forget_while_the_model_reads_drops_what_it_notes(self, stage):
+        await stage.know(DEPLOYS)
+
+        async def forgetting(request):
+            where = MemoryFilter(tenant=ANA.tenant, user=ANA.user, now=NOON)
+            await stage.memories.forget(where, "m9", by="test")
+            return notes(insight())
+
+        stage.completer.complete = forgetting
+        await stage.reflect()
+        assert INSIGHT not in await stage.texts()
+
     async def test_an_insight_is_archived_once_when_a_source_no_longer_holds(self, stage):
         await stage.know(DEPLOYS)
         stage.completer.answers = [notes(insight())]
