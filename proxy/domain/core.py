@@ -438,6 +438,7 @@ class MemoryFilter:
     text: str | None = None  # substring, case-insensitive
     include_inactive: bool = False  # archived, superseded, expired too
     include_archived: bool = False  # archived too
+    only_archived: bool = False
     now: float = 0.0
     # Times need a user; the list is then ordered by when the memories became true, the latest first.
     as_of: float | None = None  # as it was at this moment: what was current, in its wording of then

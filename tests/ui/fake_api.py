@@ -226,7 +226,9 @@ class FakeApi:
 
     def _list(self, query: Row, body: Any) -> Response:
         found = [m for m in self._mine(query) if query.get("q", "").lower() in m["content"].lower()]
-        if "include" not in query:
+        if "archived" in query:
+            found = [m for m in found if m["archived"] and not m["superseded_by"]]
+        elif "include" not in query:
             found = [m for m in found if not (m["archived"] or m["superseded_by"])]
         return page(found, query, total=len(found))
 

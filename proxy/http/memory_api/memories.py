@@ -98,6 +98,7 @@ class MemoryEndpoints:
             text=query.q,
             include_inactive=query.include == "inactive",
             include_archived=query.include == "archived",
+            only_archived=query.archived == "true",
             now=self.clock(),
             **times_of(query, timezone),
         )

@@ -165,6 +165,7 @@ class ListQuery(ScopeQuery):
     type: Kind | None = None
     q: Annotated[str, Field(min_length=1, max_length=1_000)] | None = None
     include: Literal["archived", "inactive"] | None = None  # inactive: superseded and expired ones, too
+    archived: Flag = "false"  # true: only those
     as_of: When | None = None
     since: When | None = None
     until: When | None = None

@@ -230,7 +230,9 @@ def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, A
     if where.as_of is not None:
         clauses.append(_HELD_THEN + ("" if where.include_archived else f" AND {_NOT_ARCHIVED_THEN}"))
     elif not inactive:
-        clauses.append("m.superseded_by IS NULL" + ("" if where.include_archived else " AND m.archived = 0"))
+        clauses.append("m.superseded_by IS NULL")
+        if where.only_archived or not where.include_archived:
+            clauses.append("m.archived = 1" if where.only_archived else "m.archived = 0")
         clauses.append("(m.expires_at IS NULL OR m.expires_at > :now)")
     return " AND ".join(clauses), parameters
 

@@ -42,6 +42,7 @@ async def test_an_archived_memory_is_listed_apart_until_it_is_restored(bench: Be
     assert not (await post(bench, f"{memory['id']}/restore"))["archived"]
     await post(bench, f"{memory['id']}/archive")
     await bench.add("User owns a canoe.")
+    assert [m["id"] for m in (await bench.listed(archived="true"))["data"]] == [memory["id"]]
     answer = await bench.http.post(f"/memory/{memory['id']}/restore")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "duplicate_memory")
 

@@ -94,12 +94,8 @@ function archivedList(page, changed) {
     label: "Archived memories",
     noun: ["archived memory", "archived memories"],
     signal: page.signal,
-    load: async (after, signal) => {
-      const query = { ...page.session.query, include: "archived", limit: PAGE_SIZE, after };
-      const answer = await page.api.get("v1/memory", query, signal);
-      const data = answer.data.filter((memory) => memory.archived);
-      return { ...answer, data, total: undefined };
-    },
+    load: (after, signal) =>
+      page.api.get("v1/memory", { ...page.session.query, archived: "true", limit: PAGE_SIZE, after }, signal),
     row: (memory) => standing(page, memory, changed, badge("archived", "state-mark")),
     empty: () => nothing("Nothing is archived", "What is not used for long will be here, and can be restored."),
   });
