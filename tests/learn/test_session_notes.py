@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.core import Candidate
@@ -30,6 +30,7 @@ from proxy.learn.session_notes import (
 )
 from proxy.learn.worker import Worker, WorkerConfig, WorkerTools
 from tests.learn.support import ANA, House, ScriptedCompleter, exchange
+from tests.support.examples import examples
 from tests.support.judge import APART, ASKS_NOTHING, CHANGED, ScriptedJudge, stated
 
 
@@ -188,6 +189,7 @@ anything = st.recursive(
 )
 
 
+@settings(max_examples=examples(40))
 @given(st.dictionaries(st.sampled_from([TOPIC, *LISTS, "other"]), anything), st.text(max_size=20))
 def test_a_state_has_its_form_and_bounds_whatever_is_answered(answer, prose):
     found = read_state(prose + json.dumps(answer))
