@@ -118,14 +118,13 @@ def configured(file: Path, **sections: Any) -> Path:
     return file
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 async def test_sighup_serves_new_requests_with_the_new_file_while_streams_finish_with_the_old(
-    tmp_path, models_dir, http, workers
+    tmp_path, models_dir, http
 ):
     old, new = Upstream("old"), Upstream("new")
     async with ScriptedUpstream(old) as first, ScriptedUpstream(new) as second:
         file = configured(tmp_path / "c.yaml", upstream={"base_url": first.url})
-        flags = ("--config", str(file), "--workers", workers)
+        flags = ("--config", str(file), "--workers", "2")
         async with serving_process(tmp_path / "data", *flags, models_dir=models_dir) as served:
             memory = {"user_id": "a", "content": "Likes tea."}
             assert (await http.post(f"{served.base_url}/memory", json=memory)).status_code == 201
@@ -141,8 +140,8 @@ async def test_sighup_serves_new_requests_with_the_new_file_while_streams_finish
                 await stream.first()
                 configured(file, upstream={"base_url": second.url}, server={"shutdown_seconds": 7})
                 served.signal(signal.SIGHUP)
-                done = await served.until_logged("config.reload.done", int(workers))
-                assert [line["keys"] for line in done] == [["upstream.base_url"]] * int(workers)
+                done = await served.until_logged("config.reload.done", 2)
+                assert [line["keys"] for line in done] == [["upstream.base_url"]] * 2
                 restart = served.logged("config.reload.needs_restart")
                 assert {tuple(line["keys"]) for line in restart} == {("server.shutdown_seconds",)}
                 async with httpx2.AsyncClient(timeout=90) as other:

@@ -14,7 +14,7 @@ from tests.storage.committer import SCOPE, at_once
 from tests.storage.making import ANNA, create, of, store
 
 ENGINES = ("sqlite", "postgres")
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "2"))
 COMMITTER = Path(__file__).with_name("committer.py")
 MERGER = COMMITTER.with_name("merger.py")
 ROOT = COMMITTER.parents[2]
