@@ -53,7 +53,9 @@ def confirmed(confidence: float) -> float:
 def decayed(memory: Memory, at: float) -> Memory:
     """Return the memory after something said outright spoke against it; below 0.1 it is archived."""
     confidence = memory.confidence * DECAY
-    return replace(memory, confidence=confidence, archived=confidence < ARCHIVED_BELOW, updated_at=at)
+    archived = confidence < ARCHIVED_BELOW
+    by = "doubt" if archived else None
+    return replace(memory, confidence=confidence, archived=archived, archived_by=by, updated_at=at)
 
 
 def is_inferred(one: Memory | Candidate) -> bool:

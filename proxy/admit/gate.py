@@ -259,11 +259,16 @@ async def relate(
 async def _similar(
     gate: Gate, scope: Scope, candidate: Candidate, vector: bytes | None, now: float
 ) -> list[Hit]:
-    """Return the current memories near to the candidate, and the one that it says it replaces."""
+    """Return the memories near to the candidate, and the one that it says it replaces. Those that lack of use
+    has archived are among them: restated they are current again, changed they must not come back."""
     words = terms(candidate.content)
     hits: list[Hit] = []
     if vector is not None or words:
-        found = await gate.memories.search(scope, Search(vector, words, limit=_SIMILAR, now=now))
+        search = Search(vector, words, limit=_SIMILAR, now=now)
+        found = [*await gate.memories.search(scope, search)]
+        known = {hit.memory.id for hit in found}
+        faded = await gate.memories.search(scope, replace(search, faded=True))
+        found += (hit for hit in faded if hit.memory.id not in known)
         hits += (hit for hit in found if hit.cosine is None or hit.cosine >= _near(gate))
     named = candidate.replaces
     if named and all(h.memory.id != named for h in hits):

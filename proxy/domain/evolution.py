@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from proxy.domain.core import Memory, Scope
 
 DAY_S = 86_400.0
+FADED_BY = ("use", "decay")
+"""What archives a memory for lack of use. It is still searched, and current again if used or restated."""
 NEVER = 1e15  # Unix seconds: after every date
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Archive, Pin, Restore
+from proxy.domain.core import Archive, Confirm, Pin, Restore
 from proxy.domain.errors import Duplicate, NotFound
 from proxy.domain.evolution import DAY_S, NEVER, EvolutionPolicy, UseVerdict, Visit
 from proxy.domain.session import Outcome
@@ -157,6 +157,14 @@ class TestUse:
         await judge(stores, ["a"], ["a"], at=NOW + 9)
         assert await contents(stores.memories, "tea chess") == {"drinks tea", "plays chess"}
         assert await weights(stores, "a") == [1.5]
+
+    async def test_what_faded_is_current_again_if_restated_and_never_if_it_changed(self, stores):
+        faded = Archive(("a", "b"), NOW, "decay")
+        await store(stores.memories, create("drinks tea", id="a"), create("lives in Paris", id="b"), faded)
+        again = supersede("b", "lives in Lyon", id="c")
+        await store(stores.memories, Confirm("a", NOW + 1, 0.9), again)
+        assert await contents(stores.memories, "tea paris lyon") == {"drinks tea", "lives in Lyon"}
+        assert await contents(stores.memories, "tea paris lyon", faded=True) == set()
 
     async def test_what_a_user_archived_is_not_searched_for(self, stores):
         await store(stores.memories, create("drinks tea", id="a"), Archive(("a",), NOW, "user"))

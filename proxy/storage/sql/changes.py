@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, assert_never
@@ -32,6 +33,7 @@ from proxy.domain.core import (
     own_id,
 )
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
+from proxy.domain.evolution import FADED_BY
 from proxy.storage.exact_index import pack
 from proxy.storage.sql import derivation, entities, rows
 from proxy.storage.sql.database import Connection, Store, legible, reads, value
@@ -231,6 +233,10 @@ class Writer:
         )
         rows.insert_evidence(self.tx, seq, change.evidence)
         self.record(seq, change.at, "confirmed", source, content)
+        archived_by = value(self.tx, "SELECT archived_by FROM memories WHERE seq = ?", (seq,))
+        if archived_by in FADED_BY:
+            with suppress(Duplicate):  # another memory states it
+                self._restore(Restore(change.id, change.at, source))
         return True
 
     def _edit(self, change: Edit) -> bool:

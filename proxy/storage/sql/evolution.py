@@ -16,6 +16,7 @@ from proxy.domain.core import Archive, Memory, Restore, Scope
 from proxy.domain.errors import Duplicate
 from proxy.domain.evolution import (
     DAY_S,
+    FADED_BY,
     NEVER,
     AnsweredExchange,
     DayCounts,
@@ -84,7 +85,6 @@ _COUNT_USE = """
 _USED = (
     "UPDATE memories SET weight = ?, uses = uses + 1, used_at = max(coalesce(used_at, 0), ?) WHERE seq = ?"
 )
-_FADES = ("use", "decay")  # what archives a memory that may come back by being used
 MOST_WEIGHT = 100.0
 
 # ---------------------------------------------------------------- decay
@@ -289,7 +289,7 @@ class _UseChange:
 
     def used(self, seq: int, memory: Memory, used_at: float) -> None:
         """Add to the weight; a memory that lack of use had archived is current again."""
-        if memory.archived and memory.archived_by in _FADES:
+        if memory.archived and memory.archived_by in FADED_BY:
             try:
                 self.writer.apply(Restore(memory.id, self.at, "use"))
                 self._note("restored", memory)
