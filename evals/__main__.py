@@ -28,6 +28,7 @@ from evals import (
     retrieval,
     score,
     use,
+    year,
 )
 from evals.house import DidNotStart, opened
 from evals.judge import Judge
@@ -37,7 +38,18 @@ from proxy.models.weights import ENCODER_NAME
 
 SETS = ("unseen", "blind", "extra", "languages")
 QUICK_PARTS = ("everyday", "changes", "statements", "forgetting")
-PARTS = ("everyday", "changes", "statements", "forgetting", "retrieval", "extraction", "documents", "use")
+PARTS = (
+    "everyday",
+    "changes",
+    "statements",
+    "forgetting",
+    "retrieval",
+    "extraction",
+    "documents",
+    "use",
+    "year",
+)
+LIVED = {**conversations.PARTS, "year": year.run}  # the parts that are conversations with the proxy
 # Quality is measured here, not speed: a busy machine must not turn answers into degraded ones.
 SETTINGS = {"memory.deadline_ms": 5000}
 SHORT = {"memory.budget_tokens": 400}
@@ -63,7 +75,7 @@ class Run:
         }
         if name in ways:
             return await ways[name]()
-        shares = await conversations.PARTS[name](
+        shares = await LIVED[name](
             self.directory / name, self.settings, self.ticking(name), quick=self.options.quick
         )
         return {name: {report.OURS: shares}}

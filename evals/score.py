@@ -19,6 +19,7 @@ ALL = "all"
 LOWER = {
     "false silence", "wrong", "stale", "degraded", "updates wrong", "replaces believed", "stored",
     "forgotten too much", "doubled", "forbidden", "added by a replay", "unseen turns", "only wrong", "silent",
+    "lost", "block",
 }  # fmt: skip
 FLOORS = Path(__file__).parent / "floors.json"
 Shares = dict[str, dict[str, tuple[float, int]]]  # metric, language, (mean, number of cases)

@@ -22,7 +22,8 @@ class Clock:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        file.write_bytes(OFFSET.pack(0.0))
+        if not file.exists():  # a proxy that starts again continues at the time it had
+            file.write_bytes(OFFSET.pack(0.0))
 
     def set(self, at: float) -> None:
         """Set the time to `at`; it advances from there."""
