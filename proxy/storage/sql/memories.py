@@ -225,8 +225,11 @@ class SqlMemories(Store):
         owner = users.find(tx, scope)
         if owner is None:
             return []
-        index = self._faded(tx, owner) if search.faded else self._index(tx, owner)
-        return self._hits(tx, owner, index.search(scope.project, search))
+        if search.faded:  # past the cache of rows, which holds what was last asked for of the current ones
+            found = self._faded(tx, owner).search(scope.project, search)
+            read = rows.memories_by_seq(tx, [item.seq for item in found])
+            return _hits(found, {seq: memory for seq, (_, memory) in read.items()})
+        return self._hits(tx, owner, self._index(tx, owner).search(scope.project, search))
 
     def _faded(self, tx: Connection, owner: Owner) -> UserIndex:
         as_of = (self._database.epoch, owner.stamp)
