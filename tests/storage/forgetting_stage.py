@@ -62,7 +62,7 @@ class Stage(RuleBasedStateMachine):
 
     def word(self):
         self.count += 1
-        return f"word{self.count:04}x"
+        return f"Word{self.count:04}x"  # a name, by its form
 
     def pick(self, items, number):
         found = sorted(items)

@@ -354,11 +354,13 @@ class Forgetting(Stage):
             scope = Scope("t", user)
             pages = stores.memories.list(of(scope, include_inactive=True), limit=999, oldest_first=True)
             exported = self.run(pages).items
-            histories, held, hits, *talks = self.all_of(
+            histories, held, hits, past, named, *talks = self.all_of(
                 [
                     stores.memories.history(of(scope), [m.id for m in exported]),
                     stores.quarantine.held(scope, limit=999),
                     find(stores.memories, " ".join(sorted(self.deleted)[-5:]), scope),
+                    stores.timeline.events(of(scope), limit=999),
+                    stores.entities.list(of(scope), limit=999),
                     *(
                         stores.sessions.recent(replace(scope, project=p), s, 99)
                         for p in (None, "p")
@@ -370,7 +372,8 @@ class Forgetting(Stage):
                 # What was said, and quotes of it, go with their portion; no search or model sees them.
                 talks, held = [], []
                 exported = [replace(m, evidence=()) for m in exported]
-            assert not self.hidden(str((exported, histories, held, hits, talks)))
+            assert not self.hidden(str((exported, histories, held, hits, past, named, talks)))
+            assert {e.memory_id for e in past} <= {m.id for m in exported}
             assert len(exported) == sum(f.scope.user == user for f in self.model.facts.values())
 
     @invariant()
