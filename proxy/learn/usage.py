@@ -85,7 +85,7 @@ def _holds(text: str, name: str) -> bool:
 
 
 # ---------------------------------------------------------------- the judgement
-# Chosen on exchanges of our own (training/data/dev/use.jsonl), not on evals/use.
+# Chosen on a few exchanges of our own, not on evals/use.
 _BY_NAME, _BY_WORD, _BY_MEANING, _WITHOUT_ITS_NUMBERS = 0.15, 0.45, 0.75, 0.9
 _MOST_SENTENCES = 40
 _MOST_CHARS = 400  # of a sentence; the encoder reads about that much
