@@ -40,7 +40,7 @@ async def test_a_chat_is_explained_even_if_it_ends_otherwise_or_fails(visit: Vis
     await expect(exchange.locator(".headline")).to_have_text(
         "The model was given nothing: memory was not ready in time."
     )
-    await expect(exchange.get_by_text("Nothing of this exchange is stored.")).to_be_visible()
+    await expect(exchange.get_by_text("did not confirm in time that your words are stored")).to_be_visible()
     await expect(exchange.get_by_text("Forgotten, as you asked: 2 memories.")).to_be_visible()
     await page.route("**/chat/completions", lambda route: route.fulfill(status=401, json={}))
     await page.get_by_label("Message", exact=True).fill("And on Sunday?")

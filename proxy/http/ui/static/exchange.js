@@ -8,6 +8,7 @@ import { because, failure, LEFT_OUT, many, plain, REASONS } from "./words.js";
 
 const LATER =
   "Your words are stored. They are read for facts after five turns, after a pause, at once if you ask to remember something, or now:";
+const UNSURE = "The proxy did not confirm in time that your words are stored. They may be:";
 const WHOLE_CHARS = 300; // of a memory
 
 export class Exchange {
@@ -40,10 +41,11 @@ export class Exchange {
   }
 
   /** Take in the answer's headers: what was really sent. */
-  sent(headers) {
+  sent(headers, isToStore) {
     const of = (name) => headers.get(`X-Memory-${name}`);
     this.#sent = { status: of("Status"), reason: of("Reason"), count: Number(of("Count")), tokens: Number(of("Tokens")) };
-    this.#sent.store = of("Store");
+    this.#sent.isPromised = of("Store") === "queued";
+    this.#sent.isToStore = isToStore && this.#sent.status !== "off";
     const forgotten = of("Forgotten")?.split(",").length ?? 0;
     this.forgotten.textContent = forgotten ? `Forgotten, as you asked: ${many(forgotten, "memory", "memories")}.` : "";
     this.learning.hidden = false;
@@ -51,8 +53,9 @@ export class Exchange {
     this.#show();
   }
 
+  /** False if nothing is stored. What the proxy did not promise in time may be stored all the same. */
   get isStored() {
-    return this.#sent?.store === "queued";
+    return Boolean(this.#sent?.isPromised || this.#sent?.isToStore);
   }
 
   answer(text) {
@@ -73,7 +76,7 @@ export class Exchange {
   // ------------------------------------------------------------ learned
   offerReading(read) {
     const button = h("button", { type: "button", on: { click: read } }, "Read it now");
-    this.action.replaceChildren(LATER, " ", button);
+    this.action.replaceChildren(this.#sent.isPromised ? LATER : UNSURE, " ", button);
   }
 
   reading() {

@@ -207,7 +207,7 @@ class Conversation {
     if (!store) body.memory_config = { auto_store: false };
     const signal = AbortSignal.any([page.signal, this.#stopping.signal]);
     const { headers, pieces } = await page.api.chat(body, { key, signal });
-    exchange.sent(headers);
+    exchange.sent(headers, store);
     let answer = "";
     try {
       for await (const piece of pieces()) {
