@@ -341,16 +341,15 @@ async def _past(turn: Turn, tools: RecallTools, ids: Sequence[str]) -> list[Memo
     """Return what the memories superseded and was true in the past time that the message names, if any."""
     if tools.timeline is None or not ids:
         return []
+    zone = turn.timezone or DEFAULT_TIMEZONE
+    at = turn.at if turn.said_at is None else turn.said_at
+    # Read before the store is asked: few messages name a past time.
+    if (period := past_period(turn.query[:QUESTION_CHARS], timezones.local(at, zone))) is None:
+        return []
     try:
         earlier = await tools.timeline.earlier(turn.scope, ids)
     except StoreError:
         tools.seldom.warning("memory.past_unavailable")
-        return []
-    if not earlier:
-        return []
-    zone = turn.timezone or DEFAULT_TIMEZONE
-    at = turn.at if turn.said_at is None else turn.said_at
-    if (period := past_period(turn.query[:QUESTION_CHARS], timezones.local(at, zone))) is None:
         return []
     start, end = (timezones.day_start(day.year, day.month, day.day, zone) for day in period)
     found = {m.id: m for id_ in ids for m in earlier.get(id_, ())}
