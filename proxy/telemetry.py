@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any, Literal, TextIO, cast
@@ -104,6 +105,7 @@ class _Stderr:
             sys.stderr.flush()
 
 
+LEVELS = ("info", "warning", "error")
 REMIND_S = 60.0  # between two equal log lines
 
 
@@ -122,16 +124,9 @@ class ThrottledLog:
         self._clock = clock
         self._repetitions: dict[tuple[str, ...], _Repetition] = {}
 
-    def info(self, event: str, **facts: str) -> None:
-        self._log("info", event, facts)
+        self.info, self.warning, self.error = (partial(self._log, level) for level in LEVELS)
 
-    def warning(self, event: str, **facts: str) -> None:
-        self._log("warning", event, facts)
-
-    def error(self, event: str, **facts: str) -> None:
-        self._log("error", event, facts)
-
-    def _log(self, level: str, event: str, facts: dict[str, str]) -> None:
+    def _log(self, level: str, event: str, **facts: str) -> None:
         last, now = self._repetitions.setdefault((event, *facts.values()), _Repetition()), self._clock()
         if 0 <= now - last.logged_at < REMIND_S:  # below 0: the clock was set back
             last.left_out += 1
@@ -151,138 +146,78 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._add_requests()
-        self._add_recall()
         self._add_learning()
         self._add_health()
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(name, about, labels, registry=self.registry)
+        return Counter(f"memory_proxy_{name}_total", about, labels, registry=self.registry)
 
     def _histogram(
         self, name: str, about: str, *labels: str, buckets: Sequence[float] = _SECONDS
     ) -> Histogram:
-        return Histogram(name, about, labels, buckets=buckets, registry=self.registry)
+        return Histogram(
+            f"memory_proxy_{name}_seconds", about, labels, buckets=buckets, registry=self.registry
+        )
 
     def _gauge(self, name: str, about: str, *labels: str, of_processes: GaugeMode = "mostrecent") -> Gauge:
         """`of_processes`: how /metrics joins the values of several worker processes."""
+        name = f"memory_proxy_{name}"
         return Gauge(name, about, labels, multiprocess_mode=of_processes, registry=self.registry)
 
     def _add_requests(self) -> None:
-        self.requests = self._counter(
-            "memory_proxy_requests_total", "Requests answered, by route and status class", "route", "status"
-        )
-        self.not_trusted = self._counter(
-            "memory_proxy_browser_requests_not_trusted_total",
-            "Requests of web pages or under host names that are not allowed, by X-Memory-Reason",
-            "reason",
-        )
-        self.connections_ended = self._counter(
-            "memory_proxy_connections_ended_total",
-            "Client connections refused, or closed while they waited: refused, displaced, head_timeout, …",
-            "reason",
-        )
-        self.model_tokens = self._counter(
-            "memory_proxy_model_tokens_total",
-            "Tokens of intercepted requests and answers, if the upstream reports them",
-            "direction",
-        )
-        self.form_retries = self._counter(
-            "memory_proxy_form_retries_total",
-            "Requests sent again because the upstream refused their form, by what was changed",
-            "changed",
-        )
-
-    def _add_recall(self) -> None:
-        self.memory_seconds = self._histogram(
-            "memory_proxy_memory_seconds", "Time that memory added before the upstream was asked"
-        )
-        self.stage_seconds = self._histogram(
-            "memory_proxy_stage_seconds", "Time of one stage of the read path", "stage"
-        )
-        self.recalls = self._counter(
-            "memory_proxy_recalls_total", "Requests with memory, by X-Memory-Status", "status"
-        )
-        self.injected = self._counter(
-            "memory_proxy_injected_memories_total",
-            "Memories injected, and documents, as X-Memory-Count counts them",
-        )
-        self.injected_tokens = self._counter(
-            "memory_proxy_injected_tokens_total", "Tokens of injected blocks"
-        )
-        self.failures = self._counter(
-            "memory_proxy_memory_failures_total",
-            "Memory work that failed and was left out, by operation and error",
-            "operation",
-            "error",
-        )
+        counter, histogram = self._counter, self._histogram
+        self.requests = counter("requests", "Requests answered, by route and status class", "route", "status")
+        about = "Requests of web pages or under host names that are not allowed, by X-Memory-Reason"
+        self.not_trusted = counter("browser_requests_not_trusted", about, "reason")
+        about = "Client connections refused, or closed while they waited: refused, displaced, head_timeout, …"
+        self.connections_ended = counter("connections_ended", about, "reason")
+        about = "Tokens of intercepted requests and answers, if the upstream reports them"
+        self.model_tokens = counter("model_tokens", about, "direction")
+        about = "Requests sent again because the upstream refused their form, by what was changed"
+        self.form_retries = counter("form_retries", about, "changed")
+        self.memory_seconds = histogram("memory", "Time that memory added before the upstream was asked")
+        self.stage_seconds = histogram("stage", "Time of one stage of the read path", "stage")
+        self.recalls = counter("recalls", "Requests with memory, by X-Memory-Status", "status")
+        about = "Memories injected, and documents, as X-Memory-Count counts them"
+        self.injected = counter("injected_memories", about)
+        self.injected_tokens = counter("injected_tokens", "Tokens of injected blocks")
+        about = "Memory work that failed and was left out, by operation and error"
+        self.failures = counter("memory_failures", about, "operation", "error")
 
     def _add_learning(self) -> None:
-        self.stored = self._counter(
-            "memory_proxy_stored_memories_total",
-            "Memories written by extraction, by kind of change",
-            "change",
+        counter, histogram, gauge = self._counter, self._histogram, self._gauge
+        self.stored = counter(
+            "stored_memories", "Memories written by extraction, by kind of change", "change"
         )
-        self.said_to_stored = self._histogram(
-            "memory_proxy_said_to_stored_seconds",
-            "Time from a message to its memories stored, by lane (1 explicit, 2 ordinary, 3 batch)",
-            "lane",
-            buckets=(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
-        )
-        self.job_outcomes = self._counter(
-            "memory_proxy_job_outcomes_total", "Outcomes of extraction jobs, by lane", "lane", "outcome"
-        )
-        self.evolved = self._counter(
-            "memory_proxy_evolved_total", "Memories changed by the background pass", "step", "action"
-        )
-        self.evolution_seconds = self._histogram(
-            "memory_proxy_evolution_seconds",
-            "Steps of the background pass for one user, and how they ended",
-            "step",
-            "outcome",
-        )
-        self.model_calls = self._histogram(
-            "memory_proxy_model_call_seconds",
-            "Our own LLM calls, by role and how they ended",
-            "role",
-            "ended",
-            buckets=(0.1, 0.3, 1, 2, 5, 10, 20, 30, 60),
-        )
-        self.model_call_tokens = self._counter(
-            "memory_proxy_model_call_tokens_total",
-            "Tokens of our own LLM calls, if the endpoint reports them",
-            "role",
-            "direction",
-        )
-        self.calls_left = self._gauge(
-            "memory_proxy_model_calls_left", "Remaining LLM calls of this hour", of_processes="livesum"
-        )
-        self.jobs = self._gauge("memory_proxy_jobs", "Extraction jobs, by state", "state")
-        self.queued = self._gauge(
-            "memory_proxy_queued_jobs", "Queued jobs, by lane (1 explicit, 2 ordinary, 3 batch)", "lane"
-        )
-        self.oldest_job = self._gauge(
-            "memory_proxy_oldest_queued_job_seconds", "Age of the oldest queued extraction job, 0 without one"
-        )
+        about = "Time from a message to its memories stored, by lane (1 explicit, 2 ordinary, 3 batch)"
+        buckets: Sequence[float] = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+        self.said_to_stored = histogram("said_to_stored", about, "lane", buckets=buckets)
+        self.job_outcomes = counter("job_outcomes", "Outcomes of extraction jobs, by lane", "lane", "outcome")
+        self.evolved = counter("evolved", "Memories changed by the background pass", "step", "action")
+        about = "Steps of the background pass for one user, and how they ended"
+        self.evolution_seconds = histogram("evolution", about, "step", "outcome")
+        about, buckets = "Our own LLM calls, by role and how they ended", (0.1, 0.3, 1, 2, 5, 10, 20, 30, 60)
+        self.model_calls = histogram("model_call", about, "role", "ended", buckets=buckets)
+        about = "Tokens of our own LLM calls, if the endpoint reports them"
+        self.model_call_tokens = counter("model_call_tokens", about, "role", "direction")
+        about = "Remaining LLM calls of this hour"
+        self.calls_left = gauge("model_calls_left", about, of_processes="livesum")
+        self.jobs = gauge("jobs", "Extraction jobs, by state", "state")
+        self.queued = gauge("queued_jobs", "Queued jobs, by lane (1 explicit, 2 ordinary, 3 batch)", "lane")
+        about = "Age of the oldest queued extraction job, 0 without one"
+        self.oldest_job = gauge("oldest_queued_job_seconds", about)
 
     def _add_health(self) -> None:
-        self.disk_free = self._gauge(
-            "memory_proxy_disk_free_bytes",
-            "Free space on the disk of the data directory, with storage.backend sqlite",
-            "disk",  # without a label the gauge would be 0 with another backend
-        )
-        self.cache_outages = self._counter(
-            "memory_proxy_cache_outages_total",
-            "Times that cache.redis_url failed: limits are counted without it until it is back",
-        )
-        self.index_fallbacks = self._counter(
-            "memory_proxy_index_fallbacks_total",
-            "Searches that were exact because Qdrant did not answer (storage.vectors qdrant)",
-        )
-        self.degraded = self._gauge(
-            "memory_proxy_degradation_level",
-            "0 full, 1 without the judge, 2 lexical only, 3 session memory only, 4 none",
-            of_processes="livemax",
-        )
+        counter, gauge = self._counter, self._gauge
+        about = "Free space on the disk of the data directory, with storage.backend sqlite"
+        # Labelled: without a label the gauge would be 0 with another backend.
+        self.disk_free = gauge("disk_free_bytes", about, "disk")
+        about = "Times that cache.redis_url failed: limits are counted without it until it is back"
+        self.cache_outages = counter("cache_outages", about)
+        about = "Searches that were exact because Qdrant did not answer (storage.vectors qdrant)"
+        self.index_fallbacks = counter("index_fallbacks", about)
+        about = "0 full, 1 without the judge, 2 lexical only, 3 session memory only, 4 none"
+        self.degraded = gauge("degradation_level", about, of_processes="livemax")
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
