@@ -31,6 +31,7 @@ NO_PROJECT = "none"  # of --to-project
 STANDARD = "-"  # standard input or output, in place of a file
 CHUNK_BYTES = 64 * 1024
 _MARKDOWN = (".md", ".markdown", ".mdown")
+STORED = {"confirmed": "Known already", "superseded": "Stored in place of an older one"}
 _CHANGES = {"created": "Added", "updated": "New version", "unchanged": "Unchanged"}
 _NARROW = frozenset(("score", "type", "since", "state", "last used", "waiting", "tries", "when", "forgotten"))
 # The same characters as in `/ui` (static/dom.js): terminal controls, text direction, invisible ones.
@@ -58,30 +59,27 @@ class CommandResult:
     status: int = 0
 
 
+def _asked(args: argparse.Namespace, api: MemoryClient, *path: str, **filters: Any) -> dict[str, Any]:
+    """Return the page of a list that the shared arguments name."""
+    page = {"user_id": args.user, "project_id": args.project, "limit": args.limit, "after": args.after}
+    return api.get(*path, **page, **filters)
+
+
+def _times(args: argparse.Namespace) -> dict[str, Any]:
+    return {"since": args.since, "until": args.until}
+
+
 # ---------------------------------------------------------------- memories
 def list_(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
-    answer = api.get(
-        user_id=args.user,
-        project_id=args.project,
-        type=args.type,
-        q=args.text,
-        include="inactive" if args.inactive else None,
-        as_of=args.as_of,
-        since=args.since,
-        until=args.until,
-        limit=args.limit,
-        after=args.after,
-    )
+    include = "inactive" if args.inactive else None
+    answer = _asked(args, api, type=args.type, q=args.text, include=include, as_of=args.as_of, **_times(args))
     rows = _table("memory", "type", "since")
     for memory in answer["data"]:
         ended = f" [yellow]({why})[/]" if (why := _inactive(memory)) else ""
         # Requests of another project do not see it: a frequent reason for a search without results.
         of = f" project {project}" if (project := memory.get("project_id")) else ""
-        rows.add_row(
-            _two_lines(memory["content"], f"{memory['id']}{of}", ended),
-            escape(memory["type"]),
-            _when(memory["created_at"]),
-        )
+        cell = _two_lines(memory["content"], f"{memory['id']}{of}", ended)
+        rows.add_row(cell, escape(memory["type"]), _when(memory["created_at"]))
     return _page(answer, rows, "Nothing is remembered here.")
 
 
@@ -117,10 +115,8 @@ def search(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
 
 def add(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     memory = api.post(content=args.content, type=args.type, user_id=args.user, project_id=args.project)
-    change = {"confirmed": "Known already", "superseded": "Stored in place of an older one"}
-    return CommandResult(
-        memory, [f"{change.get(memory.get('change', ''), 'Stored')}: {escape(memory['id'])}"]
-    )
+    said = STORED.get(memory.get("change", ""), "Stored")
+    return CommandResult(memory, [f"{said}: {escape(memory['id'])}"])
 
 
 def get(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
@@ -175,9 +171,7 @@ def contradictions(args: argparse.Namespace, api: MemoryClient) -> CommandResult
     if args.id:
         answer = api.post("contradictions", args.id, user_id=args.user, keep=args.keep)
         return CommandResult(answer, [f"Decided: {escape(answer['id'])}"])
-    answer = api.get(
-        "contradictions", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
-    )
+    answer = _asked(args, api, "contradictions")
     rows = _table("earlier", "later", "found")
     for one in answer["data"]:
         older, newer = one["older"]["content"], one["newer"]["content"]
@@ -268,34 +262,24 @@ def _amount(memories: int, documents: int) -> str:
 
 # ---------------------------------------------------------------- time
 def timeline(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
-    answer = api.get(
-        "timeline",
-        user_id=args.user,
-        project_id=args.project,
-        since=args.since,
-        until=args.until,
-        limit=args.limit,
-        after=args.after,
-    )
+    answer = _asked(args, api, "timeline", **_times(args))
     rows = _table("when", "memory", "what")
     for one in answer["data"]:
         became = f" → {one['became']}" if one["became"] else ""
-        rows.add_row(
-            _when(one["at"]), _two_lines(one["content"] + became, one["memory_id"]), escape(one["action"])
-        )
+        cell = _two_lines(one["content"] + became, one["memory_id"])
+        rows.add_row(_when(one["at"]), cell, escape(one["action"]))
     return _page(answer, rows, "Nothing has happened here.")
 
 
 def entities(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
-    page = {"user_id": args.user, "project_id": args.project, "limit": args.limit, "after": args.after}
     if args.id is None:
-        answer = api.get("entities", **page)
+        answer = _asked(args, api, "entities")
         rows = _table("name", "kind", "memories")
         for one in answer["data"]:
             also = ", ".join([one["id"], *one["aliases"]])
             rows.add_row(_two_lines(one["name"], also), escape(one["kind"]), str(one["memories"]))
         return _page(answer, rows, "No names are known.")
-    answer = api.get("entities", args.id, "memories", **page)
+    answer = _asked(args, api, "entities", args.id, "memories")
     rows = _table("memory", "type")
     for memory in answer["data"]:
         rows.add_row(_two_lines(memory["content"], memory["id"]), escape(memory["type"]))
@@ -304,9 +288,7 @@ def entities(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
 
 # ---------------------------------------------------------------- sessions, jobs, quarantine
 def sessions(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
-    answer = api.get(
-        "sessions", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
-    )
+    answer = _asked(args, api, "sessions")
     rows = _table("session", "exchanges", "waiting", "last used")
     for one in answer["data"]:
         rows.add_row(escape(one["id"]), str(one["exchanges"]), str(one["pending"]), _when(one["last_at"]))
@@ -327,9 +309,8 @@ def jobs(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     for one in answer["data"]:
         name = _two_lines(str(one["session_id"]), str(one["id"]))
         state = f"{one['state']} ({one['reason']})" if one["reason"] else one["state"]
-        rows.add_row(
-            name, escape(one["user_id"]), escape(state), str(one["attempts"]), _when(one["created_at"])
-        )
+        cells = (name, escape(one["user_id"]), escape(state), str(one["attempts"]), _when(one["created_at"]))
+        rows.add_row(*cells)
     return _page(answer, rows, "No jobs.")
 
 
@@ -340,9 +321,7 @@ def quarantine(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     if args.discard:
         answer = api.delete("quarantine", args.discard, user_id=args.user)
         return CommandResult(answer, [f"Discarded: {escape(answer['id'])}"])
-    answer = api.get(
-        "quarantine", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
-    )
+    answer = _asked(args, api, "quarantine")
     rows = _table("held", "reason", "since")
     for one in answer["data"]:
         cell = _two_lines(one["content"], one["id"])
@@ -448,14 +427,9 @@ def _add_document(args: argparse.Namespace, api: MemoryClient, file: str) -> int
     name = args.name or Path(file).name
     is_markdown = Path(file).suffix.lower() in _MARKDOWN or file == STANDARD
     try:
-        document = api.post(
-            "documents",
-            name=name,
-            content=content,
-            format=args.format or ("markdown" if is_markdown else "text"),
-            user_id=args.user,
-            project_id=args.project,
-        )
+        kind = args.format or ("markdown" if is_markdown else "text")
+        scope = {"user_id": args.user, "project_id": args.project}
+        document = api.post("documents", name=name, content=content, format=kind, **scope)
     except RequestRefused as e:
         print_refusal(e, name)
         return REFUSED
@@ -466,9 +440,7 @@ def _add_document(args: argparse.Namespace, api: MemoryClient, file: str) -> int
 
 
 def list_documents(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
-    answer = api.get(
-        "documents", user_id=args.user, project_id=args.project, limit=args.limit, after=args.after
-    )
+    answer = _asked(args, api, "documents")
     rows = _table("document", "version", "passages", "since")
     for one in answer["data"]:
         mark = " [yellow](indexing)[/]" if one["status"] == "indexing" else ""

@@ -21,7 +21,7 @@ from mcp.server.stdio import stdio_server
 from proxy import __version__
 from proxy.client import MemoryClient, NotAnswering, RequestRefused
 from proxy.client.command_line import DEFAULT_URL
-from proxy.client.commands import API_KEY
+from proxy.client.commands import API_KEY, STORED
 from proxy.domain.core import KINDS
 
 USER = "MEMORY_PROXY_USER"  # the environment variable that names the user
@@ -112,8 +112,7 @@ def server(send: Send) -> Server[Any]:
 def _memory(memory: Answer) -> Answer:
     """Return what a model needs of a memory."""
     shown = {name: memory[name] for name in ("id", "content", "type", "tags", "project_id")}
-    shown |= {name: _time(memory[name]) for name in ("created_at", "updated_at", "expires_at")}
-    return shown
+    return shown | {name: _time(memory[name]) for name in ("created_at", "updated_at", "expires_at")}
 
 
 def _time(seconds: float | None) -> str | None:
@@ -141,40 +140,33 @@ def _listed(answer: Answer) -> tuple[str, Answer]:
 
 def _stored(answer: Answer) -> tuple[str, Answer]:
     memory, change = _memory(answer), answer.get("change", "updated")
-    said = {"confirmed": "Known already", "superseded": "Stored in place of an older one"}
-    first = said.get(change, "Stored" if change == "created" else "Updated")
+    first = STORED.get(change, "Stored" if change == "created" else "Updated")
     return f"{first}: {_line(memory)}", {"memory": memory, "change": change}
 
 
 def _forgotten(answer: Answer) -> tuple[str, Answer]:
-    counts = {
-        name.removeprefix("deleted_"): n
-        for name, n in answer.items()
-        if name.startswith("deleted_") and name != "deleted_count"
-    }
-    counts = {"memories": answer["deleted_count"], **counts}
+    counts = {n.removeprefix("deleted_"): answer[n] for n in answer if n.startswith("deleted_")}
+    counts = {"memories": counts.pop("count"), **counts}
     what = ", ".join(f"{name} {n}" for name, n in counts.items() if n)
     text = f"{'Forgotten' if answer['deleted'] else 'Would be forgotten'}: {what}."
-    return text, {
-        "id": answer["id"], "forgotten": answer["deleted"], "counts": counts, "receipt": answer["receipt"]
-    }  # fmt: skip
+    data = {"id": answer["id"], "forgotten": answer["deleted"], "receipt": answer["receipt"]}
+    return text, data | {"counts": counts}
 
 
 # ---------------------------------------------------------------- schemas
-_TYPE = {
-    "type": "string",
+_TEXT = {"type": "string"}
+_TYPE = _TEXT | {
     "enum": sorted(KINDS),
     "description": "semantic: facts; preference: likes and wishes; episodic: events; procedural: how to do"
     " something",
 }
-_ID = {"type": "string", "description": "id of the memory, like mem_…, as search and list show it"}
-_CONTENT = {
-    "type": "string",
+_ID = _TEXT | {"description": "id of the memory, like mem_…, as search and list show it"}
+_CONTENT = _TEXT | {
     "maxLength": 4000,
     "description": "one fact that is understood without the conversation: User's sister Ana lives in Lisbon.",
 }
 _TAGS = {"type": "array", "items": {"type": "string", "maxLength": 64}, "maxItems": 20}
-_EXPIRES = {"type": "string", "format": "date-time", "description": "when it ends: 2027-01-31T09:00:00Z"}
+_EXPIRES = _TEXT | {"format": "date-time", "description": "when it ends: 2027-01-31T09:00:00Z"}
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": 100}
 _MEMORIES = {"memories": {"type": "array", "items": {"type": "object"}}}
 
@@ -191,18 +183,14 @@ def _tool(
 ) -> Tool:
     """Return a tool. `arguments`: JSON schemas by name; `required` in one marks a required argument."""
     properties = {key: {k: v for k, v in one.items() if k != "required"} for key, one in arguments.items()}
-    input_schema = {
-        "type": "object",
-        "properties": properties,
-        "required": [key for key, one in arguments.items() if one.get("required")],
-        "additionalProperties": False,
-    }
+    required = [key for key, one in arguments.items() if one.get("required")]
+    input_schema = {"type": "object", "properties": properties, "required": required}
     output_schema = {"type": "object", "properties": returns, "required": list(returns)}
     shown = types.Tool(
         name=name,
         title=f"{name.capitalize()} memories",
         description=description,
-        input_schema=input_schema,
+        input_schema=input_schema | {"additionalProperties": False},
         output_schema=output_schema,
         annotations=hints,
     )
@@ -219,11 +207,7 @@ _ALL = (
         "Find what is remembered about the user that helps with a question. Returns the nearest memories with"
         " id, text, type, date and score, best first.",
         {
-            "query": {
-                "type": "string",
-                "description": "the question, as the user would ask",
-                "required": True,
-            },
+            "query": _TEXT | {"description": "the question, as the user would ask", "required": True},
             "limit": _LIMIT | {"description": "how many at most (default: the proxy's setting)"},
             "memory_types": {"type": "array", "items": _TYPE, "description": "only these types"},
         },
@@ -280,7 +264,7 @@ _ALL = (
         "List what is remembered about the user, newest first, with id, text, type and date.",
         {
             "type": _TYPE,
-            "q": {"type": "string", "description": "only memories that contain this text"},
+            "q": _TEXT | {"description": "only memories that contain this text"},
             "limit": _LIMIT | {"default": 20},
             "after": _ID | {"description": "id of the last memory of the page before"},
         },
