@@ -13,15 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy import telemetry
-from proxy.admit.decision import (
-    Decision,
-    Pair,
-    Relations,
-    Weighed,
-    decide_changes,
-    hold,
-    pairs_to_judge,
-)
+from proxy.admit.decision import Decision, Pair, Relations, Weighed, decide_changes, hold, pairs_to_judge
 from proxy.admit.safety import DEFAULT, SafetyPolicy, reject, without_personal_data
 from proxy.domain.core import (
     Candidate,

@@ -81,9 +81,7 @@ def routes(services: Services) -> Application:
         ui=Ui.load(),
     )
     auth = auth_of(
-        settings,
-        services.stores.keys,
-        lambda reason: services.metrics.not_trusted.labels(reason.value).inc(),
+        settings, services.stores.keys, lambda reason: services.metrics.not_trusted.labels(reason.value).inc()
     )
     return Application(apps, auth, services.metrics)
 

@@ -396,12 +396,7 @@ def _learner(base: _Foundation, completer: Completer, calls: CallQuota) -> Learn
     privacy = settings.privacy
     safety = SafetyPolicy(pii={name: getattr(privacy, name) for name in PII}, quarantine=privacy.quarantine)
     gate = Gate(
-        stores.memories,
-        embedder,
-        memory.min_confidence,
-        policy=safety,
-        ttl_days=memory.ttl_days,
-        judge=judge,
+        stores.memories, embedder, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days, judge=judge
     )
     load = _load(base, calls)
     # The rewrite of a query is not metered: a request waits for it.

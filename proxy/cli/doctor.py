@@ -236,10 +236,7 @@ def _embedder(settings: Settings) -> Iterator[CheckResult]:
     wanted = settings.embedding
     with _models_dir(settings) as directory:
         loaded = load_embedder(
-            directory,
-            model=wanted.model,
-            path=wanted.path,
-            allow_download=wanted.allow_download,
+            directory, model=wanted.model, path=wanted.path, allow_download=wanted.allow_download
         )
         judge = load_judge(directory, loaded.embedder)
     for note in loaded.notes:

@@ -23,17 +23,9 @@ _COMMANDS = (
     ("top", "show what a running proxy does, live", "proxy.cli.top:add_top"),
     ("mcp", "serve a running proxy's memory to an MCP client (stdio)", "proxy.client.mcp:add_mcp"),
     ("keys", "create, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys:add_keys"),
-    (
-        "reembed",
-        "embed all memories with another embedding model",
-        "proxy.cli.vectors:add_reembed",
-    ),
+    ("reembed", "embed all memories with another embedding model", "proxy.cli.vectors:add_reembed"),
     ("reindex", "fill Qdrant again from the database", "proxy.cli.vectors:add_reindex"),
-    (
-        "backup",
-        "copy the database into one file; the proxy may run",
-        "proxy.cli.database:add_backup",
-    ),
+    ("backup", "copy the database into one file; the proxy may run", "proxy.cli.database:add_backup"),
     ("restore", "replace the database with a backup; stop the proxy first", "proxy.cli.database:add_restore"),
     (
         "receipts",

@@ -28,15 +28,7 @@ from proxy.domain.ports import Completer, CompletionRequest
 from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor, Batch, Exchange, Job, NoteStore
 from proxy.learn.extractor import RULE
 from proxy.learn.grounding import window_of
-from proxy.learn.llm_io import (
-    assistant_text,
-    conversation,
-    defused,
-    in_full,
-    objects,
-    request_for,
-    user_text,
-)
+from proxy.learn.llm_io import assistant_text, conversation, defused, in_full, objects, request_for, user_text
 from proxy.learn.triggers import YES
 from proxy.prompts import prompt
 from proxy.telemetry import log
@@ -102,15 +94,7 @@ def _is_safe(sentence: str) -> bool:
 STATE_ROLE = "memory_state"
 # In the order in which they are shown, and in which they are cut if the answer is too long.
 TOPIC = "topic"
-LISTS = (
-    "goals",
-    "decisions",
-    "facts",
-    "constraints",
-    "preferences_now",
-    "open_points",
-    "files_or_ids",
-)
+LISTS = ("goals", "decisions", "facts", "constraints", "preferences_now", "open_points", "files_or_ids")
 State = dict[str, str | list[str]]
 
 MAX_SAID = 6_000  # characters; more is a paste that no state can replace

@@ -462,10 +462,7 @@ class LoadedJudge:
 
 
 def load_judge(
-    models_dir: Path,
-    embedder: OnnxEmbedder | None,
-    *,
-    directory: Path | None = None,
+    models_dir: Path, embedder: OnnxEmbedder | None, *, directory: Path | None = None
 ) -> LoadedJudge:
     """Return the judge. A missing file is not an error. `embedder`: the one for searches; if it is of
     another model, or None, our encoder is loaded, too. Blocks, 50 ms, or as long as the encoder's loading

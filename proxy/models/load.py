@@ -230,9 +230,7 @@ def _onnx(directory: Path, graph: Path, row: KnownModel) -> Encoder:
     pooling = _read_json(directory / "1_Pooling/config.json")
     first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
     return Encoder(
-        onnx_session(graph),
-        HubTokenizer(read_tokenizer(directory)),
-        pooling="cls" if first_token else "mean",
+        onnx_session(graph), HubTokenizer(read_tokenizer(directory)), pooling="cls" if first_token else "mean"
     )
 
 
