@@ -398,7 +398,12 @@ def _learner(base: _Foundation, completer: Completer, calls: CallQuota) -> Learn
     gate = Gate(
         stores.memories, embedder, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days, judge=judge
     )
-    load = _load(base, calls)
+    bounds = CallBounds(
+        concurrency=memory.extraction_concurrency,
+        peak=memory.extraction_peak,
+        calls_per_hour=memory.extraction_calls_per_hour,  # of all processes that share the stores
+    )
+    load = Load(bounds, base.clock, calls)
     # The rewrite of a query is not metered: a request waits for it.
     metered = MeteredCompleter(completer, load, partial(_count_call, base.metrics, load))
     notes = NoteWriter(
@@ -469,16 +474,6 @@ def _steps(base: _Foundation, gate: Gate, completer: Completer, turns: TurnPrior
     if reflection.ROLE in roles:
         steps.append(reflection.Reflection(gate, stores.derivation, stores.sessions, completer))
     return tuple(steps)
-
-
-def _load(base: _Foundation, calls: CallQuota) -> Load:
-    memory = base.settings.memory
-    bounds = CallBounds(
-        concurrency=memory.extraction_concurrency,
-        peak=memory.extraction_peak,
-        calls_per_hour=memory.extraction_calls_per_hour,  # of all processes that share the stores
-    )
-    return Load(bounds, base.clock, calls)
 
 
 def _pace(settings: Settings) -> WorkerPace:

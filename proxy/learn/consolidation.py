@@ -14,7 +14,6 @@ considered are stored in one transaction, so after a crash a group is consolidat
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 
 import numpy as np
 
@@ -36,11 +35,20 @@ from proxy.domain.derivation import DerivationStore
 from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
-from proxy.domain.ports import Completer, CompletionRequest
-from proxy.learn.derived import chosen, commit, fits, names, numbered, numbers, undated, unsupported
+from proxy.domain.ports import Completer
+from proxy.learn.derived import (
+    chosen,
+    commit,
+    fits,
+    names,
+    numbered,
+    numbers,
+    request_of,
+    undated,
+    unsupported,
+)
 from proxy.learn.extractor import FOLLOWS
 from proxy.learn.llm_io import objects
-from proxy.prompts import prompt
 from proxy.telemetry import log
 from proxy.text.words import is_question, terms
 
@@ -200,11 +208,7 @@ class Consolidation:
     gate: Gate
     derivation: DerivationStore
     completer: Completer | None = None
-
-    @property
-    def name(self) -> str:
-        """See Step."""
-        return STEP
+    name: str = STEP
 
     def is_on(self, policy: EvolutionPolicy) -> bool:
         """See Step."""
@@ -300,14 +304,7 @@ class Consolidation:
         """Return what the model wrote and passes, and its sources; "" otherwise. Raises CompletionFailed."""
         assert self.completer is not None
         text = await asyncio.to_thread(numbered, group.shown, self.gate.policy)
-        request = CompletionRequest(
-            role=ROLE,
-            system=prompt("consolidation.v1"),
-            user=Template(prompt("consolidation_input.v1")).substitute(memories=text),
-            model="",
-            scope=scope,
-            session_id="",
-        )
+        request = request_of(ROLE, "consolidation", scope, memories=text)
         content, sources = read(await self.completer.complete(request), group.shown)
         if not content:
             return "", []

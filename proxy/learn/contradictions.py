@@ -10,7 +10,6 @@ there is one; without it, or if it cannot tell, both stay and are flagged for th
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import Any
 
 from proxy.admit.decision import CLOSE, FAR, RELATED_IF_CLOSE, is_inferred, memory_id, verdict
@@ -23,9 +22,8 @@ from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.learn.consolidation import AGAIN_S, CERTAIN, ROLE
-from proxy.learn.derived import commit, numbered, undated
+from proxy.learn.derived import commit, numbered, request_of, undated
 from proxy.learn.llm_io import objects
-from proxy.prompts import prompt
 
 STEP = "contradictions"
 TYPES = frozenset(("semantic", "preference"))
@@ -79,9 +77,7 @@ def change_of(pair: Pair, relation: Relation, cosine: float, now: float) -> Clos
 def asked(pairs: Sequence[Pair], scope: Scope, gate: Gate) -> CompletionRequest:
     """Return the LLM call that judges the pairs."""
     shown = "\n".join(f"Pair {n}:\n{numbered(pair, gate.policy)}" for n, pair in enumerate(pairs, 1))
-    user = Template(prompt("contradictions_input.v1")).substitute(pairs=shown)
-    system = prompt("contradictions.v1")
-    return CompletionRequest(role=ROLE, system=system, user=user, model="", scope=scope, session_id="")
+    return request_of(ROLE, "contradictions", scope, pairs=shown)
 
 
 def read_verdicts(answer: str, pairs: Sequence[Pair]) -> dict[tuple[str, str], str]:
@@ -104,11 +100,7 @@ class Contradictions:
     gate: Gate
     derivation: DerivationStore
     completer: Completer | None = None
-
-    @property
-    def name(self) -> str:
-        """See Step."""
-        return STEP
+    name: str = STEP
 
     def is_on(self, policy: EvolutionPolicy) -> bool:
         """See Step."""

@@ -6,14 +6,17 @@ unit; what belongs to one name must not be moved to another. Texts are compared 
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from string import Template
 
 from proxy.admit.gate import Gate
 from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, Applied, Change, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import Conflict
+from proxy.domain.ports import CompletionRequest
 from proxy.learn.extractor import RESOLVED
 from proxy.learn.llm_io import defused
+from proxy.prompts import prompt
 from proxy.text.words import fold, sentences, terms, without_inner_stops
 
 SUPPORT = 0.7  # share of a made text's terms that its sources hold: the rest is narration
@@ -107,6 +110,13 @@ def undated(first: str, then: str) -> tuple[str, str]:
 
 
 # ---------------------------------------------------------------- what a model is shown
+def request_of(role: str, name: str, scope: Scope, **shown: str) -> CompletionRequest:
+    """Return the LLM call of a step: prompt `name`, and prompt `name`_input filled with what is `shown`."""
+    user = Template(prompt(f"{name}_input.v1")).substitute(shown)
+    system = prompt(f"{name}.v1")
+    return CompletionRequest(role=role, system=system, user=user, model="", scope=scope, session_id="")
+
+
 def numbered(memories: Sequence[Memory], policy: SafetyPolicy) -> str:
     """Return the memories in numbered lines, from 1, with their dates, as data."""
     return "\n".join(

@@ -129,12 +129,8 @@ def _is_heading(token: Token, title: Token) -> bool:
     """Whether a heading of the document begins here. Not one in a list or a quotation, nor a rule below a
     paragraph of several lines."""
     is_rule = token.markup in ("=", "-") and "\n" in title.content
-    return (
-        token.type == "heading_open"
-        and token.level == 0
-        and not is_rule
-        and len(title.content) <= _LONGEST_TITLE
-    )
+    is_short = len(title.content) <= _LONGEST_TITLE
+    return token.type == "heading_open" and token.level == 0 and not is_rule and is_short
 
 
 def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
@@ -264,9 +260,8 @@ class DocumentIngester:
         if self.embedder is not None and len(passages) <= AT_ONCE:
             with suppress(EmbeddingFailed):
                 vectors = tuple(await self._vectors(passages))
-        new = NewDocument(
-            scope=scope, name=name, digest=digest, passages=passages, at=self.clock(), vectors=vectors
-        )
+        at = self.clock()
+        new = NewDocument(scope=scope, name=name, digest=digest, passages=passages, at=at, vectors=vectors)
         return await self.store.put(new, self.limits)
 
     async def catch_up(self, seconds: float) -> int:
@@ -293,10 +288,9 @@ class DocumentIngester:
         if not any(any(c.isalnum() for c in p.text) for p in passages):
             raise InvalidRequest("`content` says nothing.", param="content")
         if len(passages) > self.limits.passages:
-            raise TooLarge(
-                f"A document may have {self.limits.passages} passages, this one has more: post it in parts.",
-                param="content",
-            )
+            most = self.limits.passages
+            why = f"A document may have {most} passages, this one has more: post it in parts."
+            raise TooLarge(why, param="content")
         passages = _safe_headings(passages, self.policy)
         return passages, _digest(passages)
 

@@ -114,9 +114,8 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
     stored, held = list[Candidate](), list[tuple[Candidate, str]]()
     dropped: Counter[str] = Counter()
     for one, statement in zip(grounded, await judge.statements(pairs), strict=True):
-        if statement.main_sense == "instruction" and await is_rule(
-            judge, one.candidate.evidence or one.window
-        ):
+        said = one.candidate.evidence or one.window
+        if statement.main_sense == "instruction" and await is_rule(judge, said):
             statement = replace(statement, sense={"rule": 1.0})
         outcome, reason = _outcome(statement)
         if outcome == "store":
@@ -253,12 +252,8 @@ _FIELDS: Mapping[str, Any] = {
 
 
 def _object(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
+    names = list(properties)
+    return {"type": "object", "additionalProperties": False, "required": names, "properties": properties}
 
 
 SCHEMA = _object({"facts": {"type": "array", "items": _object(_FIELDS)}})
@@ -308,11 +303,13 @@ async def _without_small_talk(judge: Judge | None, result: Judged, exchanges: Se
         if exchange.id in origins:
             needs = (await judge.read(exchange.said)).needs
             small |= {exchange.id} if needs.small_talk >= SMALL_TALK else set()
-    dropped = [
-        c for c in result.stored if c.source == "extracted" and c.origin and c.origin.exchange_id in small
-    ]
-    stored = tuple(c for c in result.stored if c not in dropped)
-    return replace(result, stored=stored, dropped=result.dropped + Counter(small_talk=len(dropped)))
+    stored = tuple(
+        c
+        for c in result.stored
+        if c.source != "extracted" or not c.origin or c.origin.exchange_id not in small
+    )
+    counts = Counter(small_talk=len(result.stored) - len(stored))
+    return replace(result, stored=stored, dropped=result.dropped + counts)
 
 
 def _best(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:

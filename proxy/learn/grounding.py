@@ -141,11 +141,8 @@ def _quoted(candidate: Candidate, sources: Sequence[Source]) -> EvidenceSpan | N
 
 def _copies(content: str, sentence: str) -> bool:
     """True if the content is the sentence with a few words put before it."""
-    return (
-        len(sentence) >= _MIN_COPY
-        and content.endswith(sentence)
-        and len(content) - len(sentence) <= _MOST_BEFORE
-    )
+    before = len(content) - len(sentence)
+    return content.endswith(sentence) and len(sentence) >= _MIN_COPY and before <= _MOST_BEFORE
 
 
 def _alike(candidate: Candidate, sources: Sequence[Source]) -> EvidenceSpan | None:

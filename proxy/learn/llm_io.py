@@ -90,9 +90,8 @@ def _framed(exchange: Exchange, user: str, assistant: str) -> str:
 
 
 def _earlier(exchange: Exchange, policy: SafetyPolicy) -> str:
-    user, assistant = (
-        defused(_cut(_cleaned(t, policy), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer)
-    )
+    both = (exchange.said, exchange.answer)
+    user, assistant = (defused(_cut(_cleaned(text, policy), _MAX_CONTEXT)) for text in both)
     return f'<earlier date="{_date(exchange)}">\nuser: {user}\nassistant: {assistant}\n</earlier>'
 
 
@@ -189,17 +188,13 @@ def read_facts(answer: str) -> list[Candidate]:
 
 def _elements(text: str) -> list[Mapping[str, Any]]:
     """Return the objects that look like facts in any JSON value of the text; else labelled lines."""
-    found: list[Mapping[str, Any]] = []
-    readable = bool(_NOTHING.fullmatch(text))
-    for value in _values(text):
-        elements = _facts_in(value)
-        found += elements
-        readable = readable or _is_empty_answer(value)
-    if not found and not readable:
-        found = _labelled(text)
-        if not found:
-            raise Unreadable("no facts in a notation that is known")
-    return found
+    values = list(_values(text))
+    found = [fact for value in values for fact in _facts_in(value)]
+    if found or _NOTHING.fullmatch(text) or any(map(_is_empty_answer, values)):
+        return found
+    if not (labelled := _labelled(text)):
+        raise Unreadable("no facts in a notation that is known")
+    return labelled
 
 
 def objects(answer: str) -> Iterator[dict[str, Any]]:
@@ -260,12 +255,8 @@ def _facts_in(value: Any, depth: int = 0) -> list[Mapping[str, Any]]:
     if depth > 6:
         return []
     if isinstance(value, list):
-        return [
-            fact
-            for element in value
-            if isinstance(element, dict | list)
-            for fact in _facts_in(element, depth + 1)
-        ]
+        elements = (element for element in value if isinstance(element, dict | list))
+        return [fact for element in elements for fact in _facts_in(element, depth + 1)]
     if not isinstance(value, dict):
         return []
     if _content(value) and _first_text(value, _TYPE_KEYS):

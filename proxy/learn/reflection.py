@@ -10,7 +10,6 @@ the profile. They are erased with any memory or exchange that they rest on.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import Any
 
 from proxy.admit.decision import memory_id
@@ -31,12 +30,11 @@ from proxy.domain.core import (
 from proxy.domain.derivation import DerivationStore, Due
 from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.limits import HOUR_S
-from proxy.domain.ports import Completer, CompletionRequest, SessionStore
+from proxy.domain.ports import Completer, SessionStore
 from proxy.domain.session import Exchange
 from proxy.learn.consolidation import AGAIN_S
-from proxy.learn.derived import chosen, commit, numbered, numbers, unsupported
+from proxy.learn.derived import chosen, commit, numbered, numbers, request_of, unsupported
 from proxy.learn.llm_io import conversation, objects
-from proxy.prompts import prompt
 from proxy.telemetry import log
 from proxy.text.words import terms
 
@@ -120,11 +118,7 @@ class Reflection:
     derivation: DerivationStore
     sessions: SessionStore
     completer: Completer
-
-    @property
-    def name(self) -> str:
-        """See Step."""
-        return STEP
+    name: str = STEP
 
     def is_on(self, policy: EvolutionPolicy) -> bool:
         """See Step."""
@@ -186,15 +180,7 @@ class Reflection:
         policy = self.gate.policy
         shown = await asyncio.to_thread(numbered, memories, policy)
         talk = await asyncio.to_thread(_conversation, exchanges, self.gate)
-        user = Template(prompt("reflection_input.v1"))
-        request = CompletionRequest(
-            role=ROLE,
-            system=prompt("reflection.v1"),
-            user=user.substitute(memories=shown, exchanges=talk or "(none)"),
-            model="",
-            scope=scope,
-            session_id="",
-        )
+        request = request_of(ROLE, "reflection", scope, memories=shown, exchanges=talk or "(none)")
         notes = read_notes(await self.completer.complete(request), memories, exchanges)
         log.info("memory.reflected", memories=len(memories), exchanges=len(exchanges), notes=len(notes))
         return notes

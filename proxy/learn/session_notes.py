@@ -64,11 +64,8 @@ async def _rules(judge: Judge, said: str) -> list[str]:
     statements = await judge.statements(pairs)
     asked = [(await judge.read(parts[n])).asks.rule for n in safe]
     chances = [max(s.sense.get("rule", 0.0), rule) for s, rule in zip(statements, asked, strict=True)]
-    found = [
-        parts[n]
-        for n, s, rule in zip(safe, statements, asked, strict=True)
-        if s.main_sense == "rule" or rule >= RULE
-    ]
+    read = zip(safe, statements, asked, strict=True)
+    found = [parts[n] for n, s, rule in read if s.main_sense == "rule" or rule >= RULE]
     return found or [parts[safe[chances.index(max(chances))]]]
 
 
@@ -110,9 +107,8 @@ def state_request(
 ) -> CompletionRequest:
     """Return the LLM call that updates the state with the exchanges, of which `first_portion` fit."""
     state = json.dumps(previous, ensure_ascii=False) if previous else "(none yet)"
-    user = Template(prompt("state_input.v1")).substitute(
-        state=defused(state), exchanges=_shown(exchanges, policy)
-    )
+    shown = {"state": defused(state), "exchanges": _shown(exchanges, policy)}
+    user = Template(prompt("state_input.v1")).substitute(shown)
     return request_for(STATE_ROLE, "state.v1", user, exchanges[-1])
 
 
@@ -248,12 +244,10 @@ def _summary_candidate(
 ) -> Candidate:
     content = summary
     for label, key in (("Done", "actions"), ("Outcome", "outcomes")):
-        items = [item for item in _summary_items(fields.get(key), _MOST_ITEMS) if session.mentions(item)]
+        items = list(filter(session.mentions, _summary_items(fields.get(key), _MOST_ITEMS)))
         addition = f" {label}: {'; '.join(items)}." if items else ""
         content += addition if len(content) + len(addition) <= _MAX_CONTENT else ""
-    topics = tuple(
-        topic for topic in _summary_items(fields.get("topics"), _MOST_TOPICS) if session.mentions(topic)
-    )
+    topics = filter(session.mentions, _summary_items(fields.get("topics"), _MOST_TOPICS))
     return Candidate(
         type="episodic",
         content=content,
@@ -375,9 +369,8 @@ class NoteWriter:
                 for key, exchange in zip(unread.keys, now, strict=False)
                 if await self._covers(exchange)
             ]
-            if not await self.notes.keep_state(
-                job.scope, job.session_id, new, now[-1], marks, expect=unread.stamp
-            ):
+            session = (job.scope, job.session_id)
+            if not await self.notes.keep_state(*session, new, now[-1], marks, expect=unread.stamp):
                 return
 
     async def _covers(self, exchange: Exchange) -> bool:

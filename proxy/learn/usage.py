@@ -123,11 +123,8 @@ class UseJudge:
         shown = exchange.shown
         helps = await self.helps(exchange.answer, [MemoryText(s.memory.content, s.vector) for s in shown])
         common = shared([s.memory.content for s in shown], exchange.said, exchange.answer)
-        used = [
-            s.memory.id
-            for s, chance, found in zip(shown, helps, common, strict=True)
-            if is_used(chance, found)
-        ]
+        found = zip(shown, helps, common, strict=True)
+        used = [s.memory.id for s, chance, one in found if is_used(chance, one)]
         return UseVerdict(frozenset(used), self._spared(exchange))
 
     async def helps(self, answer: str, memories: Sequence[MemoryText]) -> Sequence[float | None]:

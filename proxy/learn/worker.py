@@ -95,6 +95,9 @@ class JobReport:
     since_said_s: float | None = None  # from the oldest exchange to its memories stored
 
 
+_COUNTED = {"created": Create, "superseded": Supersede, "confirmed": Confirm, "held": Hold}
+
+
 @dataclass(frozen=True, slots=True)
 class JobRunner:
     """Processes claimed jobs."""
@@ -214,28 +217,20 @@ class JobRunner:
     def _done(self, job: Job, batch: Batch, decision: Decision, facts: Judged, outcome: str) -> JobReport:
         dropped = dict(decision.dropped + facts.dropped)
         said_at = min((e.at for e in batch.pending), default=None)
-        report = JobReport(
-            outcome,
-            created=decision.count(Create),
-            superseded=decision.count(Supersede),
-            confirmed=decision.count(Confirm),
-            held=decision.count(Hold),
-            dropped=dropped,
-            since_said_s=None if said_at is None else max(0.0, self.clock() - said_at),
-        )
+        counts = {name: decision.count(kind) for name, kind in _COUNTED.items()}
+        others = {name: n for name, n in counts.items() if name != "created"}
         log.info(
             "memory.extracted",
             outcome=outcome,
             lane=job.lane,
             exchanges=len(batch.pending),
-            stored=report.created + report.superseded,
-            superseded=report.superseded,
-            confirmed=report.confirmed,
-            held=report.held,
+            stored=counts["created"] + counts["superseded"],
             dropped=sum(dropped.values()),
             waited_s=round(self.clock() - job.created_at, 1),
+            **others,
         )
-        return report
+        since_said_s = None if said_at is None else max(0.0, self.clock() - said_at)
+        return JobReport(outcome, **counts, dropped=dropped, since_said_s=since_said_s)
 
     async def _give_back(self, job: Job, error: Exception) -> JobReport:
         """Postpone, park, retry or dead-letter a failed job. Raises StoreError if that cannot be stored."""
@@ -385,7 +380,7 @@ class Worker:
     async def _start_one(self, group: asyncio.TaskGroup) -> bool:
         job = await self._claim()
         if job is not None:
-            group.create_task(self._served(job))
+            group.create_task(self._round(lambda: self._serve(job)))
         return job is not None
 
     async def _claim(self) -> Job | None:
@@ -405,27 +400,24 @@ class Worker:
 
     async def _claimed(self, now: float, lane: int) -> Job | None:
         """Claim a job. The store completes a claim whose caller is cancelled, so that job is given back."""
-        claiming = asyncio.ensure_future(
-            self._tools.jobs.claim(now, self._pace.lease_seconds, upto_lane=lane)
-        )
+        claim = self._tools.jobs.claim(now, self._pace.lease_seconds, upto_lane=lane)
+        claiming = asyncio.ensure_future(claim)
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
             with suppress(Exception):  # the cancellation must be raised
                 if (job := await claiming) is not None:
-                    await self._tools.jobs.retry(job, at=now, reason="cancelled", counted=False)
+                    await self._return(job, "cancelled")
             raise
+
+    async def _return(self, job: Job, reason: str) -> None:
+        await self._tools.jobs.retry(job, at=self._clock(), reason=reason, counted=False)
 
     async def _return_stranded(self) -> None:
         """Give stranded jobs back: until their leases end, the users' other jobs wait for them."""
         while self._stranded:
-            await self._tools.jobs.retry(
-                self._stranded[0], at=self._clock(), reason="store_unavailable", counted=False
-            )
+            await self._return(self._stranded[0], "store_unavailable")
             self._stranded.popleft()
-
-    async def _served(self, job: Job) -> None:
-        await self._round(lambda: self._serve(job))
 
     async def _serve(self, job: Job) -> bool:
         try:
@@ -438,9 +430,7 @@ class Worker:
             raise
         except asyncio.CancelledError:
             with suppress(StoreError):
-                await asyncio.shield(
-                    self._tools.jobs.retry(job, at=self._clock(), reason="cancelled", counted=False)
-                )
+                await asyncio.shield(self._return(job, "cancelled"))
             raise
         finally:
             self._load.ended()
