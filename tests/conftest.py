@@ -9,7 +9,6 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -39,10 +38,10 @@ with contextlib.suppress(ModuleNotFoundError):
 
 
 @pytest.fixture
-def benchmark_ms() -> Callable[[Callable[[], object]], float]:
+def benchmark_ms():
     """The best of three runs, in milliseconds of work: a busy machine takes longer, not more of it."""
 
-    def measure(call: Callable[[], object]) -> float:
+    def measure(call):
         best = float("inf")
         for _ in range(3):
             start = time.thread_time()

@@ -72,9 +72,7 @@ async def fill(data_dir: Path) -> None:
 async def _shelve(stores: SqliteStores) -> None:
     """Documents with vectors and without, of several versions, and an answer given with one in view."""
 
-    def document(
-        name: str, *texts: str, scope: Scope = ANNA, vectors: tuple[bytes | None, ...] | None = None
-    ):
+    def document(name, *texts, scope=ANNA, vectors=None):
         tiles = tuple(
             Passage(section=n, headings=(f"H{n}", "größer"), start=20 * n, lead=2, tile=f"# {text:18}")
             for n, text in enumerate(texts)

@@ -18,7 +18,7 @@ DOCS, README = DEFAULTS.parent.parent / "docs", DEFAULTS.parent.parent / "README
 ROW = '{"model_role": "memory_state", "llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "tiny"}'
 
 
-def test_the_shipped_file_has_every_setting_with_its_default_and_a_comment() -> None:
+def test_the_shipped_file_has_every_setting_with_its_default_and_a_comment():
     """Compared one by one: a failure names the setting."""
     text = DEFAULTS.read_text("utf-8")
     written, read = yaml.safe_load(text), load(DEFAULTS, {})
@@ -32,7 +32,7 @@ def test_the_shipped_file_has_every_setting_with_its_default_and_a_comment() -> 
     assert (wrong, bare) == ([], [])
 
 
-def test_the_shipped_file_gives_the_dense_weights_of_the_models() -> None:
+def test_the_shipped_file_gives_the_dense_weights_of_the_models():
     comment = DEFAULTS.read_text("utf-8").partition("dense_weight:")[2].partition("recency_depth:")[0]
     given = {name: float(weight) for weight, name in re.findall(r"(\.\d+) of ((?:\w+-){2,}\w+)", comment)}
     assert given == {name: KNOWN_MODELS[name].model.dense_weight for name in given}
@@ -48,7 +48,7 @@ def _settings() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("file", [README, *sorted(DOCS.glob("*.md"))], ids=lambda file: file.name)
-def test_the_documents_name_settings_that_exist(file: Path) -> None:
+def test_the_documents_name_settings_that_exist(file):
     """`section.key` in them is a setting, an event of the log, a field of /health or a file."""
     sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
     known, sections = _settings(), set(Settings.model_fields) - {"external_models"}
@@ -61,7 +61,7 @@ def test_the_documents_name_settings_that_exist(file: Path) -> None:
     assert unknown - said == set()
 
 
-def test_the_tables_of_the_documents_give_the_defaults() -> None:
+def test_the_tables_of_the_documents_give_the_defaults():
     row, known = re.compile(r"^\| `([a-z_.]+)` \| `?([^|`]+?)`? \|", re.MULTILINE), _settings()
     rows = [found for file in DOCS.glob("*.md") for found in row.findall(file.read_text("utf-8"))]
     said = {name: value.replace(",", "") for name, value in rows if name in known and " " not in value}
@@ -69,7 +69,7 @@ def test_the_tables_of_the_documents_give_the_defaults() -> None:
     assert len(said) >= 4
 
 
-def test_every_variable_that_is_read_is_in_the_readme() -> None:
+def test_every_variable_that_is_read_is_in_the_readme():
     readme = (DEFAULTS.parent.parent / "README.md").read_text("utf-8")
     sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
     read = set(re.findall(r"\bMEMORY_PROXY_[A-Z][A-Z_]*", sources))
@@ -77,7 +77,7 @@ def test_every_variable_that_is_read_is_in_the_readme() -> None:
     assert {name for name in read if f"`{name}`" not in readme} == set()
 
 
-def test_every_role_of_our_own_calls_can_have_its_own_model() -> None:
+def test_every_role_of_our_own_calls_can_have_its_own_model():
     sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
     constants = re.findall(r"^[A-Z_, ]*ROLE = .*", sources, re.MULTILINE)
     called = set(re.findall(r'"(memory_\w+)"', " ".join(constants)))
@@ -85,18 +85,18 @@ def test_every_role_of_our_own_calls_can_have_its_own_model() -> None:
     assert {role for role in called if role not in DEFAULTS.read_text("utf-8")} == set()
 
 
-def test_every_shipped_configuration_is_valid() -> None:
+def test_every_shipped_configuration_is_valid():
     for file in DEFAULTS.parent.glob("*.yaml"):
         if "compose" not in file.name:
             load(file, {})
 
 
 @pytest.mark.parametrize("chosen", [{}, {"REDIS_URL": "redis://redis:6379/0", "VECTORS": "qdrant"}])
-def test_the_compose_file_needs_one_variable(chosen: dict[str, str]) -> None:
+def test_the_compose_file_needs_one_variable(chosen):
     compose = yaml.safe_load((DEFAULTS.parent / "compose.yaml").read_text("utf-8"))
     given = {"UPSTREAM": "http://127.0.0.1:1/v1", **chosen}
 
-    def filled(value: str) -> str:
+    def filled(value):
         return re.sub(r"\$\{(\w+):([-?])([^}]*)\}", lambda m: given.get(m[1], m[3]), value)
 
     assert set(re.findall(r"\$\{(\w+):\?", str(compose))) == {"UPSTREAM"}
@@ -108,7 +108,7 @@ def test_the_compose_file_needs_one_variable(chosen: dict[str, str]) -> None:
         assert (settings.cache.redis_url is None) is (not chosen)
 
 
-def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("memory: {extraction_batch_size: 2, budget_tokens: 300}\nserver: {port: 1}\n")
     environ = {f"{PREFIX}MEMORY__EXTRACTION_BATCH_SIZE": "1", f"{PREFIX}SERVER__PORT": "2", "OTHER": "x"}
@@ -118,7 +118,7 @@ def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: 
     assert settings.server.port == 3
 
 
-def test_values_of_the_environment_take_the_settings_types() -> None:
+def test_values_of_the_environment_take_the_settings_types():
     settings = load(
         None,
         {
@@ -164,17 +164,16 @@ def test_values_of_the_environment_take_the_settings_types() -> None:
         ({"EXTERNAL_MODELS": f"[{ROW}, {ROW}]"}, "external_models: two rows have model_role: memory_state"),
     ],
 )
-def test_a_wrong_setting_is_named_with_the_remedy(environ: dict[str, str], says: str) -> None:
+def test_a_wrong_setting_is_named_with_the_remedy(environ, says):
     with pytest.raises(ConfigError) as refused:
         load(None, {PREFIX + key: value for key, value in environ.items()})
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["http://u:hush@h/v1", "http://:hush@h/v1", "u:hush@h/v1", "http://h/v1#hush", "http://u:hush@h"],
+    "url", ["http://u:hush@h/v1", "http://:hush@h/v1", "u:hush@h/v1", "http://h/v1#hush", "http://u:hush@h"]
 )
-def test_an_address_with_a_credential_or_fragment_is_refused_without_being_shown(url: str) -> None:
+def test_an_address_with_a_credential_or_fragment_is_refused_without_being_shown(url):
     for key, text in (("UPSTREAM__BASE_URL", url), ("EXTERNAL_MODELS", f"[{ROW}]")):
         with pytest.raises(ConfigError, match="must ") as refused:
             load(None, {PREFIX + key: text.replace("http://127.0.0.1:1/v1", url)})
@@ -188,7 +187,7 @@ def test_an_address_with_a_credential_or_fragment_is_refused_without_being_shown
         "http://h/v3?api-version=1",
     ],
 )  # fmt: skip
-async def test_whatever_address_the_settings_take_the_upstream_takes(url: str) -> None:
+async def test_whatever_address_the_settings_take_the_upstream_takes(url):
     settings = load(None, {}, {"upstream": {"base_url": url}})
     assert settings.upstream.base_url
     await Upstream(settings.upstream.base_url).aclose()
@@ -196,12 +195,9 @@ async def test_whatever_address_the_settings_take_the_upstream_takes(url: str) -
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [
-        ("port: 70000", "server.port: "),
-        ("prot: 1", "unknown setting server.prot: did you mean server.port?"),
-    ],
+    [("port: 70000", "server.port: "), ("prot: 1", "unknown setting server.prot: did you mean server.port?")],
 )
-def test_an_error_names_the_file_or_variable_that_sets_the_key(tmp_path: Path, key: str, said: str) -> None:
+def test_an_error_names_the_file_or_variable_that_sets_the_key(tmp_path, key, said):
     file = tmp_path / "c.yaml"
     file.write_text(f"server: {{{key}}}\n")
     with pytest.raises(ConfigError) as refused:
@@ -224,7 +220,7 @@ def test_an_error_names_the_file_or_variable_that_sets_the_key(tmp_path: Path, k
 
 
 @pytest.mark.parametrize("whole", ["null", "", "[1]", "x"])
-def test_a_section_set_to_something_without_keys_conflicts_with_a_variable_of_its_key(whole: str) -> None:
+def test_a_section_set_to_something_without_keys_conflicts_with_a_variable_of_its_key(whole):
     environ = {f"{PREFIX}CACHE__REDIS_URL": "redis://h", f"{PREFIX}CACHE": whole}
     for given in (environ, dict(reversed(environ.items()))):
         with pytest.raises(ConfigError) as refused:
@@ -233,14 +229,14 @@ def test_a_section_set_to_something_without_keys_conflicts_with_a_variable_of_it
         assert f"{PREFIX}CACHE sets" in str(refused.value)
 
 
-def test_a_variable_of_a_key_overrides_one_of_its_section_in_any_order() -> None:
+def test_a_variable_of_a_key_overrides_one_of_its_section_in_any_order():
     environ = {f"{PREFIX}SERVER__PORT": "2", f"{PREFIX}server": "{port: 1, host: h}"}
     for given in (environ, dict(reversed(environ.items()))):
         server = load(None, given).server
         assert (server.port, server.host) == (2, "h")
 
 
-def test_a_rule_between_settings_is_reported_without_a_key() -> None:
+def test_a_rule_between_settings_is_reported_without_a_key():
     with pytest.raises(ConfigError, match=r"^retrieval\.hyde needs"):
         load(None, {f"{PREFIX}RETRIEVAL__HYDE": "true"})
 
@@ -254,7 +250,7 @@ def test_a_rule_between_settings_is_reported_without_a_key() -> None:
         ("EXTERNAL_MODELS", "[{llm_api_key: hush}"),
     ],
 )
-def test_a_malformed_variable_is_named_without_its_value(name: str, text: str) -> None:
+def test_a_malformed_variable_is_named_without_its_value(name, text):
     with pytest.raises(ConfigError) as refused:
         load(None, {PREFIX + name: text})
     assert str(refused.value).startswith(f"{PREFIX}{name} is ")
@@ -271,7 +267,7 @@ def test_a_malformed_variable_is_named_without_its_value(name: str, text: str) -
         ("memory: 3", "memory"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path, text, says):
     file = tmp_path / "c.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=says):
@@ -280,7 +276,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, says: str)
         load(tmp_path / "absent.yaml", {})
 
 
-def test_empty_sections_and_variables_mean_the_default(tmp_path: Path) -> None:
+def test_empty_sections_and_variables_mean_the_default(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("memory:\n  # budget_tokens: 1\n")
     empty = dict.fromkeys((f"{PREFIX}STORAGE__DATA_DIR", f"{PREFIX}TRACING__ENDPOINT"), "")
@@ -288,7 +284,7 @@ def test_empty_sections_and_variables_mean_the_default(tmp_path: Path) -> None:
     load(None, {}, {"upstream": {"api_key": "sk-test\n"}})  # a line break at the end is not part of a key
 
 
-def test_a_printed_setting_never_shows_a_key() -> None:
+def test_a_printed_setting_never_shows_a_key():
     settings = load(None, {f"{PREFIX}UPSTREAM__API_KEY": "sk-secret"})
     assert "sk-secret" not in repr(settings) + str(settings)
 
@@ -323,13 +319,13 @@ def test_a_printed_setting_never_shows_a_key() -> None:
         ("cache", "redis_url", "redis://h:6379/0?ssl_ca_certs=/ca"),  # without TLS: rediss://
     ],
 )
-def test_a_value_that_would_fail_later_is_refused_at_the_start(section: str, key: str, value: object) -> None:
+def test_a_value_that_would_fail_later_is_refused_at_the_start(section, key, value):
     with pytest.raises(ConfigError, match=rf"^{section}\.{key}") as refused:
         load(None, {}, {section: {key: value}})
     assert "secret" not in str(refused.value)
 
 
-def test_a_tilde_is_the_users_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_is_the_users_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     settings = load(None, {}, {"storage": {"data_dir": "~/memories"}, "embedding": {"path": "~/minilm"}})
     assert settings.storage.data_dir == Path("/home/me/memories")
@@ -341,14 +337,14 @@ def test_a_tilde_is_the_users_home(monkeypatch: pytest.MonkeyPatch) -> None:
     ["redis://h", "redis://h:6379/3", "rediss://me:p%40ss@h:7000/2?ssl_ca_certs=/ca", "redis://:a@[::1]:7000/0/?client_name=a@b",
      "unix://:pass@/run/redis.sock?db=1"],
 )  # fmt: skip
-async def test_whatever_address_of_a_redis_the_settings_take_its_client_takes(url: str) -> None:
+async def test_whatever_address_of_a_redis_the_settings_take_its_client_takes(url):
     cache = load(None, {}, {"cache": {"redis_url": url}}).cache
     assert cache.redis_url is not None
     await RedisCache(cache.redis_url.get_secret_value()).close()
 
 
 @pytest.mark.parametrize("backend", ["redis", "redis+qdrant"])
-def test_a_configuration_of_the_removed_redis_store_is_refused_with_a_remedy(backend: str) -> None:
+def test_a_configuration_of_the_removed_redis_store_is_refused_with_a_remedy(backend):
     sections = {"storage": {"backend": backend}, "redis": {"url": "redis://:secret@h/0"}}
     with pytest.raises(ConfigError) as refused:
         load(None, {}, sections)
@@ -360,7 +356,7 @@ def test_a_configuration_of_the_removed_redis_store_is_refused_with_a_remedy(bac
     assert "secret" not in said
 
 
-def test_variables_with_too_few_underscores_are_reported_and_those_of_kubernetes_are_not() -> None:
+def test_variables_with_too_few_underscores_are_reported_and_those_of_kubernetes_are_not():
     environ = {
         "MEMORY_PROXY_UPSTREAM_BASE_URL": "http://127.0.0.1:1/v1", "MEMORY_PROXY_MEMORY__DEADLINE_MS": "1",
         f"{PREFIX}MEMORY__DEADLINE_MS": "1", "MEMORY_PROXY_CONFIG": "x",

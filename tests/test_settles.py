@@ -46,7 +46,7 @@ def _most(see: Callable[[int], object], numbers: Iterable[int]) -> int:
         pytest.param(_chains, 1_100, id="recent responses"),
     ],
 )
-def test_a_cache_reaches_its_size_soon(make: Callable[[], Callable[[int], object]], soon: int) -> None:
+def test_a_cache_reaches_its_size_soon(make, soon):
     see = make()
     tracemalloc.start()
     try:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,7 +17,7 @@ from proxy.app import http as wiring
 from proxy.domain.core import Level, Reason
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.sessions import SqlSessions
-from tests.e2e.conftest import Houses, house, models_dir
+from tests.e2e.conftest import house, models_dir
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange
 
@@ -48,9 +47,7 @@ async def _away(*_: Any) -> None:
     raise StoreUnavailable("no disk")
 
 
-async def test_each_alert_asks_for_what_a_proxy_in_trouble_exposes(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_alert_asks_for_what_a_proxy_in_trouble_exposes(house, monkeypatch):
     monkeypatch.setattr(SqlSessions, "begin", _away)
     monkeypatch.setattr(wiring, "prepare", _away)
     body = {"model": "m", "messages": [{"role": "user", "content": "Where do I live?"}], "input": "Hi"}
@@ -75,18 +72,18 @@ def table_of(heading: str) -> list[tuple[str, str]]:
     return ROW.findall(section.partition("\n|---|---|\n")[2].partition("\n\n")[0])
 
 
-def test_the_documentation_lists_each_reason_with_its_meaning_and_each_level() -> None:
+def test_the_documentation_lists_each_reason_with_its_meaning_and_each_level():
     assert table_of("What X-Memory-Reason says") == [(one.value, one.meaning) for one in Reason]
     assert [word for word, _ in table_of("What X-Memory-Level says")] == [level.value for level in Level]
 
 
-def test_each_reason_is_used() -> None:
+def test_each_reason_is_used():
     sources = [p.read_text("utf-8") for p in (ROOT / "proxy").rglob("*.py")]
     said = set(re.findall(r"\bReason\.([A-Z_]+)", "\n".join(sources)))
     assert said == set(Reason.__members__)
 
 
-def test_each_reason_fits_into_a_header() -> None:
+def test_each_reason_fits_into_a_header():
     assert all(re.fullmatch("[a-z_]+", one.value) for one in Reason)
 
 
@@ -94,7 +91,7 @@ DOCS = Path(__file__).parent.parent / "docs" / "testing.md"
 _FILE = re.compile(r"```python\n(# (\S+\.py)\n.*?)```", re.DOTALL)
 
 
-def test_the_suite_in_the_docs_passes(tmp_path: Path) -> None:
+def test_the_suite_in_the_docs_passes(tmp_path):
     for text, name in _FILE.findall(DOCS.read_text("utf-8")):
         (tmp_path / name).write_text(text)
     assert len(list(tmp_path.iterdir())) == 3

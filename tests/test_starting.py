@@ -31,29 +31,26 @@ def loaded(*argv: str) -> set[str]:
     return {".".join(parts[: 2 if parts[0] == "proxy" else 1]) for parts in names}
 
 
-def test_a_process_of_the_tests_keeps_what_it_compiled_for_the_next() -> None:
+def test_a_process_of_the_tests_keeps_what_it_compiled_for_the_next():
     said = subprocess.check_output([sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"])
     assert said.strip() == b"False"
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["no-such-command"]], ids=" ".join)
-def test_the_help_loads_nothing_that_it_does_not_show(argv: list[str]) -> None:
+def test_the_help_loads_nothing_that_it_does_not_show(argv):
     modules = loaded(*argv)
-    assert {name for name in modules if name.startswith("proxy.")} == {
-        "proxy.cli",
-        "proxy.domain",
-    }
+    assert {name for name in modules if name.startswith("proxy.")} == {"proxy.cli", "proxy.domain"}
     assert not modules & {"pydantic", "yaml", "rich", "asyncio", "ssl"}
 
 
-def test_a_client_loads_no_part_of_the_server() -> None:
+def test_a_client_loads_no_part_of_the_server():
     modules = loaded("memory", "list", "--user", "alice", "--url", "http://127.0.0.1:9")
     assert "proxy.client" in modules
     assert not modules & {"proxy.config", "proxy.storage", "proxy.http", "proxy.telemetry"}
     assert not modules & {"pydantic", "numpy", "starlette", "prometheus_client", "sqlite3"}
 
 
-def test_the_server_starts_without_the_mcp_library() -> None:
+def test_the_server_starts_without_the_mcp_library():
     code = "import sys, proxy.app.server; print(*{'mcp', 'mcp_types', 'httpx2'} & sys.modules.keys())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 
@@ -61,7 +58,7 @@ def test_the_server_starts_without_the_mcp_library() -> None:
 @pytest.mark.parametrize(
     "argv", [["keys", "list", "--help"], ["backup", "--help"], ["migrate", "--help"]], ids=" ".join
 )
-def test_a_command_on_the_stores_loads_no_server(argv: list[str]) -> None:
+def test_a_command_on_the_stores_loads_no_server(argv):
     modules = loaded(*argv)
     assert "proxy.cli" in modules
     assert not modules & {"proxy.app", "proxy.recall", "proxy.learn"}
@@ -82,7 +79,7 @@ print(len(list(Path("/proc/self/task").iterdir())))
 
 @pytest.mark.skipif(PROCESSORS < 2, reason="needs Linux and several processors")
 @pytest.mark.parametrize(("chosen", "threads"), [(None, 1), ("2", 2)])
-def test_matrix_products_start_no_busy_waiting_threads(chosen: str | None, threads: int) -> None:
+def test_matrix_products_start_no_busy_waiting_threads(chosen, threads):
     environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
     if chosen is not None:  # the operator's choice
         environment["OPENBLAS_NUM_THREADS"] = chosen
@@ -103,7 +100,7 @@ def repository(root: Path, **files: str) -> Path:
     return root
 
 
-def test_the_commit_of_a_checkout_is_read_without_git(tmp_path: Path) -> None:
+def test_the_commit_of_a_checkout_is_read_without_git(tmp_path):
     branch = "ref: refs/heads/main\n"
     packed = f"# pack-refs with: peeled\n{'0' * 40} refs/heads/main2\n{HASH} refs/heads/main\n^{'1' * 40}\n"
     for name, files in {
@@ -115,7 +112,7 @@ def test_the_commit_of_a_checkout_is_read_without_git(tmp_path: Path) -> None:
         assert commit_of(root, {}) == "5edc378aa1b2", name
 
 
-def test_a_built_image_reports_the_commit_of_its_variable(tmp_path: Path) -> None:
+def test_a_built_image_reports_the_commit_of_its_variable(tmp_path):
     root = repository(tmp_path, HEAD="0" * 40)
     assert commit_of(root, {COMMIT_VARIABLE: HASH}) == "5edc378aa1b2"
     assert commit_of(root, {COMMIT_VARIABLE: "v0.2-rc1"}) == "v0.2-rc1"
@@ -125,11 +122,11 @@ def test_a_built_image_reports_the_commit_of_its_variable(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "files", [{}, {"HEAD": "ref: refs/heads/main"}, {"HEAD": "no such\nthing"}, {"HEAD": "é"}, {"config": ""}]
 )
-def test_without_a_readable_checkout_there_is_no_commit(tmp_path: Path, files: dict[str, str]) -> None:
+def test_without_a_readable_checkout_there_is_no_commit(tmp_path, files):
     assert commit_of(repository(tmp_path, **files), {}) is None
 
 
-def test_the_version_command_prints_the_commit(tmp_path: Path) -> None:
+def test_the_version_command_prints_the_commit(tmp_path):
     command = [sys.executable, "-c", "from proxy.cli.main import main; main(['--version'])"]
     environ = {**os.environ, COMMIT_VARIABLE: HASH, "PATH": ""}  # and no git
     printed = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
@@ -140,7 +137,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A checkout whose .venv only writes down what it is asked to install."""
     (tmp_path / "scripts").mkdir()
     for name in ("scripts/install", "pyproject.toml", "requirements.lock"):
@@ -167,31 +164,31 @@ def asked(checkout: Path) -> list[str]:
     return written.read_text("utf-8").splitlines() if written.exists() else []
 
 
-def test_each_extra_is_installed_once(checkout: Path) -> None:
+def test_each_extra_is_installed_once(checkout):
     for extras in ((), (), ("otel", "download"), ("otel",), ("download",)):
         assert install(checkout, *extras)[0] == 0
     assert asked(checkout) == [".[demo]", ".[otel,download]"]
 
 
-def test_what_the_tests_need_holds_the_demo_and_not_every_extra(checkout: Path) -> None:
+def test_what_the_tests_need_holds_the_demo_and_not_every_extra(checkout):
     for extras in (("dev",), (), ("download",)):
         assert install(checkout, *extras)[0] == 0
     assert asked(checkout) == [".[dev]", ".[download]"]
 
 
-def test_an_extra_that_does_not_exist_is_refused(checkout: Path) -> None:
+def test_an_extra_that_does_not_exist_is_refused(checkout):
     status, said = install(checkout, "otel", "otle")
     assert (status, asked(checkout)) == (1, [])
     assert said == "There is no extra 'otle'. There are: demo, dev, download, otel.\n"
 
 
-def test_the_pinned_versions_leave_room_for_fastembed() -> None:
+def test_the_pinned_versions_leave_room_for_fastembed():
     """`scripts/install download` fails with 2.x (fastembed 0.9)."""
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M))
     assert int(pinned["huggingface-hub"].split(".")[0]) < 2
 
 
-def test_no_text_refers_to_a_package_that_is_not_published() -> None:
+def test_no_text_refers_to_a_package_that_is_not_published():
     """The name `memory-proxy` is not ours on any package index."""
     files = [*(ROOT / "proxy").rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     files += [*(ROOT / "config").iterdir(), ROOT / "Dockerfile", *(ROOT / "scripts").glob("*")]

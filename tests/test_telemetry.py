@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from proxy import telemetry
 from proxy.telemetry import REMIND_S, ThrottledLog
 from tests.storage.recording import recorded
@@ -46,7 +44,7 @@ def test_processes_that_share_a_directory_count_together(tmp_path: Path, monkeyp
     assert 'memory_proxy_jobs{state="queued"} 7.0' in second
 
 
-def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+def test_the_dashboard_shows_every_metric_and_no_other():
     file = Path(__file__).parent.parent / "config/grafana-dashboard.json"
     dashboard = json.loads(file.read_text("utf-8"))
     expressions = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
@@ -61,9 +59,7 @@ class Clock:
         return self.now
 
 
-def test_a_line_that_repeats_is_said_once_a_minute_with_the_number_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_line_that_repeats_is_said_once_a_minute_with_the_number_left_out(monkeypatch):
     lines = recorded(monkeypatch, lambda facts: facts)
     clock = Clock()
     seldom = ThrottledLog(clock)
@@ -73,7 +69,7 @@ def test_a_line_that_repeats_is_said_once_a_minute_with_the_number_left_out(
     assert lines == [("store.away", {"error": "Gone"}), logged, logged]
 
 
-def test_where_the_clock_is_set_back_nothing_is_kept_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_clock_is_set_back_nothing_is_kept_from_the_log(monkeypatch):
     lines = recorded(monkeypatch, lambda facts: facts)
     clock = Clock()
     seldom = ThrottledLog(clock)
@@ -82,12 +78,12 @@ def test_where_the_clock_is_set_back_nothing_is_kept_from_the_log(monkeypatch: p
     assert [event for event, _ in lines] == ["store.away", "store.away"]
 
 
-def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch):
     class Full:
-        def write(self, text: str) -> int:
+        def write(self, text):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        def flush(self) -> None:
+        def flush(self):
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(sys, "stderr", Full())
@@ -95,7 +91,7 @@ def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch:
     telemetry._Stderr().flush()
 
 
-def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_library_logs_is_a_line_of_ours(monkeypatch):
     lines = recorded(monkeypatch, lambda facts: facts)
     library = logging.Logger("some.library")
     library.addHandler(telemetry._LibraryHandler())
@@ -111,7 +107,7 @@ def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) 
     assert "ValueError: bad" in broke["exception"]
 
 
-def test_libraries_log_in_the_format_that_is_set() -> None:
+def test_libraries_log_in_the_format_that_is_set():
     said = "import logging; from proxy import telemetry; telemetry.configure('info', 'json')\n"
     said += "logging.getLogger('lib').warning('low'); logging.getLogger('uvicorn.error').error('high')"
     logged = subprocess.run(
@@ -124,7 +120,7 @@ def test_libraries_log_in_the_format_that_is_set() -> None:
     ]
 
 
-def test_a_line_is_written_in_one_piece_so_that_no_other_process_writes_into_it() -> None:
+def test_a_line_is_written_in_one_piece_so_that_no_other_process_writes_into_it():
     said = """
 import sys
 from proxy import telemetry

@@ -41,11 +41,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
         ("POST", "sessions/s-1/end", {"id": "s-1", "queued_exchanges": 2}),
         ("GET", "timeline", {"data": [EVENT], "has_more": True}),
         ("GET", "entities", {"data": [ENTITY], "has_more": True}),
-        (
-            "GET",
-            "entities/ent_1/memories",
-            {"data": [OF_ENTITY]},
-        ),
+        ("GET", "entities/ent_1/memories", {"data": [OF_ENTITY]}),
         ("POST", "mem_1/pin", {**OF_ENTITY, "pinned": True}),
         ("POST", "mem_1/archive", {**OF_ENTITY, "pinned": False, "archived": True}),
         ("POST", "evolve", {"steps": [{"step": "decay", "ids": {"archived": ["mem_[1]"]}}]}),

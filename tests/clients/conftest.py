@@ -5,7 +5,6 @@ Collected by `scripts/test --clients` only, which installs the clients and says 
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ collect_ignore_glob = [] if os.environ.get(CLIENTS) else ["test_*.py"]
 
 
 @pytest.fixture(scope="session")
-async def chat_only(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def chat_only(tmp_path_factory):
     """A proxy whose upstream knows only chat completions."""
     actor, data_dir = Actor(), tmp_path_factory.mktemp("chat-only")
     async with ScriptedUpstream(actor) as upstream:
@@ -28,27 +27,27 @@ async def chat_only(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[S
 
 
 @pytest.fixture(scope="session")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def native(tmp_path_factory):
     """A proxy in front of the model that it ships with, which speaks the Responses API itself."""
     with running(tmp_path_factory.mktemp("native"), None, None) as stage:
         yield stage
 
 
 @pytest.fixture(params=["chat_only", "native"])
-def stage(request: pytest.FixtureRequest) -> Stage:
+def stage(request):
     """Both, one after the other."""
     found: Stage = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
-def user() -> str:
+def user():
     """A user without memories."""
     return f"user-{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")
-def node_dir() -> Path:
+def node_dir():
     """The folder in which the npm packages lie."""
     directory = Path(os.environ[CLIENTS], "node")
     if not (directory / "node_modules" / "ai").is_dir():

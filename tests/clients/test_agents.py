@@ -1,7 +1,5 @@
 """OpenAI's Agents SDK, over both of its model classes."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +35,7 @@ def get_weather(city: str) -> str:
 
 
 @pytest.fixture
-async def sdk(chat_only: Stage, user: str) -> AsyncIterator[AsyncOpenAI]:
+async def sdk(chat_only, user):
     """The SDK's client, for the user."""
     async with opened(chat_only, user) as client:
         yield client
@@ -65,9 +63,7 @@ async def run(who: Agent[Any], said: Any, *, stream: bool, **more: Any) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("model", MODELS)
-async def test_what_one_run_says_the_next_one_knows(
-    stage: Stage, user: str, model: Any, stream: bool
-) -> None:
+async def test_what_one_run_says_the_next_one_knows(stage, user, model, stream):
     async with opened(stage, user) as client:
         who = agent(model("gpt-4.1", client))
         await run(who, SAID, stream=stream)
@@ -78,9 +74,7 @@ async def test_what_one_run_says_the_next_one_knows(
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("think", ["", "Think. "], ids=["plain", "thinking"])
-async def test_the_runner_calls_the_tools_and_reaches_the_answer(
-    sdk: AsyncOpenAI, model: Any, stream: bool, think: str
-) -> None:
+async def test_the_runner_calls_the_tools_and_reaches_the_answer(sdk, model, stream, think):
     who = agent(model("gpt-5", sdk), tools=[get_weather])
     result = await run(who, think + BOTH_CITIES, stream=stream)
     assert result.final_output == "The tools say: rain in Oslo; rain in Lima"
@@ -88,7 +82,7 @@ async def test_the_runner_calls_the_tools_and_reaches_the_answer(
     assert again.final_output == "All right, noted."
 
 
-async def test_the_runner_continues_its_last_response(sdk: AsyncOpenAI, chat_only: Stage) -> None:
+async def test_the_runner_continues_its_last_response(sdk, chat_only):
     who = agent(OpenAIResponsesModel("gpt-4.1", sdk), tools=[get_weather])
     first = await Runner.run(who, BOTH_CITIES, auto_previous_response_id=True)
     assert first.final_output == "The tools say: rain in Oslo; rain in Lima"
@@ -107,7 +101,7 @@ def get_picture() -> ToolOutputImage:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("model", MODELS)
-async def test_a_handoff_passes_the_conversation_on(sdk: AsyncOpenAI, model: Any, stream: bool) -> None:
+async def test_a_handoff_passes_the_conversation_on(sdk, model, stream):
     made = model("gpt-4.1", sdk)
     expert = Agent(name="Meteorologist", model=made, tools=[get_weather])
     result = await run(agent(made, handoffs=[expert]), "Hand me over.", stream=stream)
@@ -116,9 +110,7 @@ async def test_a_handoff_passes_the_conversation_on(sdk: AsyncOpenAI, model: Any
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
-    sdk: AsyncOpenAI, stream: bool
-) -> None:
+async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(sdk, stream):
     settings = ModelSettings(
         store=False, reasoning=Reasoning(effort="low", summary="auto"),
         response_include=["reasoning.encrypted_content"], parallel_tool_calls=True, truncation="auto",
@@ -131,14 +123,14 @@ async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
     assert result.context_wrapper.usage.total_tokens == 28
 
 
-async def test_a_tool_may_return_a_picture(sdk: AsyncOpenAI, chat_only: Stage) -> None:
+async def test_a_tool_may_return_a_picture(sdk, chat_only):
     who = agent(OpenAIResponsesModel("gpt-4.1", sdk), tools=[get_picture])
     await Runner.run(who, "Show me the picture.")
     assert chat_only.actor is not None
     assert "data:image/png;base64,iVBORw0KGgo=" in str(chat_only.actor.last_chat()["messages"])
 
 
-async def test_sessions_of_the_sdk_keep_a_conversation(sdk: AsyncOpenAI, tmp_path: Path) -> None:
+async def test_sessions_of_the_sdk_keep_a_conversation(sdk, tmp_path):
     who = agent(OpenAIResponsesModel("gpt-4.1", sdk), tools=[get_weather])
     for session in (SQLiteSession("s", tmp_path / "s.db"), OpenAIConversationsSession(openai_client=sdk)):
         await Runner.run(who, BOTH_CITIES, session=session)  # type: ignore[arg-type]

@@ -57,9 +57,7 @@ async def ask(llm: Any, said: Any, *, stream: bool) -> AIMessage:
 
 @APIS
 @STREAMS
-async def test_what_one_conversation_says_the_next_one_knows(
-    stage: Stage, user: str, responses: bool, stream: bool
-) -> None:
+async def test_what_one_conversation_says_the_next_one_knows(stage, user, responses, stream):
     llm = model(stage, user, responses)
     await ask(llm, SAID, stream=stream)
     await stage.remembered(user, "10,000")
@@ -70,9 +68,7 @@ async def test_what_one_conversation_says_the_next_one_knows(
 @STREAMS
 @pytest.mark.parametrize("shape", ["v0", "responses/v1", "v1"])
 @pytest.mark.parametrize("think", ["", "Think. "], ids=["plain", "thinking"])
-async def test_a_tool_loop_reaches_its_answer(
-    chat_only: Stage, user: str, responses: bool, stream: bool, shape: str, think: str
-) -> None:
+async def test_a_tool_loop_reaches_its_answer(chat_only, user, responses, stream, shape, think):
     llm = model(chat_only, user, responses, output_version=shape).bind_tools([get_weather])
     said: list[Any] = [SystemMessage("Be brief."), HumanMessage(think + BOTH_CITIES)]
     answer = await ask(llm, said, stream=stream)
@@ -87,7 +83,7 @@ async def test_a_tool_loop_reaches_its_answer(
 
 
 @STREAMS
-async def test_a_chain_continues_the_last_response(chat_only: Stage, user: str, stream: bool) -> None:
+async def test_a_chain_continues_the_last_response(chat_only, user, stream):
     llm = model(chat_only, user, True, use_previous_response_id=True)
     first = await ask(llm, "My word is heron.", stream=stream)
     await ask(llm, [HumanMessage("My word is heron."), first, HumanMessage("Fine.")], stream=stream)
@@ -97,15 +93,13 @@ async def test_a_chain_continues_the_last_response(chat_only: Stage, user: str, 
 
 
 @APIS
-async def test_structured_output_is_parsed(chat_only: Stage, user: str, responses: bool) -> None:
+async def test_structured_output_is_parsed(chat_only, user, responses):
     llm = model(chat_only, user, responses).with_structured_output(Weather, method="json_schema")
     assert await llm.ainvoke("The day in Oslo?") == Weather(city="Oslo", degrees=7)
 
 
 @STREAMS
-async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
-    chat_only: Stage, user: str, stream: bool
-) -> None:
+async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(chat_only, user, stream):
     settings = {
         "reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"],
         "store": False, "verbosity": "low", "truncation": "auto", "service_tier": "auto",
@@ -121,9 +115,9 @@ async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
 
 
 @STREAMS
-async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str, stream: bool) -> None:
+async def test_a_custom_tool_takes_free_text(chat_only, user, stream):
     @custom_tool
-    def write(text: str) -> str:
+    def write(text):
         """Write it down."""
         return f"wrote {text}"
 
@@ -136,13 +130,11 @@ async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str, stream
 
 @APIS
 @STREAMS
-async def test_an_upstreams_refusal_is_the_sdks_own_error(
-    chat_only: Stage, user: str, responses: bool, stream: bool
-) -> None:
+async def test_an_upstreams_refusal_is_the_sdks_own_error(chat_only, user, responses, stream):
     with pytest.raises(openai.RateLimitError, match="Slow down"):
         await ask(model(chat_only, user, responses), f"Hello. {REFUSE}", stream=stream)
 
 
-async def test_a_stream_that_breaks_off_is_an_error(chat_only: Stage, user: str) -> None:
+async def test_a_stream_that_breaks_off_is_an_error(chat_only, user):
     with pytest.raises(ValueError, match="broke off"):
         await ask(model(chat_only, user, True), f"Hello. {CUT}", stream=True)

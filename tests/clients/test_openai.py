@@ -58,9 +58,7 @@ async def respond(sdk: AsyncOpenAI, text: str, *, stream: bool) -> str:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("say", [chat, respond])
-async def test_what_one_session_says_the_next_one_knows(
-    stage: Stage, user: str, say: Any, stream: bool
-) -> None:
+async def test_what_one_session_says_the_next_one_knows(stage, user, say, stream):
     async with client(stage, user) as first:
         await say(first, SAID, stream=stream)
     await stage.remembered(user, "10,000")
@@ -70,7 +68,7 @@ async def test_what_one_session_says_the_next_one_knows(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_tool_loop_over_a_chain_reaches_its_answer(chat_only: Stage, user: str, stream: bool) -> None:
+async def test_a_tool_loop_over_a_chain_reaches_its_answer(chat_only, user, stream):
     async with client(chat_only, user) as sdk:
         asked = await _create(sdk, stream, input=BOTH_CITIES, tools=[WEATHER])
         calls = [item for item in asked.output if item.type == "function_call"]
@@ -84,9 +82,7 @@ async def test_a_tool_loop_over_a_chain_reaches_its_answer(chat_only: Stage, use
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_tool_loop_without_a_chain_sends_the_output_items_back(
-    chat_only: Stage, user: str, stream: bool
-) -> None:
+async def test_a_tool_loop_without_a_chain_sends_the_output_items_back(chat_only, user, stream):
     async with client(chat_only, user) as sdk:
         said: list[Any] = [{"role": "user", "content": f"Think. {BOTH_CITIES}"}]
         asked = await _create(sdk, stream, input=said, tools=[WEATHER], store=False)
@@ -108,7 +104,7 @@ async def _create(sdk: AsyncOpenAI, stream: bool, **request: Any) -> Any:
         return await events.get_final_response()
 
 
-async def test_structured_output_is_parsed(chat_only: Stage, user: str) -> None:
+async def test_structured_output_is_parsed(chat_only, user):
     async with client(chat_only, user) as sdk:
         response = await sdk.responses.parse(model="m", input="The day in Oslo?", text_format=Weather)
         assert response.output_parsed == Weather(city="Oslo", degrees=7)
@@ -122,16 +118,14 @@ async def test_structured_output_is_parsed(chat_only: Stage, user: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("say", [chat, respond])
-async def test_an_upstreams_refusal_is_the_sdks_own_error(
-    chat_only: Stage, user: str, say: Any, stream: bool
-) -> None:
+async def test_an_upstreams_refusal_is_the_sdks_own_error(chat_only, user, say, stream):
     async with client(chat_only, user) as sdk:
         with pytest.raises(openai.RateLimitError) as refused:
             await say(sdk, f"Hello. {REFUSE}", stream=stream)
     assert (refused.value.code, refused.value.response.headers["retry-after"]) == ("rate_limit_exceeded", "7")
 
 
-async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str) -> None:
+async def test_a_custom_tool_takes_free_text(chat_only, user):
     tools: Any = [{"type": "custom", "name": "write", "description": "Writes."}]
     async with client(chat_only, user) as sdk:
         for stream in (False, True):
@@ -143,9 +137,7 @@ async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str) -> Non
             assert answer.output_text == "The tools say: written"
 
 
-async def test_reasoning_of_a_client_that_keeps_its_own_history_comes_back_sealed(
-    chat_only: Stage, user: str
-) -> None:
+async def test_reasoning_of_a_client_that_keeps_its_own_history_comes_back_sealed(chat_only, user):
     async with client(chat_only, user) as sdk:
         request: Any = {"store": False, "include": ["reasoning.encrypted_content"], "tools": [WEATHER]}
         asked = await _create(sdk, True, input=f"Think. {BOTH_CITIES}", **request)
@@ -161,7 +153,7 @@ async def test_reasoning_of_a_client_that_keeps_its_own_history_comes_back_seale
         assert answer.output_text == "The tools say: 7 degrees; 7 degrees"
 
 
-async def test_hosted_tools_that_cannot_be_had_are_named(chat_only: Stage, user: str) -> None:
+async def test_hosted_tools_that_cannot_be_had_are_named(chat_only, user):
     tools: Any = [{"type": "web_search"}, WEATHER]
     async with client(chat_only, user) as sdk:
         raw = await sdk.responses.with_raw_response.create(model="m", input="Hello.", tools=tools)

@@ -37,9 +37,7 @@ async def converse(node_dir: Path, stage: Stage, user: str, *turns: str, **more:
 
 @APIS
 @STREAMS
-async def test_what_one_conversation_says_the_next_one_knows(
-    node_dir: Path, stage: Stage, user: str, api: str, stream: bool
-) -> None:
+async def test_what_one_conversation_says_the_next_one_knows(node_dir, stage, user, api, stream):
     await converse(node_dir, stage, user, SAID, api=api, stream=stream)
     await stage.remembered(user, "10,000")
     result = await converse(node_dir, stage, user, ASKED, api=api, stream=stream)
@@ -49,8 +47,8 @@ async def test_what_one_conversation_says_the_next_one_knows(
 @APIS
 @STREAMS
 async def test_a_tool_loop_reaches_its_answer_and_the_conversation_continues(
-    node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
-) -> None:
+    node_dir, chat_only, user, api, stream
+):
     result = await converse(node_dir, chat_only, user, BOTH_CITIES, "Fine.", api=api, stream=stream)
     assert result["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
     assert result["steps"] == [2, 1]
@@ -59,9 +57,7 @@ async def test_a_tool_loop_reaches_its_answer_and_the_conversation_continues(
 
 @STREAMS
 @pytest.mark.parametrize("store", [True, False], ids=["stored", "not stored"])
-async def test_reasoning_comes_and_goes_back(
-    node_dir: Path, chat_only: Stage, user: str, stream: bool, store: bool
-) -> None:
+async def test_reasoning_comes_and_goes_back(node_dir, chat_only, user, stream, store):
     result = await converse(
         node_dir, chat_only, user, f"Think. {BOTH_CITIES}", "Fine.", model="gpt-5", stream=stream,
         options={"store": store, "reasoningSummary": "auto", "reasoningEffort": "low"},
@@ -71,9 +67,7 @@ async def test_reasoning_comes_and_goes_back(
 
 @APIS
 @STREAMS
-async def test_structured_output_is_parsed(
-    node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
-) -> None:
+async def test_structured_output_is_parsed(node_dir, chat_only, user, api, stream):
     result = await converse(
         node_dir, chat_only, user, "The day in Oslo?", api=api, stream=stream, structured=True
     )
@@ -81,9 +75,7 @@ async def test_structured_output_is_parsed(
 
 
 @STREAMS
-async def test_hosted_tools_and_pictures_pass(
-    node_dir: Path, chat_only: Stage, user: str, stream: bool
-) -> None:
+async def test_hosted_tools_and_pictures_pass(node_dir, chat_only, user, stream):
     result = await converse(
         node_dir, chat_only, user, "What is this?", stream=stream, hosted=True, image=True
     )
@@ -95,22 +87,18 @@ async def test_hosted_tools_and_pictures_pass(
 
 @APIS
 @STREAMS
-async def test_an_upstreams_refusal_is_the_sdks_own_error(
-    node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
-) -> None:
+async def test_an_upstreams_refusal_is_the_sdks_own_error(node_dir, chat_only, user, api, stream):
     result = await converse(node_dir, chat_only, user, f"Hello. {REFUSE}", api=api, stream=stream)
     assert result["error"] == {"status": 429, "message": "Slow down.", "retryAfter": "7"}
 
 
-async def test_a_stream_that_breaks_off_is_an_error(node_dir: Path, chat_only: Stage, user: str) -> None:
+async def test_a_stream_that_breaks_off_is_an_error(node_dir, chat_only, user):
     result = await converse(node_dir, chat_only, user, f"Hello. {CUT}", api="responses", stream=True)
     assert result["error"]["message"] == "The upstream's answer broke off.", result
 
 
 @APIS
-async def test_a_client_that_leaves_frees_the_upstream(
-    node_dir: Path, chat_only: Stage, user: str, api: str
-) -> None:
+async def test_a_client_that_leaves_frees_the_upstream(node_dir, chat_only, user, api):
     assert chat_only.actor is not None
     chat_only.actor.left.clear()
     await converse(node_dir, chat_only, user, f"Hello. {HANG}", api=api, stream=True, leave=True)

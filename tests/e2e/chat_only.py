@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from tests.support.model import Facts, ScriptedModel, no_facts
-from tests.support.upstream import Exchange, Received, Script, completion, completion_events
+from tests.support.model import ScriptedModel, no_facts
+from tests.support.upstream import Exchange, Received, completion, completion_events
 
 NOT_FOUND = b"404 page not found"
 
@@ -12,9 +12,7 @@ NOT_FOUND = b"404 page not found"
 class ChatOnly(ScriptedModel):
     """Answers chat completions, by `script` if one is given; anything else is 404."""
 
-    def __init__(
-        self, answer: str = "All right.", facts: Facts = no_facts, script: Script | None = None
-    ) -> None:
+    def __init__(self, answer="All right.", facts=no_facts, script=None):
         super().__init__(answer, facts)
         self.unknown: list[Received] = []  # requests of routes that it does not have
         self._script = script

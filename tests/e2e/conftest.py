@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 from openai import AsyncOpenAI
@@ -23,9 +22,7 @@ T = TypeVar("T")
 _encoder_of = functools.cache(loading._from_installer)  # 0.1 s for each proxy; its session has no state
 
 
-async def until(
-    get: Callable[[], Awaitable[T]], done: Callable[[T], bool] = bool, *, within_s: float = 30
-) -> T:
+async def until(get, done=bool, *, within_s=30):
     """Ask until the answer is as wanted, and return it; fails with the last answer."""
     deadline = asyncio.get_running_loop().time() + within_s
     while not done(value := await get()):
@@ -35,7 +32,7 @@ async def until(
 
 
 @pytest.fixture(scope="session")
-def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models_dir(tmp_path_factory):
     """The packed weights, made once for all tests."""
     directory = tmp_path_factory.mktemp("models")
     loaded = load_embedder(directory)
@@ -61,21 +58,14 @@ Houses = Callable[..., contextlib.AbstractAsyncContextManager[House]]
 
 
 @pytest.fixture
-def house(tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Houses:
+def house(tmp_path, models_dir, monkeypatch):
     """Open a proxy: `async with house(script, memory={…}) as h`. The same data directory each time."""
     monkeypatch.setattr(loading, "_from_installer", _encoder_of)
 
     @contextlib.asynccontextmanager
     async def opened(
-        model: ScriptedModel | None = None,
-        *,
-        data_dir: Path | None = None,
-        port: int = 0,
-        upstream_extra: dict[str, Any] | None = None,
-        upstream_url: str | None = None,
-        ws: Any = "none",
-        **sections: Any,
-    ) -> AsyncIterator[House]:
+        model=None, *, data_dir=None, port=0, upstream_extra=None, upstream_url=None, ws="none", **sections
+    ):
         model = model or ScriptedModel()
         directory = data_dir or tmp_path / "data"
         directory.mkdir(exist_ok=True)

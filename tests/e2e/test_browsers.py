@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel
 from tests.support.serving import ask, connected
 from tests.support.upstream import Exchange
@@ -28,9 +27,7 @@ class WithCors(ScriptedModel):
         await exchange.reply(b'{"id": "x"}', 200, [*cors, (b"content-type", b"application/json")])
 
 
-async def send(
-    h: House, line: bytes, *headers: bytes, host: bytes = b"localhost", body: bytes = b""
-) -> tuple[int, dict[bytes, bytes], bytes]:
+async def send(h, line, *headers, host=b"localhost", body=b""):
     """Send one request with this Host; return status, headers and body."""
     framing = (b"content-length: %d" % len(body),) if body else ()
     async with connected(h.origin) as raw:
@@ -64,7 +61,7 @@ SUSPECT = [
 
 
 @pytest.mark.parametrize("speech", ["native", "translate"])
-async def test_the_server_s_key_is_not_used_for_foreign_pages_or_hosts(house: Houses, speech: str) -> None:
+async def test_the_server_s_key_is_not_used_for_foreign_pages_or_hosts(house, speech):
     extra = {"api_key": "sk-server", "responses": speech}
     async with house(ScriptedModel(), upstream_extra=extra) as h:
         for line, body in ROUTES:
@@ -79,7 +76,7 @@ async def test_the_server_s_key_is_not_used_for_foreign_pages_or_hosts(house: Ho
         assert h.upstream.requests[-1].header(b"authorization") == b"Bearer sk-server"
 
 
-async def test_the_authority_of_an_absolute_target_is_checked_like_the_host(house: Houses) -> None:
+async def test_the_authority_of_an_absolute_target_is_checked_like_the_host(house):
     async with house(WithCors(), **SERVER_KEY) as h:
         for target in (
             b"http://evil.example/v1/files",
@@ -94,7 +91,7 @@ async def test_the_authority_of_an_absolute_target_is_checked_like_the_host(hous
         assert [r.target for r in h.upstream.requests] == [b"/v1/files?a=b"]
 
 
-async def test_a_stored_response_is_not_read_under_a_foreign_host(house: Houses) -> None:
+async def test_a_stored_response_is_not_read_under_a_foreign_host(house):
     async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h:
         made = await send(h, b"POST /v1/responses", JSON, body=b'{"model": "m", "input": "Psst"}')
         path = b"GET /v1/responses/" + json.loads(made[2])["id"].encode()
@@ -106,7 +103,7 @@ async def test_a_stored_response_is_not_read_under_a_foreign_host(house: Houses)
 # ---------------------------------------------------------------- CORS
 
 
-async def test_an_allowed_page_reads_our_headers_on_every_answer(house: Houses) -> None:
+async def test_an_allowed_page_reads_our_headers_on_every_answer(house):
     async with house(WithCors(), **ALLOWED) as h:
         asked = json.loads(BODY) | {"memory_context": {"user_id": "zoe"}}
         for line, body, status in (
@@ -130,7 +127,7 @@ async def test_an_allowed_page_reads_our_headers_on_every_answer(house: Houses) 
         assert b"access-control-allow-origin" not in said, "the upstream's would contradict the setting"
 
 
-async def test_a_page_that_is_not_trusted_is_counted(house: Houses) -> None:
+async def test_a_page_that_is_not_trusted_is_counted(house):
     async with house(WithCors(), **SERVER_KEY) as h:
         await send(h, b"GET /v1/files", EVIL)
         await send(h, b"GET /v1/files", host=b"evil.example")

@@ -6,9 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.support.model import ScriptedModel, known
-from tests.support.upstream import Exchange, completion
+from tests.support.upstream import completion
 
 FIVE = (
     ("Hawaii", "User's budget for the Hawaii trip is $10,000.", "My budget for the Hawaii trip is $10,000."),
@@ -56,9 +56,7 @@ def has(count: int) -> Callable[[list[Any]], bool]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_five_things_said_are_known_in_a_new_conversation_and_to_no_other_user(
-    house: Houses, stream: bool
-) -> None:
+async def test_five_things_said_are_known_in_a_new_conversation_and_to_no_other_user(house, stream):
     model = ScriptedModel(facts=known(*((cue, fact) for cue, fact, _ in FIVE)))
     async with house(model) as h:
         for _, _, said in FIVE:
@@ -75,7 +73,7 @@ async def test_five_things_said_are_known_in_a_new_conversation_and_to_no_other_
             assert model.last_messages == [{"role": "user", "content": question}]
 
 
-async def test_the_upstream_sees_neither_our_fields_nor_our_headers(house: Houses) -> None:
+async def test_the_upstream_sees_neither_our_fields_nor_our_headers(house):
     async with house() as h, h.client() as client:
         await client.chat.completions.create(
             model="m",
@@ -90,11 +88,11 @@ async def test_the_upstream_sees_neither_our_fields_nor_our_headers(house: House
         assert request.header(b"authorization") == b"Bearer sk-test"
 
 
-async def test_the_headers_say_what_happened(house: Houses) -> None:
+async def test_the_headers_say_what_happened(house):
     model = ScriptedModel(facts=known(FIVE[0][:2]))
     async with house(model) as h, h.client() as client:
 
-        async def headers(text: str, **extra: Any) -> Any:
+        async def headers(text, **extra):
             raw = await client.chat.completions.with_raw_response.create(
                 model="m", messages=[{"role": "user", "content": text}], extra_body=extra
             )
@@ -120,14 +118,14 @@ async def test_the_headers_say_what_happened(house: Houses) -> None:
         assert (off["x-memory-status"], off["x-memory-store"]) == ("off", "off")
 
 
-async def test_json_of_another_content_type_has_memory_and_our_fields_are_removed(house: Houses) -> None:
+async def test_json_of_another_content_type_has_memory_and_our_fields_are_removed(house):
     class Deaf(ScriptedModel):
-        async def converse(self, exchange: Exchange) -> None:
+        async def converse(self, exchange):
             await exchange.json(completion("All right."))
 
     async with house(Deaf()) as h, httpx2.AsyncClient(timeout=30) as http:
 
-        async def post(body: bytes) -> Any:
+        async def post(body):
             headers = {"content-type": kind}
             return await http.post(f"{h.base_url}/chat/completions", content=body, headers=headers)
 
@@ -145,7 +143,7 @@ async def test_json_of_another_content_type_has_memory_and_our_fields_are_remove
                 assert h.upstream.requests[-1].body == body
 
 
-async def test_with_extraction_off_no_request_is_stored_or_reported_as_stored(house: Houses) -> None:
+async def test_with_extraction_off_no_request_is_stored_or_reported_as_stored(house):
     async with house(memory={"extraction": "off"}) as h, h.client() as client:
         for asked in ({"memory_config": {"auto_store": True}}, {}):
             raw = await client.chat.completions.with_raw_response.create(
@@ -162,7 +160,7 @@ async def test_with_extraction_off_no_request_is_stored_or_reported_as_stored(ho
                 assert answer.json()["data"] == [], listed_kind
 
 
-async def test_the_block_is_inserted_before_the_last_user_message_and_the_prefix_stays(house: Houses) -> None:
+async def test_the_block_is_inserted_before_the_last_user_message_and_the_prefix_stays(house):
     model = ScriptedModel(facts=known(FIVE[0][:2]))
     async with house(model) as h, h.client() as client:
         await say(h, "alice", FIVE[0][2], stream=False)
@@ -187,7 +185,7 @@ async def test_the_block_is_inserted_before_the_last_user_message_and_the_prefix
         assert model.chats[-1].json["seed"] == 2**70
 
 
-async def test_what_was_injected_is_never_extracted_again(house: Houses) -> None:
+async def test_what_was_injected_is_never_extracted_again(house):
     model = ScriptedModel(facts=known(FIVE[0][:2]))
     async with house(model) as h:
         await say(h, "alice", FIVE[0][2], stream=False)
@@ -203,7 +201,7 @@ async def _value(value: int) -> int:
     return value
 
 
-async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(house: Houses) -> None:
+async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(house):
     model = ScriptedModel(
         facts=known(
             ("10,000", "User's budget for the Hawaii trip is $10,000."),
@@ -246,7 +244,7 @@ class ResponsesModel(ScriptedModel):
         )  # fmt: skip
 
 
-async def test_a_response_that_continues_another_belongs_to_its_session(house: Houses) -> None:
+async def test_a_response_that_continues_another_belongs_to_its_session(house):
     async with house(ResponsesModel()) as h, h.client() as client:
         first = await client.responses.with_raw_response.create(
             model="m", input="I am packing.", extra_body=context("alice")

@@ -5,8 +5,7 @@ from typing import Any
 
 import httpx2
 
-from tests.e2e.conftest import Houses
-from tests.support.upstream import Exchange, ScriptedUpstream, completion
+from tests.support.upstream import ScriptedUpstream, completion
 
 FACTS = (
     "Hawaii trip budget: $10,000",
@@ -16,8 +15,8 @@ FACTS = (
 MERGED = "Hawaii budget: $12,000 (from $10,000)"
 
 
-async def test_a_budget_and_its_changes_become_one_memory_that_is_injected_and_undone(house: Houses) -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_a_budget_and_its_changes_become_one_memory_that_is_injected_and_undone(house):
+    async def script(exchange):
         await exchange.json(completion(json.dumps({"content": MERGED, "sources": [1, 2, 3]})))
 
     async with ScriptedUpstream(script) as writer:

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.e2e.test_core_loop import has, say, stored
 from tests.support.model import ScriptedModel, known
 
@@ -52,7 +52,7 @@ def shown(h: House) -> str:
     return "\n".join(str(message["content"]) for message in h.model.last_messages)
 
 
-async def test_a_passage_is_cited_in_the_chat_and_named_in_the_headers(house: Houses) -> None:
+async def test_a_passage_is_cited_in_the_chat_and_named_in_the_headers(house):
     async with house() as h:
         document = await post(h, "alice")
         headers = await ask(h, "alice", QUESTION)
@@ -67,7 +67,7 @@ async def test_a_passage_is_cited_in_the_chat_and_named_in_the_headers(house: Ho
         assert "tide undo" not in shown(h)
 
 
-async def test_memories_are_recalled_with_documents_present_and_the_other_way_round(house: Houses) -> None:
+async def test_memories_are_recalled_with_documents_present_and_the_other_way_round(house):
     async with house(ScriptedModel(facts=known(ABOUT))) as h:
         await post(h, "alice")
         await say(h, "alice", "I play the cello on Thursdays.", stream=False)
@@ -79,7 +79,7 @@ async def test_memories_are_recalled_with_documents_present_and_the_other_way_ro
         assert "tide undo" in shown(h)
 
 
-async def test_what_the_assistant_reads_out_of_a_document_does_not_become_a_memory(house: Houses) -> None:
+async def test_what_the_assistant_reads_out_of_a_document_does_not_become_a_memory(house):
     """The model that extracts would store it wherever it sees it."""
     model = ScriptedModel(
         answer="Run tide undo from the bastion.",
@@ -93,7 +93,7 @@ async def test_what_the_assistant_reads_out_of_a_document_does_not_become_a_memo
         assert [m["content"] for m in memories] == ["User plays the cello."]
 
 
-async def test_a_forgotten_user_s_documents_are_never_shown_again(house: Houses) -> None:
+async def test_a_forgotten_user_s_documents_are_never_shown_again(house):
     async with house() as h:
         await post(h, "alice")
         async with httpx2.AsyncClient() as http:
@@ -103,13 +103,13 @@ async def test_a_forgotten_user_s_documents_are_never_shown_again(house: Houses)
         assert "tide undo" not in shown(h)
 
 
-async def test_a_long_document_is_embedded_by_the_upkeep(house: Houses) -> None:
+async def test_a_long_document_is_embedded_by_the_upkeep(house):
     long = RUNBOOK + "".join(f"## Part {n}\n\nOn topic number {n}.\n\n" for n in range(64))
     async with house() as h:
         document = await post(h, "alice", content=long)
         assert document["status"] == "indexing"
 
-        async def status() -> str:
+        async def status():
             async with httpx2.AsyncClient() as http:
                 answer = await http.get(f"{h.base_url}/memory/documents/{document['id']}")
             return str(answer.json()["status"])

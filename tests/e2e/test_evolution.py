@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.e2e.test_core_loop import say
 from tests.support.model import ScriptedModel
 
@@ -27,9 +27,7 @@ async def weight(h: House, memory_id: str, wanted: float) -> dict[str, Any]:
     return await until(judged, lambda memory: memory["weight"] == wanted)
 
 
-async def test_what_answers_never_use_is_archived_and_answers_again_where_nothing_else_does(
-    house: Houses,
-) -> None:
+async def test_what_answers_never_use_is_archived_and_answers_again_where_nothing_else_does(house):
     model = ScriptedModel(answer="Try the market hall.")
     async with house(model, memory={"extraction": "verbatim"}) as h:
         fact = {"user_id": "alice", "content": "User plays the cello."}

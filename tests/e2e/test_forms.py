@@ -6,7 +6,6 @@ The scripted upstreams below judge each request as a chat template does, by its 
 import asyncio
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -15,7 +14,6 @@ import pytest
 from proxy.cli import doctor
 from proxy.http import forwarding
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange, Received
 
 ALICE = {"memory_context": {"user_id": "alice"}}
@@ -86,9 +84,7 @@ def with_fact(body: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("stream", "status"), [(False, 400), (True, 422), (False, 500)])
-async def test_a_template_that_takes_one_system_message_gets_memory_in_it(
-    house: Houses, stream: bool, status: int
-) -> None:
+async def test_a_template_that_takes_one_system_message_gets_memory_in_it(house, stream, status):
     model = Strict(system_first, status)
     async with house(model) as h:
         await remember(h)
@@ -103,9 +99,7 @@ async def test_a_template_that_takes_one_system_message_gets_memory_in_it(
     assert [with_fact(r.json) for r in model.chats] == [["system"], ["system"]]
 
 
-async def test_what_a_model_takes_is_known_after_a_restart_and_to_other_models_it_does_not_apply(
-    house: Houses,
-) -> None:
+async def test_what_a_model_takes_is_known_after_a_restart_and_to_other_models_it_does_not_apply(house):
     model = Strict(system_first)
     async with house(model) as h:
         await remember(h)
@@ -120,9 +114,7 @@ async def test_what_a_model_takes_is_known_after_a_restart_and_to_other_models_i
     assert other.headers["x-memory-retried"] == "merge_system"
 
 
-async def test_an_upstream_that_refuses_everything_has_the_last_word_and_nothing_is_learnt(
-    house: Houses,
-) -> None:
+async def test_an_upstream_that_refuses_everything_has_the_last_word_and_nothing_is_learnt(house):
     model = Strict(lambda body: "That is not how we do it here.")
     async with house(model) as h:
         await remember(h)
@@ -139,9 +131,7 @@ async def test_an_upstream_that_refuses_everything_has_the_last_word_and_nothing
     assert with_fact(model.chats[-1].json) == ["system"]
 
 
-async def test_a_model_that_refuses_memory_is_asked_without_it_and_the_user_s_words_are_stored(
-    house: Houses,
-) -> None:
+async def test_a_model_that_refuses_memory_is_asked_without_it_and_the_user_s_words_are_stored(house):
     model = Strict(lambda body: "Bad request." if with_fact(body) else "")
     async with house(model) as h:
         await remember(h)
@@ -156,7 +146,7 @@ async def test_a_model_that_refuses_memory_is_asked_without_it_and_the_user_s_wo
     assert [r.json["messages"] for r in model.chats] == [HISTORY] * 3
 
 
-async def test_a_refusal_that_is_not_about_form_is_passed_on_at_once(house: Houses) -> None:
+async def test_a_refusal_that_is_not_about_form_is_passed_on_at_once(house):
     model = Strict(lambda body: "Not now.")
     async with house(model) as h:
         await remember(h)
@@ -167,10 +157,8 @@ async def test_a_refusal_that_is_not_about_form_is_passed_on_at_once(house: Hous
             assert "x-memory-retried" not in answer.headers
 
 
-async def test_a_request_that_memory_makes_too_long_is_sent_without_and_no_form_is_learnt(
-    house: Houses,
-) -> None:
-    def too_long(body: dict[str, Any]) -> str:
+async def test_a_request_that_memory_makes_too_long_is_sent_without_and_no_form_is_learnt(house):
+    def too_long(body):
         return "This model's maximum context length is 40 tokens." if with_fact(body) else ""
 
     model = Strict(too_long)
@@ -181,7 +169,7 @@ async def test_a_request_that_memory_makes_too_long_is_sent_without_and_no_form_
     assert model.refused == 2
 
 
-async def test_a_request_without_memory_is_asked_once(house: Houses) -> None:
+async def test_a_request_without_memory_is_asked_once(house):
     model = Strict(system_first)
     messages = [HISTORY[0], HISTORY[1], {"role": "system", "content": "Now be long."}, HISTORY[1]]
     async with house(model) as h:
@@ -189,7 +177,7 @@ async def test_a_request_without_memory_is_asked_once(house: Houses) -> None:
     assert (answer.status_code, model.refused) == (400, 1)
 
 
-async def test_a_fixed_placement_that_is_refused_costs_the_memory_and_not_the_request(house: Houses) -> None:
+async def test_a_fixed_placement_that_is_refused_costs_the_memory_and_not_the_request(house):
     model = Strict(system_first)
     async with house(model, memory={"placement": "after_system"}) as h:
         await remember(h)
@@ -198,7 +186,7 @@ async def test_a_fixed_placement_that_is_refused_costs_the_memory_and_not_the_re
     assert answer.headers["x-memory-store"] == "queued"
 
 
-async def test_memory_without_a_place_in_the_next_form_is_left_out_and_not_claimed(house: Houses) -> None:
+async def test_memory_without_a_place_in_the_next_form_is_left_out_and_not_claimed(house):
     model = Strict(system_first)
     async with house(model) as h:
         await remember(h)
@@ -214,9 +202,7 @@ async def respond(house: Any, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_translated_request_gets_memory_where_the_template_takes_it(
-    house: Houses, stream: bool
-) -> None:
+async def test_a_translated_request_gets_memory_where_the_template_takes_it(house, stream):
     model = Strict(no_system)
     async with house(model) as h:
         await remember(h)
@@ -267,9 +253,7 @@ class Picky(ChatOnly):
 
 
 @pytest.mark.parametrize(("says", "status"), [(groq, 400), (mistral, 422), (openai, 400)])
-async def test_a_field_that_the_server_names_is_left_out_from_then_on(
-    house: Houses, says: Callable[[str], dict[str, Any]], status: int
-) -> None:
+async def test_a_field_that_the_server_names_is_left_out_from_then_on(house, says, status):
     model = Picky(says, status)
     async with house(model) as h:
         for field in (
@@ -287,8 +271,8 @@ async def test_a_field_that_the_server_names_is_left_out_from_then_on(
             assert {"prompt_cache_key", "reasoning_effort", "stream_options"} - {field} <= set(sent)
 
 
-async def test_a_model_that_only_streams_is_asked_for_a_stream(house: Houses) -> None:
-    def streams(body: dict[str, Any]) -> str:
+async def test_a_model_that_only_streams_is_asked_for_a_stream(house):
+    def streams(body):
         return "" if body.get("stream") else "This model only support stream mode, please enable it."
 
     model = Strict(streams)
@@ -326,9 +310,7 @@ class Native(Strict):
 @pytest.mark.parametrize(
     ("instructions", "placed"), [({"instructions": "Be brief."}, "merge_system"), ({}, "in_user")]
 )
-async def test_a_native_responses_request_is_asked_again_too(
-    house: Houses, instructions: dict[str, str], placed: str
-) -> None:
+async def test_a_native_responses_request_is_asked_again_too(house, instructions, placed):
     model = Native(lambda body: "")
     async with house(model) as h:
         await remember(h)
@@ -342,7 +324,7 @@ async def test_a_native_responses_request_is_asked_again_too(
 # ---------------------------------------------------------------- what else the proxy does to a request
 
 
-async def test_what_was_learnt_is_counted_and_doctor_lists_it(house: Houses, tmp_path: Path) -> None:
+async def test_what_was_learnt_is_counted_and_doctor_lists_it(house, tmp_path):
     async with house(Strict(system_first)) as h, httpx.AsyncClient(base_url=h.origin) as client:
         await remember(h)
         await chat(h)
@@ -353,11 +335,11 @@ async def test_what_was_learnt_is_counted_and_doctor_lists_it(house: Houses, tmp
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house: Houses, stream: bool) -> None:
+async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house, stream):
     class Router(ChatOnly):
         refused = 0
 
-        async def converse(self, exchange: Exchange) -> None:
+        async def converse(self, exchange):
             body = exchange.request.json
             if not (why := system_first(body)):
                 await super().converse(exchange)
@@ -392,7 +374,7 @@ def kinds_of(stream: str) -> list[str]:
     return [line.partition(" ")[2] for line in stream.splitlines() if line.startswith("event:")]
 
 
-async def test_a_stream_waits_for_a_form_that_is_not_known_to_be_taken(house: Houses) -> None:
+async def test_a_stream_waits_for_a_form_that_is_not_known_to_be_taken(house):
     model = Slow(no_system)
     async with house(model, upstream_extra={"stream_start_seconds": 0.1}) as h:
         await remember(h)
@@ -404,14 +386,12 @@ async def test_a_stream_waits_for_a_form_that_is_not_known_to_be_taken(house: Ho
     assert ": X-Memory" not in first.text + second.text
 
 
-async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(house, monkeypatch):
     monkeypatch.setattr(forwarding, "REFUSAL_S", 0.2)
     stalled = asyncio.Event()
 
     class Stalling(ChatOnly):
-        async def converse(self, exchange: Exchange) -> None:
+        async def converse(self, exchange):
             body = exchange.request.json
             if not with_fact(body):
                 await super().converse(exchange)
@@ -438,9 +418,9 @@ async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tri
     assert all(a.headers["x-memory-retried"] == "merge_system, without memory" for a in others)
 
 
-async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third_time(house: Houses) -> None:
+async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third_time(house):
     class Breaking(ChatOnly):
-        async def converse(self, exchange: Exchange) -> None:
+        async def converse(self, exchange):
             if system_first(exchange.request.json):
                 await exchange.json({"error": {"message": "no"}}, 400)
             else:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -14,7 +13,7 @@ from proxy.config import Settings
 from proxy.http.auth import keys as key_ring
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel, known
 
@@ -26,7 +25,7 @@ KEYS: dict[str, Any] = {"identity": {"mode": "keys"}, **SERVERS_KEY}
 
 
 @pytest.fixture
-async def keys(tmp_path: Any) -> AsyncIterator[Any]:
+async def keys(tmp_path):
     """The keys of the house's data directory, as another process has them: `memory-proxy keys` is one."""
     stores = SqliteStores(tmp_path / "data")
     await stores.open()
@@ -56,7 +55,7 @@ def sent(h: House) -> list[tuple[bytes, bytes | None]]:
 
 
 # ---------------------------------------------------------------- keys
-async def test_with_nothing_but_its_key_an_unmodified_client_has_a_memory(house: Houses, keys: Any) -> None:
+async def test_with_nothing_but_its_key_an_unmodified_client_has_a_memory(house, keys):
     zoe, _ = await mint(keys, user="zoe", upstream_key="sk-zoe")
     bob, _ = await mint(keys, user="bob", upstream_key="sk-bob")
     async with house(ScriptedModel(facts=known(FIGS)), **KEYS) as h, h.client(zoe) as client:
@@ -71,7 +70,7 @@ async def test_with_nothing_but_its_key_an_unmodified_client_has_a_memory(house:
         assert h.model.extractions[0].header(b"authorization") == b"Bearer sk-zoe"
 
 
-async def test_the_upstream_sees_its_own_key_and_never_ours_on_any_route(house: Houses, keys: Any) -> None:
+async def test_the_upstream_sees_its_own_key_and_never_ours_on_any_route(house, keys):
     key, _ = await mint(keys, user="zoe", upstream_key="sk-up")
     poor, _ = await mint(keys, user="bob")
     async with house(ScriptedModel(facts=known(FIGS)), **KEYS) as h:
@@ -92,9 +91,7 @@ async def test_the_upstream_sees_its_own_key_and_never_ours_on_any_route(house: 
             assert b"mp-" not in request.head + request.body
 
 
-async def test_a_wrong_key_is_refused_by_us_and_nothing_is_forwarded(
-    house: Houses, keys: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wrong_key_is_refused_by_us_and_nothing_is_forwarded(house, keys, monkeypatch):
     monkeypatch.setattr(key_ring, "PATIENCE_S", 30.0)  # for else a slow store is one that is away
     key, id_ = await mint(keys, user="zoe", upstream_key="sk-up")
     async with house(**KEYS) as h:
@@ -124,7 +121,7 @@ async def refused(client: AsyncOpenAI) -> bool:
     return False
 
 
-async def test_every_way_to_name_another_user_is_forbidden(house: Houses, keys: Any) -> None:
+async def test_every_way_to_name_another_user_is_forbidden(house, keys):
     key, _ = await mint(keys, user="zoe")
     alice = {"memory_context": {"user_id": "alice"}}
     async with house(ChatOnly(), **KEYS) as h, h.client(key) as client:
@@ -164,7 +161,7 @@ async def test_every_way_to_name_another_user_is_forbidden(house: Houses, keys: 
         assert params == ["user_id", "X-Memory-User-Id", *["user_id"] * 4]
 
 
-async def test_what_one_key_made_is_absent_for_another_even_by_id(house: Houses, keys: Any) -> None:
+async def test_what_one_key_made_is_absent_for_another_even_by_id(house, keys):
     """The same name in two tenants is two users."""
     zoe, _ = await mint(keys, tenant="acme", user="zoe")
     other, _ = await mint(keys, tenant="acme", user="bob")
@@ -194,7 +191,7 @@ async def test_what_one_key_made_is_absent_for_another_even_by_id(house: Houses,
         assert len(await memories(h, zoe)) == 1
 
 
-async def test_a_key_without_a_user_names_one_and_stays_in_its_tenant(house: Houses, keys: Any) -> None:
+async def test_a_key_without_a_user_names_one_and_stays_in_its_tenant(house, keys):
     app, _ = await mint(keys, tenant="acme")
     second, _ = await mint(keys, tenant="acme")
     foreign, _ = await mint(keys, tenant="umbrella")
@@ -213,7 +210,7 @@ async def test_a_key_without_a_user_names_one_and_stays_in_its_tenant(house: Hou
         assert (await client.responses.retrieve(nameless.id)).id == nameless.id
 
 
-async def test_chats_continue_when_the_store_fails_and_strangers_stay_out(house: Houses, keys: Any) -> None:
+async def test_chats_continue_when_the_store_fails_and_strangers_stay_out(house, keys):
     key, _ = await mint(keys, user="zoe")
     async with house(**KEYS) as h, h.client(key) as client:
         await say(client, "Hello")
@@ -227,8 +224,8 @@ async def test_chats_continue_when_the_store_fails_and_strangers_stay_out(house:
 SECRET = "a secret that both sides have, of more than 32 bytes"
 
 
-async def test_a_token_is_a_user_and_stays_here(house: Houses) -> None:
-    def token(user: str, **changed: Any) -> str:
+async def test_a_token_is_a_user_and_stays_here(house):
+    def token(user, **changed):
         return jwt.encode({"sub": user, "aud": "memory", "exp": time.time() + 60, **changed}, SECRET, "HS256")
 
     identity = {"mode": "jwt", "jwt_secret": SECRET, "jwt_audience": "memory"}
@@ -245,9 +242,7 @@ async def test_a_token_is_a_user_and_stays_here(house: Houses) -> None:
         assert {auth for _, auth in sent(h)} == {b"Bearer sk-server"}
 
 
-async def test_behind_a_trusted_proxy_its_header_is_the_user_and_the_clients_key_is_the_upstreams(
-    house: Houses,
-) -> None:
+async def test_behind_a_trusted_proxy_its_header_is_the_user_and_the_clients_key_is_the_upstreams(house):
     async with house(ChatOnly(facts=known(FIGS)), identity={"mode": "header"}) as h:
         async with h.client("sk-own") as client:
             with pytest.raises(AuthenticationError):
@@ -256,7 +251,7 @@ async def test_behind_a_trusted_proxy_its_header_is_the_user_and_the_clients_key
             await say(zoe, SAID)
         async with httpx2.AsyncClient(headers={"x-forwarded-user": "zoe"}) as http:
 
-            async def stored() -> list[Any]:
+            async def stored():
                 data: list[Any] = (await http.get(f"{h.base_url}/memory")).json()["data"]
                 return data
 
@@ -265,22 +260,16 @@ async def test_behind_a_trusted_proxy_its_header_is_the_user_and_the_clients_key
         assert all(r.header(b"x-forwarded-user") is None for r in h.upstream.requests)
 
 
-def test_the_server_takes_the_peer_from_the_socket_and_from_nowhere_else() -> None:
+def test_the_server_takes_the_peer_from_the_socket_and_from_nowhere_else():
     from proxy.app.server import _config
 
     assert _config(None, Settings()).proxy_headers is False
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Host": "evil.example", "Origin": "http://evil.example"},
-    ],
+    "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example", "Origin": "http://evil.example"}]
 )
-async def test_a_foreign_page_plants_and_reads_nothing_and_still_gets_the_models_answer(
-    house: Houses, headers: dict[str, str]
-) -> None:
+async def test_a_foreign_page_plants_and_reads_nothing_and_still_gets_the_models_answer(house, headers):
     body: dict[str, Any] = {
         "model": "m",
         "memory_context": {"user_id": "zoe"},

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -13,7 +13,6 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from proxy.storage.sqlite.stores import SqliteStores
-from tests.e2e.conftest import House, Houses
 from tests.http.auth.minting import mint
 from tests.support.process import COMMAND
 
@@ -22,9 +21,7 @@ SAID = "User keeps a violet kayak in Oslo."
 
 
 @contextlib.asynccontextmanager
-async def over_http(
-    h: House, *, user: str | None = None, key: str | None = None, mode: Any = "auto"
-) -> AsyncIterator[Client]:
+async def over_http(h, *, user=None, key=None, mode="auto"):
     headers = {"X-Memory-User-Id": user, "Authorization": key and f"Bearer {key}"}
     sent = {name: value for name, value in headers.items() if value}
     async with (
@@ -35,9 +32,7 @@ async def over_http(
 
 
 @contextlib.asynccontextmanager
-async def over_stdio(
-    h: House, *, user: str | None = None, key: str | None = None, mode: Any = "auto"
-) -> AsyncIterator[Client]:
+async def over_stdio(h, *, user=None, key=None, mode="auto"):
     flags = [*(["--user", user] if user else []), *(["--key", key] if key else [])]
     args = [*COMMAND[1:], "mcp", "--url", h.origin, *flags]
     process = StdioServerParameters(command=sys.executable, args=args, env=dict(os.environ))
@@ -65,9 +60,7 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
 
 @transports
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_client_adds_finds_corrects_lists_and_forgets(
-    house: Houses, connect: Connect, mode: str
-) -> None:
+async def test_a_client_adds_finds_corrects_lists_and_forgets(house, connect, mode):
     async with house() as h, connect(h, user="ana", mode=mode) as client:
         tools = (await client.list_tools()).tools
         assert [tool.name for tool in tools] == ["search", "add", "update", "forget", "list"]
@@ -88,7 +81,7 @@ async def test_a_client_adds_finds_corrects_lists_and_forgets(
 
 
 @transports
-async def test_a_user_reaches_no_memory_of_another(house: Houses, connect: Connect) -> None:
+async def test_a_user_reaches_no_memory_of_another(house, connect):
     async with house() as h, connect(h, user="ana") as ana, connect(h, user="ben") as ben:
         id_ = (await call(ana, "add", content=SAID))["memory"]["id"]
         assert (await call(ben, "list"))["memories"] == []
@@ -104,9 +97,7 @@ async def test_a_user_reaches_no_memory_of_another(house: Houses, connect: Conne
 
 
 @transports
-async def test_a_key_decides_the_user_and_a_wrong_one_is_refused(
-    house: Houses, connect: Connect, tmp_path: Any
-) -> None:
+async def test_a_key_decides_the_user_and_a_wrong_one_is_refused(house, connect, tmp_path):
     async with house(identity={"mode": "keys"}, upstream_extra={"api_key": "sk-server"}) as h:
         stores = SqliteStores(tmp_path / "data")
         await stores.open()
@@ -128,9 +119,7 @@ async def test_a_key_decides_the_user_and_a_wrong_one_is_refused(
                         pass
 
 
-async def test_bad_arguments_are_errors_in_plain_text_and_nothing_is_logged(
-    house: Houses, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_bad_arguments_are_errors_in_plain_text_and_nothing_is_logged(house, caplog, capfd):
     caplog.set_level(logging.DEBUG, "proxy")
     async with house() as h, over_http(h, user="ana") as client:
         assert "`content` is required" in await refused(client, "add", type="semantic")
@@ -146,7 +135,7 @@ async def test_bad_arguments_are_errors_in_plain_text_and_nothing_is_logged(
     assert "kayak" not in caplog.text + capfd.readouterr().err
 
 
-async def test_a_web_page_of_another_origin_or_host_name_is_refused(house: Houses) -> None:
+async def test_a_web_page_of_another_origin_or_host_name_is_refused(house):
     async with house() as h, httpx2.AsyncClient(base_url=h.origin) as http:
         for headers in ({"origin": "http://evil.example"}, {"host": "evil.example"}):
             answer = await http.post("/mcp", json={}, headers=headers)
@@ -154,7 +143,7 @@ async def test_a_web_page_of_another_origin_or_host_name_is_refused(house: House
         assert (await http.get("/mcp")).status_code == 405  # no stream to open
 
 
-async def test_stdio_says_that_no_proxy_answers(house: Houses) -> None:
+async def test_stdio_says_that_no_proxy_answers(house):
     async with house() as h:
         pass
     async with over_stdio(h, user="ana") as client:

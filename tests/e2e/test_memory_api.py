@@ -1,14 +1,12 @@
 """The memory API of the whole proxy: what is moved away and brought back is injected as before."""
 
 import asyncio
-from pathlib import Path
 
 import httpx2
-import pytest
 
 from proxy.cli.main import main
 from proxy.http.memory_api.openapi import OPERATIONS
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 
 FACT = "User's dentist is Dr. Okafor."
 ASKED = {"user_id": "alice", "query": "Who looks after my teeth?"}
@@ -24,7 +22,7 @@ async def chat(house: House, text: str) -> dict[str, str]:
     return dict(answer.headers)
 
 
-async def test_what_was_moved_away_and_back_is_injected_as_before(house: Houses) -> None:
+async def test_what_was_moved_away_and_back_is_injected_as_before(house):
     async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
         await http.post("/memory", json={"user_id": "alice", "content": FACT})
         before = (await http.post("/memory/search", json=ASKED)).json()
@@ -43,7 +41,7 @@ async def test_what_was_moved_away_and_back_is_injected_as_before(house: Houses)
         assert (await chat(h, "Who is my dentist?"))["x-memory-ids"] == ids
 
 
-async def test_ending_a_session_extracts_it_without_waiting_for_more(house: Houses) -> None:
+async def test_ending_a_session_extracts_it_without_waiting_for_more(house):
     patient = {"extraction_batch_size": 50, "idle_seconds": 3600, "personal_idle_seconds": 3600}
     async with (
         house(memory={**patient, "extraction": "verbatim"}) as h,
@@ -53,16 +51,14 @@ async def test_ending_a_session_extracts_it_without_waiting_for_more(house: Hous
         ended = await http.post("/memory/sessions/s-1/end", params={"user_id": "alice"})
         assert (ended.status_code, ended.json()["queued_exchanges"]) == (202, 1)
 
-        async def stored() -> list[str]:
+        async def stored():
             page = await http.get("/memory", params={"user_id": "alice"})
             return [m["content"] for m in page.json()["data"]]
 
         assert "peanuts" in str(await until(stored))
 
 
-async def test_the_command_line_moves_memories_between_proxies(
-    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_the_command_line_moves_memories_between_proxies(house, tmp_path, monkeypatch, capsys):
     file = tmp_path / "alice.ndjson"
     async with house() as h:
         monkeypatch.setenv("MEMORY_PROXY_URL", h.origin)
@@ -80,7 +76,7 @@ async def test_the_command_line_moves_memories_between_proxies(
     assert "Okafor" in shown.rpartition("Imported")[2]
 
 
-async def test_the_proxy_serves_every_operation_of_its_openapi_document(house: Houses) -> None:
+async def test_the_proxy_serves_every_operation_of_its_openapi_document(house):
     async with house() as h, httpx2.AsyncClient() as http:
         for operation in OPERATIONS:
             path = operation.path.replace("{", "").replace("}", "")

@@ -5,7 +5,7 @@ import pytest
 
 from proxy.cli import doctor
 from proxy.upstream.network import Network
-from tests.e2e.conftest import Houses, until
+from tests.e2e.conftest import until
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange, ScriptedUpstream
 from tests.upstream.test_network import ForwardProxy
@@ -14,9 +14,7 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "My boat is calle
 ALICE = {"X-Memory-User-Id": "alice"}
 
 
-async def test_all_requests_to_models_use_the_proxy_of_the_environment(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_requests_to_models_use_the_proxy_of_the_environment(house, monkeypatch):
     async with ForwardProxy() as forward, ScriptedUpstream(ScriptedModel()) as upstream:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{forward.port}")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -33,21 +31,18 @@ async def test_all_requests_to_models_use_the_proxy_of_the_environment(
             answer = await http.post(f"{h.base_url}/chat/completions?a=1", json=CHAT, headers=ALICE)
             assert answer.status_code == 200
 
-            async def asked() -> list[bytes]:
+            async def asked():
                 return [request.target for request in upstream.requests]
 
             targets = await until(asked, lambda targets: len(targets) > 1)
-    assert targets[:2] == [
-        b"/api/v3/chat/completions?a=1&api-version=7",
-        b"/v1beta/openai/chat/completions",
-    ]
+    assert targets[:2] == [b"/api/v3/chat/completions?a=1&api-version=7", b"/v1beta/openai/chat/completions"]
     assert [head.split(b" ")[1].split(b":")[1] for head in forward.heads[:2]] == [
         b"//model.internal",
         b"//small.internal",
     ]
 
 
-async def test_a_client_reads_why_its_upstream_cannot_be_reached(house: Houses) -> None:
+async def test_a_client_reads_why_its_upstream_cannot_be_reached(house):
     async with ScriptedUpstream() as stopped:
         url = stopped.url
     async with (
@@ -62,10 +57,8 @@ async def test_a_client_reads_why_its_upstream_cannot_be_reached(house: Houses) 
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "embeddings"])
-async def test_an_impossible_status_and_a_redirect_elsewhere_are_errors_in_openais_shape(
-    house: Houses, path: str
-) -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_an_impossible_status_and_a_redirect_elsewhere_are_errors_in_openais_shape(house, path):
+    async def script(exchange):
         if exchange.request.header(b"x-case") == b"status":
             await exchange.reply(b"{}", 999)
         else:
@@ -81,7 +74,7 @@ async def test_an_impossible_status_and_a_redirect_elsewhere_are_errors_in_opena
             assert "hush" not in answer.text
 
 
-async def test_a_timeout_names_its_setting(house: Houses) -> None:
+async def test_a_timeout_names_its_setting(house):
     async with (
         house(upstream_extra={"response_timeout_seconds": 0.1}) as h,
         httpx2.AsyncClient(timeout=30) as http,
@@ -95,8 +88,8 @@ async def test_a_timeout_names_its_setting(house: Houses) -> None:
 # ---------------------------------------------------------------- start and doctor
 
 
-async def test_the_doctor_names_the_cause_and_a_missing_v1() -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_the_doctor_names_the_cause_and_a_missing_v1():
+    async def script(exchange):
         is_there = exchange.request.target == b"/v1/models"
         await exchange.reply(b'{"data": []}' if is_there else b"{}", 200 if is_there else 404)
 

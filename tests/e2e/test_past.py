@@ -2,11 +2,10 @@
 
 import httpx2
 
-from tests.e2e.conftest import Houses
 from tests.e2e.test_session_memory import ask, block
 
 
-async def test_a_question_about_last_year_is_shown_what_held_then(house: Houses) -> None:
+async def test_a_question_about_last_year_is_shown_what_held_then(house):
     async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
         for city, year in (("Lisbon", 2024), ("Oslo", 2025)):
             body = {

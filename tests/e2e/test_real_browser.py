@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from playwright.async_api import async_playwright
 
-from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel
 from tests.support.serving import serving
 from tests.ui.browser import FLAGS, chromium
@@ -28,7 +27,7 @@ async def page(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.skipif(chromium() is None, reason="no browser here: scripts/browser installs one")
-async def test_what_a_browser_lets_pages_do(house: Houses) -> None:
+async def test_what_a_browser_lets_pages_do(house):
     sections: dict[str, Any] = {
         "identity": {"allowed_origins": ["http://app.localhost:*"]},
         "upstream_extra": {"api_key": "sk-server"},

@@ -4,8 +4,8 @@ from typing import Any
 
 import httpx2
 
-from tests.e2e.conftest import House, Houses
-from tests.support.upstream import Exchange, ScriptedUpstream, completion
+from tests.e2e.conftest import House
+from tests.support.upstream import ScriptedUpstream, completion
 
 FACTS = ("User's budget for the Hawaii trip is $10,000.", "User was born in Porto.", "User plays the cello.")
 
@@ -32,8 +32,8 @@ async def add_facts(h: House) -> None:
             await client.post("/memory", body=body, cast_to=object)
 
 
-async def test_a_plan_calls_off_what_holds_nothing_of_the_user(house: Houses) -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_a_plan_calls_off_what_holds_nothing_of_the_user(house):
+    async def script(exchange):
         await exchange.json(completion('{"search": false}'))
 
     async with ScriptedUpstream(script) as planner, house(external_models=[row(planner.url)]) as h:
@@ -61,7 +61,7 @@ async def outcome(house: House, text: str, **config: Any) -> str:
     return answer.headers.get("x-memory-reason") or answer.headers["x-memory-status"]
 
 
-async def test_a_search_lists_what_is_near_and_says_what_a_chat_would_be_shown(house: Houses) -> None:
+async def test_a_search_lists_what_is_near_and_says_what_a_chat_would_be_shown(house):
     async with (
         house(memory={"default_retrieval_limit": 2}) as h,
         httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http,

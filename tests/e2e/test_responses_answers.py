@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.e2e.chat_only import ChatOnly, chunk
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.support.model import known
 from tests.support.upstream import Exchange, Script, completion_events
 
@@ -47,7 +47,7 @@ async def busy(exchange: Exchange) -> None:
 
 
 # ---------------------------------------------------------------- the beginning, and silence
-async def test_a_stream_begins_while_the_upstream_thinks_and_silence_is_filled(house: Houses) -> None:
+async def test_a_stream_begins_while_the_upstream_thinks_and_silence_is_filled(house):
     settings = {"stream_start_seconds": 0.1, "keep_alive_seconds": 0.2}
     async with (
         house(ChatOnly(script=after(1.0, well)), upstream_extra=settings) as h,
@@ -67,9 +67,7 @@ async def test_a_stream_begins_while_the_upstream_thinks_and_silence_is_filled(h
     assert events[-1]["response"]["output"][0]["content"][0]["text"] == "All is well."
 
 
-async def test_an_error_is_a_status_before_the_stream_begins_and_fails_the_response_later(
-    house: Houses,
-) -> None:
+async def test_an_error_is_a_status_before_the_stream_begins_and_fails_the_response_later(house):
     async with house(ChatOnly(script=busy), upstream_extra={"stream_start_seconds": 20}) as h:
         got = await asked(h)
         assert (got.status_code, got.headers["retry-after"]) == (429, "7")
@@ -99,8 +97,8 @@ REFUSALS = [
 ]
 
 
-async def test_a_refusal_has_openais_shape(house: Houses) -> None:
-    async def refuse(exchange: Exchange) -> None:
+async def test_a_refusal_has_openais_shape(house):
+    async def refuse(exchange):
         status, kind, body, _ = case
         given = [(b"content-type", kind), (b"retry-after", b"3"), (b"x-request-id", b"up-1")]
         await exchange.reply(body, status, given)
@@ -118,10 +116,10 @@ async def test_a_refusal_has_openais_shape(house: Houses) -> None:
 # ---------------------------------------------------------------- codings
 
 
-async def test_a_compressed_stream_is_translated_as_it_comes(house: Houses) -> None:
+async def test_a_compressed_stream_is_translated_as_it_comes(house):
     heard = asyncio.Event()
 
-    async def answer(exchange: Exchange) -> None:
+    async def answer(exchange):
         packer = brotli.Compressor()
         await exchange.start_stream(headers=[(b"content-encoding", b"br")])
         await exchange.chunk(packer.process(chunk({"content": "All "})) + packer.flush())
@@ -141,10 +139,10 @@ async def test_a_compressed_stream_is_translated_as_it_comes(house: Houses) -> N
 
 # ---------------------------------------------------------------- bounds
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
-async def test_an_answer_without_end_is_an_error_that_says_so(house: Houses, streams: bool) -> None:
+async def test_an_answer_without_end_is_an_error_that_says_so(house, streams):
     sent = 0
 
-    async def answer(exchange: Exchange) -> None:
+    async def answer(exchange):
         nonlocal sent
         await exchange.start_stream()
         piece = chunk({"content": "lorem ipsum " * 5_000}) if streams else b" " * 60_000

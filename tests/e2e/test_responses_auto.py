@@ -9,7 +9,6 @@ from openai import NotFoundError
 
 from proxy.http.responses import router as auto
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange
 
 
@@ -40,7 +39,7 @@ def targets(model: ChatOnly) -> list[bytes]:
     return [request.target for request in (*model.unknown, *model.chats)]
 
 
-async def test_the_first_request_finds_out_and_is_answered_all_the_same(house: Houses) -> None:
+async def test_the_first_request_finds_out_and_is_answered_all_the_same(house):
     model = Changing()
     async with house(model) as h, h.client() as client:
         for n in range(3):
@@ -50,7 +49,7 @@ async def test_the_first_request_finds_out_and_is_answered_all_the_same(house: H
         assert len(model.chats) == 3
 
 
-async def test_a_native_upstream_keeps_its_own_responses(house: Houses) -> None:
+async def test_a_native_upstream_keeps_its_own_responses(house):
     model = Changing()
     model.native = True
     async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
@@ -78,7 +77,7 @@ class NoConversations(Changing):
             await super().__call__(exchange)
 
 
-async def test_chains_of_the_upstream_continue_without_its_conversations(house: Houses) -> None:
+async def test_chains_of_the_upstream_continue_without_its_conversations(house):
     model = NoConversations()
     async with house(model) as h, h.client() as client, httpx2.AsyncClient(timeout=30) as http:
         assert (await client.responses.create(model="m", input="Hi")).id == "resp_abc"
@@ -108,7 +107,7 @@ class Counting(Changing):
 
 
 @pytest.mark.parametrize("auto_store", [True, False])
-async def test_what_the_upstreams_chain_holds_is_not_injected_again(house: Houses, auto_store: bool) -> None:
+async def test_what_the_upstreams_chain_holds_is_not_injected_again(house, auto_store):
     model = Counting()
     async with house(model, memory={"auto_store": auto_store}) as h, httpx2.AsyncClient(timeout=30) as http:
         for fact in (
@@ -118,7 +117,7 @@ async def test_what_the_upstreams_chain_holds_is_not_injected_again(house: House
             body = {"user_id": "anna", "content": fact}
             assert (await http.post(f"{h.base_url}/memory", json=body)).status_code == 201
 
-        async def ask(user: str = "anna", session: str | None = None, **more: Any) -> set[str]:
+        async def ask(user="anna", session=None, **more):
             context = {"user_id": user, "session_id": session}
             body = {"model": "m", "input": "Where is my boat moored?", "memory_context": context, **more}
             answer = await http.post(f"{h.base_url}/responses", json=body)
@@ -137,9 +136,7 @@ async def test_what_the_upstreams_chain_holds_is_not_injected_again(house: House
         assert await ask(previous_response_id="resp_0") == {first, other}, "of which nothing is known"
 
 
-async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(house, monkeypatch):
     monkeypatch.setattr(auto.EndpointProbe.__init__, "__defaults__", (0.0,))  # asks again every time
     model = Changing()
     async with house(model) as h, h.client() as client:
@@ -153,7 +150,7 @@ async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(
         assert (await client.responses.create(model="m", input="Hi")).output_text == "All right."
 
 
-async def test_mode_native_never_translates(house: Houses) -> None:
+async def test_mode_native_never_translates(house):
     model = Changing()
     async with house(model, upstream_extra={"responses": "native"}) as h, h.client() as client:
         for _ in range(2):

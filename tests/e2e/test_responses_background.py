@@ -49,7 +49,7 @@ async def slow(house: Houses) -> AsyncIterator[tuple[House, Slow, Any]]:
             model.go.set()
 
 
-async def test_it_is_answered_at_once_and_polled(house: Houses) -> None:
+async def test_it_is_answered_at_once_and_polled(house):
     async with slow(house) as (_, model, client):
         made = await client.responses.create(model="m", input="A story", background=True)
         assert (made.status, made.background, made.output) == ("queued", True, [])
@@ -61,7 +61,7 @@ async def test_it_is_answered_at_once_and_polled(house: Houses) -> None:
         await client.responses.create(model="m", input="More", previous_response_id=made.id)
 
 
-async def test_a_cancelled_one_stops_the_upstream_and_stays_cancelled(house: Houses) -> None:
+async def test_a_cancelled_one_stops_the_upstream_and_stays_cancelled(house):
     async with slow(house) as (h, model, client):
         made = await client.responses.create(model="m", input="A story", background=True)
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.output_text == "Once ")
@@ -72,7 +72,7 @@ async def test_a_cancelled_one_stops_the_upstream_and_stays_cancelled(house: Hou
         assert (await client.responses.retrieve(made.id)).status == "cancelled"
 
 
-async def test_a_stream_continues_without_its_client_and_can_be_resumed(house: Houses) -> None:
+async def test_a_stream_continues_without_its_client_and_can_be_resumed(house):
     async with slow(house) as (_, model, client):
         stream = await client.responses.create(model="m", input="A story", background=True, stream=True)
         async for event in stream:
@@ -94,8 +94,8 @@ async def test_a_stream_continues_without_its_client_and_can_be_resumed(house: H
         assert len([event async for event in again]) == events[-1].sequence_number + 1
 
 
-async def test_the_upstreams_refusal_fails_it(house: Houses) -> None:
-    async def answer(exchange: Exchange) -> None:
+async def test_the_upstreams_refusal_fails_it(house):
+    async def answer(exchange):
         await exchange.json({"error": {"message": "too much", "code": "rate_limit_exceeded"}}, 429)
 
     async with house(ChatOnly(script=answer)) as h, h.client() as client:
@@ -108,11 +108,11 @@ async def test_the_upstreams_refusal_fails_it(house: Houses) -> None:
 
 @pytest.mark.parametrize(("status", "stream"), [(0, False), (400, True), (503, False)])
 async def test_words_that_were_promised_to_be_stored_are_read_even_if_the_upstream_refuses(
-    house: Houses, status: int, stream: bool
-) -> None:
+    house, status, stream
+):
     """The answer in the background says `queued` before the upstream was asked."""
 
-    async def fails(exchange: Exchange) -> None:
+    async def fails(exchange):
         if status:
             await exchange.json({"error": {"message": "not now"}}, status)
         else:
@@ -130,16 +130,14 @@ async def test_words_that_were_promised_to_be_stored_are_read_even_if_the_upstre
         created = await http.post("/responses", json=said | {"background": True, "stream": stream})
         assert (created.status_code, created.headers["x-memory-store"]) == (200, "queued")
 
-        async def remembered() -> list[Any]:
+        async def remembered():
             answer = await http.get("/memory", params={"user_id": "alice"})
             return [memory["content"] for memory in answer.json()["data"]]
 
         assert await until(remembered) == ["The user will travel to Zanzibar in October."]
 
 
-async def test_a_background_response_has_failed_if_its_process_died(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_background_response_has_failed_if_its_process_died(house, monkeypatch):
     async with slow(house) as (_, _, client):
         made = await client.responses.create(model="m", input="A story", background=True)
         async with house(ChatOnly()) as other, other.client() as elsewhere:  # shares the data directory
@@ -148,19 +146,16 @@ async def test_a_background_response_has_failed_if_its_process_died(
             assert (await elsewhere.responses.retrieve(made.id)).status == "failed"
 
 
-async def test_one_that_cannot_be_stored_is_refused(house: Houses) -> None:
+async def test_one_that_cannot_be_stored_is_refused(house):
     async with house(ChatOnly()) as h, httpx2.AsyncClient(timeout=30) as http:
         got = await http.post(
-            f"{h.base_url}/responses",
-            json={"model": "m", "input": "Hi", "background": True, "store": False},
+            f"{h.base_url}/responses", json={"model": "m", "input": "Hi", "background": True, "store": False}
         )
         assert (got.status_code, got.json()["error"]["param"]) == (400, "background")
         assert not h.model.chats
 
 
-async def test_another_process_sees_how_far_it_is_and_can_cancel_it(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_process_sees_how_far_it_is_and_can_cancel_it(house, monkeypatch):
     monkeypatch.setattr(background, "BEAT_S", 0.1)
     monkeypatch.setattr(responses_api, "CANCEL_TRIES", 1_000)  # each loses to a beat
     async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
@@ -171,12 +166,10 @@ async def test_another_process_sees_how_far_it_is_and_can_cancel_it(
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
 
 
-async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(house, monkeypatch):
     keep, looked, go = TranslatedForwarding._keep, asyncio.Event(), asyncio.Event()
 
-    async def late(*arguments: Any, **named: Any) -> bool:
+    async def late(*arguments, **named):
         looked.set()  # the end has looked, and found nothing
         await go.wait()
         return await keep(*arguments, **named)
@@ -197,9 +190,7 @@ async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
         assert not (await client.conversations.items.list(talk.id)).data
 
 
-async def test_a_stream_can_be_resumed_at_another_process(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_can_be_resumed_at_another_process(house, monkeypatch):
     monkeypatch.setattr(responses_api, "POLL_S", 0.02)
     async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
         made = await client.responses.create(model="m", input="A story", background=True)
@@ -216,7 +207,7 @@ async def test_a_stream_can_be_resumed_at_another_process(
         assert refused.value.param == "stream"
 
 
-async def test_a_background_response_is_remembered(house: Houses) -> None:
+async def test_a_background_response_is_remembered(house):
     facts = known(("Madison", "User lives in Madison."))
     async with (
         house(ChatOnly(facts=facts)) as h,
@@ -230,13 +221,13 @@ async def test_a_background_response_is_remembered(house: Houses) -> None:
             extra_body={"memory_context": {"user_id": "ann"}},
         )
 
-        async def memories() -> Any:
+        async def memories():
             return (await http.get(f"{h.base_url}/memory", params={"user_id": "ann"})).json()["data"]
 
         assert "Madison" in str(await until(memories))
 
 
-async def test_a_deleted_one_stops_the_upstream_and_stays_deleted(house: Houses) -> None:
+async def test_a_deleted_one_stops_the_upstream_and_stays_deleted(house):
     async with slow(house) as (h, model, client):
         made = await client.responses.create(model="m", input="A story", background=True)
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.output_text == "Once ")

@@ -1,7 +1,6 @@
 """Compactions, counts and signatures over an upstream that speaks only chat completions."""
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -9,7 +8,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from tests.e2e.chat_only import ChatOnly, chunk, tool_call
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.support.upstream import Exchange, completion
 
 Json = dict[str, Any]
@@ -36,9 +35,7 @@ async def post(h: House, path: str, body: Json, user: str = "alice") -> httpx2.R
         return await http.post(path, json={"model": "m", **body})
 
 
-async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_comes_back(
-    house: Houses,
-) -> None:
+async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_comes_back(house):
     async with house(ChatOnly(SUMMARY)) as h, h.client() as client:
         made = await client.responses.compact(model="m", input=TALK, instructions="Be brief.")  # type: ignore[arg-type]
         assert made.object == "response.compaction"
@@ -60,7 +57,7 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
         assert contents[3] == "Go on."
 
 
-async def test_a_chain_continues_from_its_compaction(house: Houses) -> None:
+async def test_a_chain_continues_from_its_compaction(house):
     async with house(ChatOnly(SUMMARY)) as h:
         first = (
             await post(h, "/responses", {"input": [{"role": "developer", "content": "Be kind."}, *TALK]})
@@ -75,7 +72,7 @@ async def test_a_chain_continues_from_its_compaction(house: Houses) -> None:
         assert SUMMARY in shown(h)[1]["content"]
 
 
-async def test_a_compaction_of_another_users_is_left_out_and_named(house: Houses, tmp_path: Path) -> None:
+async def test_a_compaction_of_another_users_is_left_out_and_named(house, tmp_path):
     async with house(ChatOnly(SUMMARY)) as h:
         (*_, item) = (await post(h, "/responses/compact", {"input": TALK})).json()["output"]
         body = {"input": [item, {"role": "user", "content": "Go on."}]}
@@ -99,7 +96,7 @@ REFUSED: list[tuple[Json, int, str]] = [
 ]
 
 
-async def test_what_cannot_be_compacted_or_counted_is_refused_by_name(house: Houses) -> None:
+async def test_what_cannot_be_compacted_or_counted_is_refused_by_name(house):
     async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h:
         for (body, status, param), path in product(REFUSED, ("compact", "input_tokens")):
             answer = await post(h, f"/responses/{path}", body)
@@ -107,7 +104,7 @@ async def test_what_cannot_be_compacted_or_counted_is_refused_by_name(house: Hou
         assert not h.model.chats
 
 
-async def test_tokens_are_counted_with_what_the_request_continues(house: Houses) -> None:
+async def test_tokens_are_counted_with_what_the_request_continues(house):
     async with house(ChatOnly("x" * 400)) as h, h.client() as client:
         counts = [
             await client.responses.input_tokens.count(model="gpt-4o", input=text)
@@ -177,9 +174,7 @@ def bare(item: Json) -> Json:
 
 
 @pytest.mark.parametrize(("stream", "strict"), [(False, False), (True, True)])
-async def test_signatures_come_back_by_what_the_client_holds(
-    house: Houses, stream: bool, strict: bool
-) -> None:
+async def test_signatures_come_back_by_what_the_client_holds(house, stream, strict):
     options = {"store": False, "include": ["reasoning.encrypted_content"]}
     async with house(Signing()) as h, h.client() as client:
         first = await made_by(client, input=[ASKED], stream=stream, **options)

@@ -7,14 +7,14 @@ import pytest
 from openai import APIStatusError, NotFoundError
 
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses, until
+from tests.e2e.conftest import until
 from tests.support.model import known
 
 TRANSLATE: Any = {"upstream_extra": {"responses": "translate"}}
 NOT_SHOWN = {"memory_types": ["procedural"]}
 
 
-async def test_a_conversation_lives_from_its_creation_to_its_deletion(house: Houses) -> None:
+async def test_a_conversation_lives_from_its_creation_to_its_deletion(house):
     async with house(ChatOnly(), **TRANSLATE) as h, h.client() as client:
         made = await client.conversations.create(metadata={"topic": "demo"})
         assert (made.object, made.metadata) == ("conversation", {"topic": "demo"})
@@ -28,7 +28,7 @@ async def test_a_conversation_lives_from_its_creation_to_its_deletion(house: Hou
                 await look(made.id)
 
 
-async def test_items_are_added_listed_fetched_and_deleted(house: Houses) -> None:
+async def test_items_are_added_listed_fetched_and_deleted(house):
     async with house(ChatOnly(), **TRANSLATE) as h, h.client() as client:
         hello: Any = {"type": "message", "role": "user", "content": "Hello!"}
         made = await client.conversations.create(items=[hello])
@@ -48,7 +48,7 @@ async def test_items_are_added_listed_fetched_and_deleted(house: Houses) -> None
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_response_continues_its_conversation_and_adds_to_it(house: Houses, stream: bool) -> None:
+async def test_a_response_continues_its_conversation_and_adds_to_it(house, stream):
     async with house(ChatOnly(), **TRANSLATE) as h, h.client() as client:
         made = await client.conversations.create(items=[{"role": "user", "content": "I am Ann."}])  # type: ignore[list-item]
         for text in ("One", "Two"):
@@ -64,9 +64,7 @@ async def test_a_response_continues_its_conversation_and_adds_to_it(house: House
         assert [i.role for i in items] == ["user", "user", "assistant", "user", "assistant"]  # type: ignore[union-attr]
 
 
-async def test_a_conversation_without_a_user_belongs_to_the_first_who_speaks_in_it(
-    house: Houses,
-) -> None:
+async def test_a_conversation_without_a_user_belongs_to_the_first_who_speaks_in_it(house):
     async with house(ChatOnly(), **TRANSLATE) as h, h.client() as client:
         made = await client.conversations.create(items=[{"role": "user", "content": "I am Ann."}])  # type: ignore[list-item]
         await client.responses.create(
@@ -88,7 +86,7 @@ async def test_a_conversation_without_a_user_belongs_to_the_first_who_speaks_in_
             await client.conversations.retrieve(made.id)
 
 
-async def test_foreign_and_unknown_conversations_are_absent(house: Houses) -> None:
+async def test_foreign_and_unknown_conversations_are_absent(house):
     async with house(ChatOnly(), **TRANSLATE) as h, h.client("sk-1") as one, h.client("sk-2") as other:
         made = await one.conversations.create()
         for id_ in (made.id, "conv_none"):
@@ -103,7 +101,7 @@ async def test_foreign_and_unknown_conversations_are_absent(house: Houses) -> No
         assert refused.value.status_code == 400
 
 
-async def test_what_is_malformed_is_refused_by_name(house: Houses) -> None:
+async def test_what_is_malformed_is_refused_by_name(house):
     item = {"role": "user", "content": "x"}
     wrong: list[tuple[Any, str]] = [
         ({"items": "x"}, "items"), ({"items": [item] * 21}, "items"),
@@ -117,7 +115,7 @@ async def test_what_is_malformed_is_refused_by_name(house: Houses) -> None:
             assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
 
 
-async def test_items_copied_by_reference_are_forgotten_with_their_response(house: Houses) -> None:
+async def test_items_copied_by_reference_are_forgotten_with_their_response(house):
     model = ChatOnly("Zanzibar it is.", known(("Zanzibar", "User lives in Zanzibar")))
     async with (
         house(model, **TRANSLATE) as h,
@@ -125,7 +123,7 @@ async def test_items_copied_by_reference_are_forgotten_with_their_response(house
         httpx2.AsyncClient(base_url=h.base_url, params={"user_id": "anna"}) as raw,
     ):
 
-        def of_anna(session: str) -> dict[str, Any]:
+        def of_anna(session):
             return {"memory_context": {"user_id": "anna", "session_id": session}, "memory_config": NOT_SHOWN}
 
         stated = await client.responses.create(

@@ -7,7 +7,7 @@ import pytest
 from openai import APIStatusError, AsyncOpenAI, NotFoundError
 
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 
 ALICE: Any = {"memory_context": {"user_id": "alice"}}
 
@@ -32,21 +32,21 @@ async def absent(client: AsyncOpenAI, response_id: str) -> None:
     assert refused.value.code == "previous_response_not_found"
 
 
-async def test_another_users_response_is_absent(house: Houses) -> None:
+async def test_another_users_response_is_absent(house):
     async with house(ChatOnly()) as h, named(h, "alice") as alice, named(h, "bob") as bob:
         made = await alice.responses.create(model="m", input="Psst")
         await absent(bob, made.id)
         assert (await alice.responses.retrieve(made.id)).id == made.id
 
 
-async def test_another_keys_response_is_absent(house: Houses) -> None:
+async def test_another_keys_response_is_absent(house):
     async with house(ChatOnly()) as h, h.client("sk-1") as one, h.client("sk-2") as other:
         for extra in ({}, ALICE):
             made = await one.responses.create(model="m", input="Psst", extra_body=extra)
             await absent(other, made.id)
 
 
-async def test_a_client_that_names_its_user_only_when_it_creates_finds_the_response(house: Houses) -> None:
+async def test_a_client_that_names_its_user_only_when_it_creates_finds_the_response(house):
     async with house(ChatOnly()) as h, h.client() as client, named(h, "bob") as bob:
         made = await client.responses.create(model="m", input="Psst", extra_body=ALICE)
         assert (await client.responses.retrieve(made.id)).id == made.id
@@ -59,7 +59,7 @@ async def test_a_client_that_names_its_user_only_when_it_creates_finds_the_respo
         assert (await client.responses.retrieve(later.id)).id == later.id
 
 
-async def test_a_chain_may_begin_without_a_user_and_continue_for_one(house: Houses) -> None:
+async def test_a_chain_may_begin_without_a_user_and_continue_for_one(house):
     async with house(ChatOnly()) as h, h.client() as client:
         ids: list[str] = []
         for text, extra in (("one", {}), ("two", {}), ("three", ALICE), ("four", ALICE)):
@@ -71,7 +71,7 @@ async def test_a_chain_may_begin_without_a_user_and_continue_for_one(house: Hous
         assert said == ["one", "two", "three", "four"]
 
 
-async def test_without_user_and_key_the_id_is_the_proof(house: Houses) -> None:
+async def test_without_user_and_key_the_id_is_the_proof(house):
     async with house(ChatOnly()) as h, h.client() as keyed:
         async with httpx2.AsyncClient(timeout=30) as http:
             made = (await http.post(f"{h.base_url}/responses", json={"model": "m", "input": "Hi"})).json()

@@ -1,7 +1,6 @@
 """The Responses API over an upstream that speaks only chat completions, with the real OpenAI SDK."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -9,9 +8,9 @@ import pytest
 from openai import APIStatusError, AsyncOpenAI, NotFoundError
 
 from tests.e2e.chat_only import ChatOnly, chunk, tool_call
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.support.model import known
-from tests.support.upstream import Exchange, completion
+from tests.support.upstream import completion
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -32,7 +31,7 @@ async def streamed(client: AsyncOpenAI, **request: Any) -> list[Any]:
     return [event async for event in await client.responses.create(stream=True, **request)]
 
 
-async def test_a_text_is_answered_whole_and_streamed_alike(house: Houses) -> None:
+async def test_a_text_is_answered_whole_and_streamed_alike(house):
     async with house(ChatOnly("All is well.")) as h, h.client() as client:
         whole = await client.responses.create(model="m", input="How are you?", instructions="Be brief.")
         assert (whole.output_text, whole.status) == ("All is well.", "completed")
@@ -48,7 +47,7 @@ async def test_a_text_is_answered_whole_and_streamed_alike(house: Houses) -> Non
         assert {e.response.id for e in events if hasattr(e, "response")} == {events[0].response.id}
 
 
-async def test_what_was_created_is_what_is_retrieved_until_it_is_deleted(house: Houses) -> None:
+async def test_what_was_created_is_what_is_retrieved_until_it_is_deleted(house):
     async with house(ChatOnly()) as h, h.client() as client:
         whole = await client.responses.create(model="m", input="One", metadata={"k": "v"})
         events = await streamed(client, model="m", input="Two")
@@ -61,9 +60,7 @@ async def test_what_was_created_is_what_is_retrieved_until_it_is_deleted(house: 
                 await client.responses.delete(made.id)
 
 
-async def test_a_chain_of_twenty_turns_is_replayed_to_the_upstream_without_old_instructions(
-    house: Houses,
-) -> None:
+async def test_a_chain_of_twenty_turns_is_replayed_to_the_upstream_without_old_instructions(house):
     async with house(ChatOnly("ok")) as h, h.client() as client:
         previous: str | None = None
         for n in range(20):
@@ -80,7 +77,7 @@ async def test_a_chain_of_twenty_turns_is_replayed_to_the_upstream_without_old_i
         assert "First only." not in str(messages)
 
 
-async def test_what_is_not_stored_can_neither_be_retrieved_nor_continued(house: Houses) -> None:
+async def test_what_is_not_stored_can_neither_be_retrieved_nor_continued(house):
     async with house(ChatOnly()) as h, h.client() as client:
         made = await client.responses.create(model="m", input="Psst", store=False)
         with pytest.raises(NotFoundError):
@@ -93,8 +90,8 @@ async def test_what_is_not_stored_can_neither_be_retrieved_nor_continued(house: 
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_tool_loop_is_translated_both_ways(house: Houses, stream: bool) -> None:
-    async def answer(exchange: Exchange) -> None:
+async def test_a_tool_loop_is_translated_both_ways(house, stream):
+    async def answer(exchange):
         asked = exchange.request.json
         if asked["messages"][-1]["role"] == "tool":
             await model.say(exchange, "It rains.")
@@ -114,7 +111,7 @@ async def test_a_tool_loop_is_translated_both_ways(house: Houses, stream: bool) 
     model = ChatOnly(script=answer)
     async with house(model) as h, h.client() as client:
 
-        async def ask(**request: Any) -> Any:
+        async def ask(**request):
             if stream:
                 return (await streamed(client, model="m", tools=[TOOL], **request))[-1].response
             return await client.responses.create(model="m", tools=[TOOL], **request)
@@ -134,7 +131,7 @@ async def test_a_tool_loop_is_translated_both_ways(house: Houses, stream: bool) 
         assert roles == ["user", "assistant", "tool"]
 
 
-async def test_items_can_be_referred_to_without_a_chain(house: Houses) -> None:
+async def test_items_can_be_referred_to_without_a_chain(house):
     async with house(ChatOnly("Blue.")) as h, h.client() as client:
         first = await client.responses.create(model="m", input="Which colour?")
         await client.responses.create(
@@ -149,14 +146,11 @@ async def test_items_can_be_referred_to_without_a_chain(house: Houses) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_the_upstreams_refusal_passes_unchanged(house: Houses, stream: bool) -> None:
+async def test_the_upstreams_refusal_passes_unchanged(house, stream):
     refusal = b'{"error": {"message": "slow  down", "type": "requests", "code": "rate_limit_exceeded"}}'
 
-    async def answer(exchange: Exchange) -> None:
-        limits = [
-            (b"retry-after", b"7"),
-            (b"x-ratelimit-remaining-requests", b"0"),
-        ]
+    async def answer(exchange):
+        limits = [(b"retry-after", b"7"), (b"x-ratelimit-remaining-requests", b"0")]
         await exchange.reply(refusal, 429, [(b"x-request-id", b"up-1"), *limits])
 
     async with house(ChatOnly(script=answer)) as h, httpx2.AsyncClient(timeout=30) as http:
@@ -168,8 +162,8 @@ async def test_the_upstreams_refusal_passes_unchanged(house: Houses, stream: boo
         assert got.headers["x-ratelimit-remaining-requests"] == "0"
 
 
-async def test_an_upstream_that_dies_after_three_pieces_of_a_call_fails_the_response(house: Houses) -> None:
-    async def answer(exchange: Exchange) -> None:
+async def test_an_upstream_that_dies_after_three_pieces_of_a_call_fails_the_response(house):
+    async def answer(exchange):
         await exchange.start_stream()
         await exchange.chunk(chunk({"role": "assistant", "tool_calls": [tool_call("call_1", "weather", "")]}))
         for piece in ('{"ci', 'ty": "R', "om"):
@@ -187,10 +181,8 @@ async def test_an_upstream_that_dies_after_three_pieces_of_a_call_fails_the_resp
         assert stored.to_dict() == last.response.to_dict()
 
 
-async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_cancelled(
-    house: Houses,
-) -> None:
-    async def answer(exchange: Exchange) -> None:
+async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_cancelled(house):
+    async def answer(exchange):
         await exchange.start_stream()
         await exchange.chunk(chunk({"role": "assistant", "content": "Once upon"}))
         await exchange.client_left()
@@ -204,7 +196,7 @@ async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_c
         await stream.close()
         await h.upstream.until_closed(created.number)
 
-        async def found() -> Any:
+        async def found():
             async with httpx2.AsyncClient(headers={"authorization": "Bearer sk-test"}) as http:
                 return (await http.get(f"{h.base_url}/responses/{_id}")).json()
 
@@ -214,9 +206,7 @@ async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_c
         assert stored["output"][0]["content"][0]["text"] == "Once upon"
 
 
-async def test_memory_is_injected_and_extracted_as_for_chat_and_not_stored_with_the_response(
-    house: Houses,
-) -> None:
+async def test_memory_is_injected_and_extracted_as_for_chat_and_not_stored_with_the_response(house):
     model = ChatOnly(facts=known(("Hawaii", "User's budget for the Hawaii trip is $10,000.")))
     user: Any = {"memory_context": {"user_id": "alice"}}
     async with house(model) as h, h.client() as client:
@@ -253,7 +243,7 @@ async def memories(h: House) -> list[Any]:
     return data
 
 
-async def test_a_store_out_of_reach_costs_the_state_and_not_the_answer(house: Houses, tmp_path: Path) -> None:
+async def test_a_store_out_of_reach_costs_the_state_and_not_the_answer(house, tmp_path):
     (tmp_path / "data" / "memory.db").mkdir(parents=True)
     async with house(ChatOnly()) as h, h.client() as client:
         for _ in range(5):

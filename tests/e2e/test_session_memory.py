@@ -4,10 +4,9 @@ import json
 from typing import Any
 
 import httpx2
-import pytest
 
 from proxy.http import memory_work
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.e2e.test_core_loop import ResponsesModel, context, stored
 from tests.support.model import ScriptedModel, known
 
@@ -26,9 +25,7 @@ async def ask(h: House, text: str, session: str = "s-1", user: str = "alice", **
     return await send(h, [{"role": "user", "content": text}], session, user, **config)
 
 
-async def send(
-    h: House, messages: list[dict[str, Any]], session: str = "s-1", user: str = "alice", **config: Any
-) -> Any:
+async def send(h, messages, session="s-1", user="alice", **config):
     body = {"model": "m", "messages": messages, **context(user, session_id=session)}
     async with httpx2.AsyncClient(timeout=30) as http:
         asked = body | ({"memory_config": config} if config else {})
@@ -42,9 +39,7 @@ def block(h: House) -> str:
     return "\n".join(m["content"] for m in h.model.last_messages if m["role"] == "system")
 
 
-async def test_a_standing_instruction_is_in_force_on_the_next_turn_and_until_it_is_ended(
-    house: Houses,
-) -> None:
+async def test_a_standing_instruction_is_in_force_on_the_next_turn_and_until_it_is_ended(house):
     async with house() as h:
         await ask(h, "Please answer in Chinese from now on. Keep it short.")
         assert block(h) == ""
@@ -73,7 +68,7 @@ def memory_headers(headers: Any) -> dict[str, str]:
     return {name: headers[f"x-memory-{name}"] for name in NO_PLACE}
 
 
-async def test_headers_do_not_claim_notes_that_had_no_place(house: Houses) -> None:
+async def test_headers_do_not_claim_notes_that_had_no_place(house):
     async with house() as h:
         await ask(h, "Please answer in Chinese from now on.")
         system = [{"role": "system", "content": "You are terse."}]
@@ -92,7 +87,7 @@ async def test_headers_do_not_claim_notes_that_had_no_place(house: Houses) -> No
         assert h.model.chats[-1].json["input"] == [output]
 
 
-async def test_memories_visible_in_the_conversation_are_not_repeated(house: Houses) -> None:
+async def test_memories_visible_in_the_conversation_are_not_repeated(house):
     said = [
         {"role": "user", "content": "No more emojis, please."},
         {"role": "assistant", "content": "All right."},
@@ -110,7 +105,7 @@ async def extracted(h: House, said: str) -> bool:
     return any(said in str(request.json) for request in h.model.extractions)
 
 
-async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Houses) -> None:
+async def test_a_session_without_history_is_reminded_of_its_last_turns(house):
     async with house(ScriptedModel(answer=FORTY)) as h:
         for text in ("How much is food in Hawaii?", "And the flights?", "And the hotels?", "And a car?"):
             await ask(h, text)
@@ -126,9 +121,7 @@ async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Ho
         assert "[turn " not in block(h)
 
 
-async def test_the_next_turn_knows_the_last_however_fast_it_comes(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_next_turn_knows_the_last_however_fast_it_comes(house, monkeypatch):
     monkeypatch.setattr(memory_work, "WAIT_S", 4.0)  # a busy disk takes longer than a request would wait
     async with house(ScriptedModel(answer=FORTY)) as h, httpx2.AsyncClient(timeout=30) as http:
         fact = {"user_id": "alice", "content": "User's ferry to Naxos costs 90 euros."}
@@ -159,7 +152,7 @@ async def episodes(h: House) -> list[dict[str, Any]]:
     return [m for m in await stored(h, "alice") if m["type"] == "episodic"]
 
 
-async def test_a_session_that_ended_is_summed_up_once(house: Houses) -> None:
+async def test_a_session_that_ended_is_summed_up_once(house):
     model = ScriptedModel(answer="Here are hotels on Maui.")
     model.roles["memory_summary"] = json.dumps(SUMMARY)
     async with house(model, memory={"extraction_batch_size": 2, "personal_idle_seconds": 0.6}) as h:
@@ -185,7 +178,7 @@ async def value(of: Any) -> Any:
 
 
 # ---------------------------------------------------------------- compression
-async def test_a_conversation_of_80_turns_stays_small_and_knows_what_was_said(house: Houses) -> None:
+async def test_a_conversation_of_80_turns_stays_small_and_knows_what_was_said(house):
     model = ScriptedModel(facts=known(("allergic", "User is allergic to peanuts.")))
     model.answer = "Noted, and here is a longer explanation of it. " * 8
     model.roles["memory_state"] = json.dumps(
@@ -220,7 +213,7 @@ async def test_a_conversation_of_80_turns_stays_small_and_knows_what_was_said(ho
 STATE = json.dumps({"topic": "day by day", "decisions": ["step by step", "plan my trip"]})
 
 
-async def test_forgotten_memories_are_in_no_session_notes(house: Houses) -> None:
+async def test_forgotten_memories_are_in_no_session_notes(house):
     model = ScriptedModel()
     model.roles["memory_state"] = STATE
     async with house(model, memory={"compress_step_turns": 1}) as h, httpx2.AsyncClient(timeout=30) as http:

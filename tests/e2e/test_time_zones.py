@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.support.model import ScriptedModel, known
 
 DENTIST = ("dentist", "User has a dentist appointment tomorrow at 9.")
@@ -35,9 +35,7 @@ async def stored(h: House) -> list[dict[str, Any]]:
         (TOKYO_MORNING, None, "2026-03-06 04:00 +05:30, Friday", "2026-03-07"),
     ],
 )  # fmt: skip
-async def test_tomorrow_is_the_day_after_the_users_today(
-    house: Houses, said_at: str, zone: str | None, shown: str, meant: str
-) -> None:
+async def test_tomorrow_is_the_day_after_the_users_today(house, said_at, zone, shown, meant):
     model = ScriptedModel(facts=known(DENTIST))
     async with house(model, memory={"timezone": "UTC+5:30"}) as h:
         said = {"timezone": zone} if zone else {}
@@ -48,7 +46,7 @@ async def test_tomorrow_is_the_day_after_the_users_today(
         assert shown in prompt
 
 
-async def test_the_zone_is_known_in_the_next_conversation_and_the_block_shows_its_days(house: Houses) -> None:
+async def test_the_zone_is_known_in_the_next_conversation_and_the_block_shows_its_days(house):
     model = ScriptedModel(facts=known(DENTIST))
     async with house(model) as h:
         header = {"X-Memory-Timezone": "Asia/Tokyo"}
@@ -60,8 +58,8 @@ async def test_the_zone_is_known_in_the_next_conversation_and_the_block_shows_it
         assert "2026-03-05 #" in str(model.last_messages)
 
 
-async def test_a_wrong_zone_or_date_is_refused_by_name(house: Houses) -> None:
-    async def refused(context: dict[str, Any], headers: dict[str, str] | None = None) -> str:
+async def test_a_wrong_zone_or_date_is_refused_by_name(house):
+    async def refused(context, headers=None):
         body = {"model": "m", "messages": [], "memory_context": {"user_id": "alice", **context}}
         answer = await http.post("/chat/completions", json=body, headers=headers)
         assert answer.status_code == 400

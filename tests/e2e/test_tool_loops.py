@@ -6,7 +6,7 @@ import pytest
 from openai import AsyncOpenAI, RateLimitError
 
 from tests.e2e.chat_only import ChatOnly, tool_call
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.e2e.test_core_loop import ResponsesModel, context
 from tests.support.upstream import Exchange, completion
 
@@ -64,7 +64,7 @@ async def _extractions(h: House) -> int:
     return len(h.model.extractions)
 
 
-async def test_an_answer_after_tools_belongs_to_its_question(house: Houses) -> None:
+async def test_an_answer_after_tools_belongs_to_its_question(house):
     async with house(ChatOnly(script=by_tool), memory=LATE) as h, h.client() as client:
         messages: list[Any] = [{"role": "user", "content": ASKED}]
         named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
@@ -78,8 +78,8 @@ async def test_an_answer_after_tools_belongs_to_its_question(house: Houses) -> N
         assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is not stored
 
 
-async def test_a_refused_step_removes_nothing(house: Houses) -> None:
-    async def refusing(exchange: Exchange) -> None:
+async def test_a_refused_step_removes_nothing(house):
+    async def refusing(exchange):
         if exchange.request.json["messages"][-1]["role"] == "tool":
             await exchange.json({"error": {"message": "later"}}, 429)
         else:
@@ -96,7 +96,7 @@ async def test_a_refused_step_removes_nothing(house: Houses) -> None:
 
 
 @pytest.mark.parametrize("responses", ["native", "translate"])
-async def test_a_chain_stays_in_its_session_through_tools(house: Houses, responses: str) -> None:
+async def test_a_chain_stays_in_its_session_through_tools(house, responses):
     model = Native() if responses == "native" else ChatOnly(script=by_tool)
     async with house(model, memory=LATE, upstream_extra={"responses": responses}) as h, h.client() as client:
         sessions = set()
@@ -125,13 +125,13 @@ class Parallel(Native):
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["another-is-asked", "after-a-forget"])
-async def test_no_other_question_gets_the_answer(house: Houses, forgets: bool) -> None:
+async def test_no_other_question_gets_the_answer(house, forgets):
     """While a tool is at work something else is asked in its session, maybe after all was forgotten; what is
     asked there in between has its own answer, and the older question has its own."""
     async with house(Parallel(), memory=LATE) as h, h.client() as client:
         named: Any = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
 
-        async def step(given: Any, previous: str | None = None) -> str:
+        async def step(given, previous=None):
             extra: Any = {"previous_response_id": previous} if previous else {}
             made = await client.responses.create(model="m", input=given, extra_body=named, **extra)
             return made.id
@@ -150,8 +150,8 @@ async def test_no_other_question_gets_the_answer(house: Houses, forgets: bool) -
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["side-by-side", "after-a-forget"])
-async def test_two_tool_loops_of_one_session_keep_their_answers_apart(house: Houses, forgets: bool) -> None:
-    async def by_question(exchange: Exchange) -> None:
+async def test_two_tool_loops_of_one_session_keep_their_answers_apart(house, forgets):
+    async def by_question(exchange):
         given = exchange.request.json["messages"]
         made = completion(f"Done: {given[-3]['content']}" if given[-1]["role"] == "tool" else "")
         if given[-1]["role"] != "tool":

@@ -10,7 +10,7 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
@@ -48,7 +48,7 @@ async def busy(house: Houses) -> AsyncIterator[House]:
         yield h
 
 
-async def test_one_frame_fits_a_small_terminal_and_counts_what_happened(house: Houses) -> None:
+async def test_one_frame_fits_a_small_terminal_and_counts_what_happened(house):
     async with busy(house) as h:
         status, out, _ = await once(h.base_url)
     assert status == 0
@@ -63,14 +63,14 @@ async def test_one_frame_fits_a_small_terminal_and_counts_what_happened(house: H
     assert "memory: full" in out
 
 
-async def test_a_proxy_that_does_not_answer_is_an_error_in_one_line() -> None:
+async def test_a_proxy_that_does_not_answer_is_an_error_in_one_line():
     status, out, error = await once("http://127.0.0.1:9")
     assert (status, out) == (1, "")
     assert error == "memory-proxy: No memory-proxy answers at http://127.0.0.1:9/health.\n"
 
 
 @pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
+def terminal():
     """A pseudo-terminal of 80 x 24: the program's end and ours."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -80,13 +80,11 @@ def terminal() -> Iterator[tuple[int, int]]:
     os.close(theirs)
 
 
-async def test_the_live_view_waits_for_the_proxy_follows_it_and_ends_by_ctrl_c(
-    house: Houses, terminal: tuple[int, int]
-) -> None:
+async def test_the_live_view_waits_for_the_proxy_follows_it_and_ends_by_ctrl_c(house, terminal):
     theirs, ours = terminal
     screen = ""
 
-    async def shown() -> str:
+    async def shown():
         nonlocal screen
         with contextlib.suppress(BlockingIOError):
             screen += _ANSI.sub("", os.read(ours, 65536).decode(errors="replace"))
@@ -103,7 +101,7 @@ async def test_the_live_view_waits_for_the_proxy_follows_it_and_ends_by_ctrl_c(
     assert await process.wait() == 0
 
 
-def test_a_quantile_is_linear_within_its_bucket() -> None:
+def test_a_quantile_is_linear_within_its_bucket():
     counts = {"0.1": 50.0, "1": 90.0, "+Inf": 100.0}
     values = {("t_bucket", frozenset({("le", le), ("x", "a")})): n for le, n in counts.items()}
     sample = Sample(0.0, {}, values)
@@ -112,8 +110,8 @@ def test_a_quantile_is_linear_within_its_bucket() -> None:
     assert sample.since(sample).quantile(0.5, "t") is None
 
 
-def test_a_restart_is_seen_by_its_counters_and_not_by_another_workers_uptime() -> None:
-    def sample(n: float, uptime_s: int) -> Sample:
+def test_a_restart_is_seen_by_its_counters_and_not_by_another_workers_uptime():
+    def sample(n, uptime_s):
         return Sample(0.0, {"uptime_seconds": uptime_s}, {("requests_total", frozenset()): n})
 
     assert not sample(5, 9).is_behind(sample(5, 10))

@@ -1,7 +1,5 @@
 """Spans of a request with memory: their parents, and what they never contain."""
 
-from collections.abc import Iterator
-
 import httpx2
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -9,7 +7,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from proxy import telemetry
-from tests.e2e.conftest import Houses
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -17,7 +14,7 @@ SECRET = "My budget for the Hawaii trip is $10,000."
 
 
 @pytest.fixture
-def spans() -> Iterator[InMemorySpanExporter]:
+def spans():
     exporter = InMemorySpanExporter()
     provider = telemetry.start_tracing(
         "unused", sample=1.0, service="test", version="0", processor=SimpleSpanProcessor(exporter)
@@ -41,9 +38,7 @@ def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
     return next(span for span in ours if span.name == name)
 
 
-async def test_a_request_is_a_span_of_the_callers_trace_which_the_upstream_continues(
-    house: Houses, spans: InMemorySpanExporter
-) -> None:
+async def test_a_request_is_a_span_of_the_callers_trace_which_the_upstream_continues(house, spans):
     async with house() as h:
         answer = await ask(h.origin, traceparent=PARENT)
         assert answer.status_code == 200
@@ -62,7 +57,7 @@ async def test_a_request_is_a_span_of_the_callers_trace_which_the_upstream_conti
     assert search.parent.span_id == recall.context.span_id
 
 
-async def test_no_span_contains_texts_or_users(house: Houses, spans: InMemorySpanExporter) -> None:
+async def test_no_span_contains_texts_or_users(house, spans):
     async with house() as h:
         await ask(h.origin, authorization="Bearer sk-very-secret")
     everything = " ".join(span.to_json() for span in spans.get_finished_spans())
@@ -71,13 +66,13 @@ async def test_no_span_contains_texts_or_users(house: Houses, spans: InMemorySpa
         assert text not in everything
 
 
-async def test_without_an_endpoint_the_callers_trace_passes_untouched(house: Houses) -> None:
+async def test_without_an_endpoint_the_callers_trace_passes_untouched(house):
     async with house() as h:
         await ask(h.origin, traceparent=PARENT)
         assert dict(h.upstream.requests[0].headers)[b"traceparent"].decode() == PARENT
 
 
-async def test_every_stage_of_a_recall_is_timed(house: Houses) -> None:
+async def test_every_stage_of_a_recall_is_timed(house):
     async with house() as h:
         await ask(h.origin)
         async with httpx2.AsyncClient(timeout=30) as http:

@@ -1,6 +1,3 @@
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from proxy.storage.sqlite.stores import SqliteStores
@@ -10,7 +7,7 @@ __all__ = ["house", "models_dir"]
 
 
 @pytest.fixture
-async def stores(tmp_path: Path) -> AsyncIterator[SqliteStores]:
+async def stores(tmp_path):
     """Stores in a directory of their own."""
     made = SqliteStores(tmp_path / "data")
     await made.open()

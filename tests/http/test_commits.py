@@ -54,7 +54,7 @@ def commit(turn: Turn, recorder: Recorder, tasks: asyncio.TaskGroup) -> Exchange
 
 
 @pytest.mark.parametrize("known_later", [True, False])
-async def test_a_step_is_acknowledged_only_once_its_question_is_stored(*, known_later: bool) -> None:
+async def test_a_step_is_acknowledged_only_once_its_question_is_stored(*, known_later):
     recorder = Recorder(known=False)
     async with asyncio.TaskGroup() as tasks:
         step = commit(replace(TURN, messages=AFTER_TOOLS), recorder, tasks)
@@ -77,13 +77,13 @@ ALONE = replace(TURN, named=True, standalone=True)
         replace(ALONE, scope=Scope("t", "anna", "p")),
     ],
 )
-async def test_a_request_of_another_session_or_with_its_history_does_not_wait(other: Turn) -> None:
+async def test_a_request_of_another_session_or_with_its_history_does_not_wait(other):
     pending = PendingCommits()
     with pending.answered(ALONE), pytest.raises(StopIteration):  # it ends without having waited
         pending.wait(other, within_s=1).send(None)
 
 
-async def test_a_slow_disk_delays_a_request_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_disk_delays_a_request_for_a_moment_only(monkeypatch):
     assert module.WAIT_S < 0.1
     pending = PendingCommits()
     with pending.answered(ALONE):
@@ -118,8 +118,8 @@ class Sessions:
     ],
 )
 async def test_a_request_belongs_to_the_session_of_the_response_that_it_continues(
-    looks: int, patience_s: float, session: str, *, named: bool
-) -> None:
+    looks, patience_s, session, *, named
+):
     stores: Any = Sessions(looks)
     unused: Any = None
     fail_open = FailOpen(float, Metrics())

@@ -17,7 +17,6 @@ from proxy.domain.errors import ClientError, InvalidRequest, TooLarge, Unsupport
 from proxy.http.router import FREE_BYTES, decoded, encodings_of
 from proxy.wire.http import MAX_CODINGS
 from tests.adversary.conftest import begun, context
-from tests.e2e.conftest import Houses
 from tests.support.serving import ask
 
 
@@ -43,7 +42,7 @@ def refused(raw: bytes, *encodings: str, max_bytes: int = MANY) -> ClientError:
 
 
 @given(st.binary(max_size=2_000), st.lists(st.sampled_from(sorted(ENCODERS)), max_size=MAX_CODINGS))
-def test_what_was_encoded_comes_back(data: bytes, encodings: list[str]) -> None:
+def test_what_was_encoded_comes_back(data, encodings):
     raw = data
     for name in encodings:
         raw = ENCODERS[name](raw)
@@ -51,22 +50,22 @@ def test_what_was_encoded_comes_back(data: bytes, encodings: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_a_large_body_comes_back(name: str) -> None:
+def test_a_large_body_comes_back(name):
     noise = random.Random(1).randbytes(1_000_000) + TEXT
     assert decoded(ENCODERS[name](noise), [name], MANY) == noise
 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
-def test_several_members_are_one_body(name: str) -> None:
+def test_several_members_are_one_body(name):
     assert decoded(ENCODERS[name](TEXT) + ENCODERS[name](b"!"), [name], MANY) == TEXT + b"!"
 
 
-def test_bare_deflate_is_read() -> None:
+def test_bare_deflate_is_read():
     assert decoded(_raw_deflate(TEXT), ["deflate"], MANY) == TEXT
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_a_damaged_body_is_refused(name: str) -> None:
+def test_a_damaged_body_is_refused(name):
     whole = ENCODERS[name](TEXT)
     for raw in (whole[:-1], whole[: len(whole) // 2], whole[:3], TEXT, b"{", whole + b"rubbish"):
         error = refused(raw, name)
@@ -86,7 +85,7 @@ def _zstd_blocks() -> bytes:
 
 
 @pytest.mark.parametrize("name", [*ENCODERS, "blocks", "gzip in gzip"])
-def test_a_bomb_is_refused_in_constant_memory(name: str) -> None:
+def test_a_bomb_is_refused_in_constant_memory(name):
     codings = ["zstd"] if name == "blocks" else name.split(" in ")
     bomb = _zstd_blocks() if name == "blocks" else ENCODERS[codings[0]](ZEROS)
     for outer in codings[1:]:
@@ -99,11 +98,11 @@ def test_a_bomb_is_refused_in_constant_memory(name: str) -> None:
     assert peak < 20 * FREE_BYTES
 
 
-def test_a_body_beyond_the_limit_is_refused_by_the_setting_s_name() -> None:
+def test_a_body_beyond_the_limit_is_refused_by_the_setting_s_name():
     assert "server.max_body_bytes" in refused(gzip.compress(TEXT), "gzip", max_bytes=1_024).message
 
 
-def test_encodings_are_read_in_any_spelling() -> None:
+def test_encodings_are_read_in_any_spelling():
     headers = [(b"content-encoding", b"GZip, identity ,"), (b"content-encoding", b" BR,x-gzip")]
     assert encodings_of(headers) == ["gzip", "br", "gzip"]
     assert encodings_of([(b"content-encoding", b"identity")]) == []
@@ -112,13 +111,13 @@ def test_encodings_are_read_in_any_spelling() -> None:
 @pytest.mark.parametrize(
     "value", [b"compress", b"gzip, aes128gcm", b"gzip;q=1", b"gzip,gzip,gzip,gzip", b"\xff"]
 )
-def test_an_encoding_that_cannot_be_read_is_refused(value: bytes) -> None:
+def test_an_encoding_that_cannot_be_read_is_refused(value):
     with pytest.raises(UnsupportedMedia):
         encodings_of([(b"content-encoding", value)])
 
 
 # ---------------------------------------------------------------- the whole proxy
-async def test_a_compressed_request_has_memory_and_reaches_the_upstream_decoded(house: Houses) -> None:
+async def test_a_compressed_request_has_memory_and_reaches_the_upstream_decoded(house):
     asked = json.loads(TEXT) | context("alice") | {"model": "m"}
     added = {"content": "User owns a boat.", "user_id": "alice"}
     async with house(memory={"extraction": "off"}) as h:
@@ -138,7 +137,7 @@ async def test_a_compressed_request_has_memory_and_reaches_the_upstream_decoded(
         assert await begun(h) == 0  # extraction is off
 
 
-async def test_a_compressed_body_of_another_route_passes_untouched(house: Houses) -> None:
+async def test_a_compressed_body_of_another_route_passes_untouched(house):
     raw = gzip.compress(b'{"input": "x"}')
     headers = (b"content-type: application/json", b"content-encoding: gzip")
     async with house() as h:
@@ -149,7 +148,7 @@ async def test_a_compressed_body_of_another_route_passes_untouched(house: Houses
         )
 
 
-async def test_an_undecodable_body_never_reaches_the_upstream(house: Houses) -> None:
+async def test_an_undecodable_body_never_reaches_the_upstream(house):
     kind = b"content-type: application/json"
     async with house(server={"max_body_bytes": 1_000_000}) as h:
         for encoding, raw, status in (

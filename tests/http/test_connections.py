@@ -11,7 +11,7 @@ import pytest
 from proxy.http import connections
 from proxy.http.connections import CONNECTIONS, ClientLimits, Connections, RawTargetProtocol
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses, until
+from tests.e2e.conftest import until
 from tests.support.serving import RawClient, ask, connected, serving
 
 GET = b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -49,7 +49,7 @@ class Echo:
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
+def often(monkeypatch):
     monkeypatch.setattr(connections, "_SWEEP_S", 0.1)
 
 
@@ -71,7 +71,7 @@ async def error(client: RawClient) -> tuple[bytes, str]:
 
 
 # ---------------------------------------------------------------- time
-async def test_half_a_head_and_half_a_body_end_with_an_answer() -> None:
+async def test_half_a_head_and_half_a_body_end_with_an_answer():
     async with limited(head_s=0.5, body_s=0.5) as (app, origin), connected(origin) as head:
         async with connected(origin) as body, connected(origin) as second, connected(origin) as silent:
             await head.send(b"GET / HTTP/1.1\r\nx:")
@@ -87,7 +87,7 @@ async def test_half_a_head_and_half_a_body_end_with_an_answer() -> None:
         await until(lambda: _of(app.left))
 
 
-async def test_a_head_that_trickles_does_not_last() -> None:
+async def test_a_head_that_trickles_does_not_last():
     async with limited(head_s=0.5) as (app, origin), connected(origin) as client:
         await client.send(b"GET / HTTP/1.1\r\nx: ")
         with contextlib.suppress(ConnectionError):
@@ -99,7 +99,7 @@ async def test_a_head_that_trickles_does_not_last() -> None:
         assert app.ended == ["head_timeout"]
 
 
-async def test_a_slow_upload_that_continues_is_fine() -> None:
+async def test_a_slow_upload_that_continues_is_fine():
     async with limited(head_s=0.3, body_s=0.8) as (_, origin), connected(origin) as client:
         await client.send(POST)
         for digit in b"12345":
@@ -108,7 +108,7 @@ async def test_a_slow_upload_that_continues_is_fine() -> None:
         assert b" 200 " in await client.head()
 
 
-async def test_a_request_that_is_being_answered_has_all_the_time() -> None:
+async def test_a_request_that_is_being_answered_has_all_the_time():
     async with limited(head_s=0.3, body_s=0.3) as (app, origin), connected(origin) as client:
         app.go.clear()
         await client.send(GET)
@@ -120,7 +120,7 @@ async def test_a_request_that_is_being_answered_has_all_the_time() -> None:
 
 # ---------------------------------------------------------------- room
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nx:", POST + b"12", GET])
-async def test_connections_that_wait_for_their_client_make_room(sent: bytes) -> None:
+async def test_connections_that_wait_for_their_client_make_room(sent):
     async with limited(most=20) as (app, origin), contextlib.AsyncExitStack() as stack:
         crowd = [await stack.enter_async_context(connected(origin)) for _ in range(100)]
         for client in crowd:
@@ -133,17 +133,17 @@ async def test_connections_that_wait_for_their_client_make_room(sent: bytes) -> 
         assert "refused" not in app.ended
 
 
-async def test_the_peer_that_has_most_makes_room() -> None:
+async def test_the_peer_that_has_most_makes_room():
     room, closed = Connections(ClientLimits(most=3)), list[str]()
 
     class One:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name):
             self.name = name
 
-        def is_late(self, now: float, limits: ClientLimits) -> str:
+        def is_late(self, now, limits):
             return ""
 
-        def end(self, reason: str) -> None:
+        def end(self, reason):
             closed.append(self.name)
 
     for name, peer in (("a1", "a"), ("b1", "b"), ("b2", "b"), ("c1", "c"), ("b3", "b")):
@@ -152,7 +152,7 @@ async def test_the_peer_that_has_most_makes_room() -> None:
     assert len(room) == 3
 
 
-async def test_a_connection_is_refused_only_if_all_are_busy() -> None:
+async def test_a_connection_is_refused_only_if_all_are_busy():
     async with limited(most=4, most_of_peer=3) as (app, origin), contextlib.AsyncExitStack() as stack:
         app.go.clear()
         busy = [await stack.enter_async_context(connected(origin)) for _ in range(3)]
@@ -169,8 +169,8 @@ async def test_a_connection_is_refused_only_if_all_are_busy() -> None:
             assert b" 200 " in await client.head()
 
 
-def test_limits_leave_room_for_the_upstream() -> None:
-    def of(most: int, of_peer: int, files: int | None) -> tuple[int, int]:
+def test_limits_leave_room_for_the_upstream():
+    def of(most, of_peer, files):
         limits = ClientLimits.of(1, 1, most, of_peer, files)
         return limits.most, limits.most_of_peer
 
@@ -183,9 +183,7 @@ def test_limits_leave_room_for_the_upstream() -> None:
 # ---------------------------------------------------------------- HTTP/1.0, and Expect
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("keep_alive", [b"", b"connection: keep-alive\r\n"])
-async def test_a_client_of_http_1_0_gets_what_it_can_read(
-    house: Houses, stream: bool, keep_alive: bytes
-) -> None:
+async def test_a_client_of_http_1_0_gets_what_it_can_read(house, stream, keep_alive):
     async with house(ChatOnly("All is well.")) as h, connected(h.origin) as client:
         asked = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": "Hello"}]}
         body = json.dumps(asked).encode()
@@ -202,7 +200,7 @@ async def test_a_client_of_http_1_0_gets_what_it_can_read(
             assert json.loads(answer)["choices"][0]["message"]["content"] == "All is well."
 
 
-async def test_a_client_that_expects_to_be_asked_for_its_body_is_asked(house: Houses) -> None:
+async def test_a_client_that_expects_to_be_asked_for_its_body_is_asked(house):
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello"}]}).encode()
     async with asyncio.timeout(30), house() as h, connected(h.origin) as client:
         line = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n"
@@ -213,7 +211,7 @@ async def test_a_client_that_expects_to_be_asked_for_its_body_is_asked(house: Ho
         assert h.upstream.requests[-1].header(b"expect") is None
 
 
-async def test_malformed_http_is_refused_in_openai_s_shape(house: Houses) -> None:
+async def test_malformed_http_is_refused_in_openai_s_shape(house):
     async with house() as h:
         head, body = await ask(h.origin, b"GET /v1/models\x00", ())
         assert (head.split()[1], json.loads(body)["error"]["code"]) == (b"400", "invalid_http")

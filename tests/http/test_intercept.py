@@ -1,6 +1,5 @@
 """What is counted of a request with memory, and what its session is called."""
 
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -10,7 +9,7 @@ from openai import BadRequestError
 from proxy.admit.safety import safe_id
 from tests.adversary.conftest import files_with
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, until
 from tests.support.model import ScriptedModel, known
 from tests.support.upstream import Exchange, completion
 
@@ -26,7 +25,7 @@ def counted(h: House) -> tuple[float | None, float | None]:
     return count, total
 
 
-async def test_a_request_refused_before_the_upstream_was_asked_is_not_counted(house: Houses) -> None:
+async def test_a_request_refused_before_the_upstream_was_asked_is_not_counted(house):
     async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h, h.client() as client:
         with pytest.raises(BadRequestError):
             await client.responses.create(
@@ -40,7 +39,7 @@ async def test_a_request_refused_before_the_upstream_was_asked_is_not_counted(ho
         assert 0 < total < 60
 
 
-async def test_a_secret_as_session_or_project_id_is_stored_as_a_digest(house: Houses, tmp_path: Path) -> None:
+async def test_a_secret_as_session_or_project_id_is_stored_as_a_digest(house, tmp_path):
     context = {"user_id": "ana", "project_id": KEY}
     asked = {"model": "m", "messages": [{"role": "user", "content": "I knit."}]}
     async with house(data_dir=tmp_path) as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
@@ -60,14 +59,14 @@ class Uncounted(ScriptedModel):
         await exchange.json({**completion(self.answer), "usage": usage})
 
 
-async def test_an_answer_without_token_counts_is_stored(house: Houses) -> None:
+async def test_an_answer_without_token_counts_is_stored(house):
     model = Uncounted(facts=known(("cello", "User plays the cello.")))
     async with house(model) as h, h.client() as client:
         await client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "I play the cello."}], extra_body=ANA
         )
 
-        async def listed() -> list[Any]:
+        async def listed():
             found: Any = await client.get("/memory", cast_to=object, options={"params": {"user_id": "ana"}})
             memories: list[Any] = found["data"]
             return memories

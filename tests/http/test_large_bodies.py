@@ -15,7 +15,7 @@ from proxy.http import forwarding
 from proxy.wire import body as json_body
 from proxy.wire.body import BodyLimits, RawString, parse_large
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.e2e.test_forms import HISTORY, Strict, chat, remember, system_first
 
 TRIES = 12  # a machine that is busy with other things holds up a loop, too: the best of them counts
@@ -88,7 +88,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("what", TOO_MUCH)
-async def test_oversized_requests_are_refused_and_delay_no_other(what: str, house: Houses) -> None:
+async def test_oversized_requests_are_refused_and_delay_no_other(what, house):
     path, body, param = TOO_MUCH[what]
     async with house(ChatOnly(), **TRANSLATE) as h:
         status, answer, stall_s = await posted(h, path, body)
@@ -105,7 +105,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("what", LARGE)
-async def test_a_large_request_is_served_with_memory_and_delays_no_other(what: str, house: Houses) -> None:
+async def test_a_large_request_is_served_with_memory_and_delays_no_other(what, house):
     path, field, texts = LARGE[what]
     entries = [{"role": "user", "content": text} for text, count in texts for _ in range(count)]
     body = json.dumps({"model": "m", field: entries} | ANA).encode()
@@ -118,13 +118,11 @@ async def test_a_large_request_is_served_with_memory_and_delays_no_other(what: s
     assert stall_s < MOST_S
 
 
-async def test_a_large_request_that_is_asked_again_is_written_off_the_loop(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_request_that_is_asked_again_is_written_off_the_loop(house, monkeypatch):
     writers: list[threading.Thread] = []
     write = forwarding._written
 
-    def watched(*args: Any) -> Any:
+    def watched(*args):
         writers.append(threading.current_thread())
         return write(*args)
 
@@ -142,7 +140,7 @@ async def test_a_large_request_that_is_asked_again_is_written_off_the_loop(
 PHOTO = "data:image/png;base64," + "aB3/" * 5_000_000
 
 
-def test_an_image_is_written_back_as_it_came() -> None:
+def test_an_image_is_written_back_as_it_came():
     sent = json.dumps({"messages": [{"content": [{"image_url": {"url": PHOTO}}, {"text": 'a "b" \\ 区😀'}]}]})
     body = parse_large(sent.encode(), BodyLimits(), "messages")
     assert body == json.loads(sent)
@@ -152,9 +150,7 @@ def test_an_image_is_written_back_as_it_came() -> None:
 
 @pytest.mark.parametrize("size", [5, 11, 64])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_strings_are_found_wherever_the_windows_part_them(
-    size: int, ascii_only: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strings_are_found_wherever_the_windows_part_them(size, ascii_only, monkeypatch):
     monkeypatch.setattr(json_body, "_WINDOW", size)
     monkeypatch.setattr(json_body, "_LARGE", 6)
     texts = ['\\"', "\\\\", "data:" + "区😀é\n\\" * 9, 'data:"' + "{[,:" * 5, "data:\\", ""]
@@ -168,7 +164,7 @@ def test_strings_are_found_wherever_the_windows_part_them(
     assert json.loads(json_body.dump(read)) == body
 
 
-def test_malformed_json_in_a_large_body_is_refused() -> None:
+def test_malformed_json_in_a_large_body_is_refused():
     for raw in (
         b'{"data":"' + b"\\x" * 40_000 + b'"}',
         b'{"a":[' + b" " * 200_000,

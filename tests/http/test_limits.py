@@ -3,7 +3,6 @@
 import fcntl
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,17 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "run" / "limits"
 
 
 @pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
+def ledger(path):
     ledger = Ledger(path)
     yield ledger
     ledger.close()
@@ -68,7 +67,7 @@ async def call(app: ASGIApp, caller: Caller | Exception = ANNA, **more: Any) -> 
 
 
 # ---------------------------------------------------------------- the limit
-async def test_a_request_over_the_limit_is_refused_in_openai_s_shape(ledger: Ledger, clock: Clock) -> None:
+async def test_a_request_over_the_limit_is_refused_in_openai_s_shape(ledger, clock):
     app = limited(RateLimiter(ledger, clock), Rate(per_minute=50, burst=2))
     first, _, refused = [await call(app) for _ in range(3)]
     assert (first.status, first.header("x-ratelimit-remaining-requests")) == (200, "1")
@@ -84,13 +83,13 @@ async def test_a_request_over_the_limit_is_refused_in_openai_s_shape(ledger: Led
     assert (await call(app)).status == 200
 
 
-async def test_the_upstream_s_own_limit_is_passed_on_alone(ledger: Ledger, clock: Clock) -> None:
+async def test_the_upstream_s_own_limit_is_passed_on_alone(ledger, clock):
     theirs = [(b"X-RateLimit-Remaining-Requests", b"4999")]
     answer = await call(limited(RateLimiter(ledger, clock), Rate(60, 10)), answer_headers=theirs)
     assert [h for h in answer.headers if b"ratelimit" in h[0].lower()] == theirs
 
 
-async def test_routes_of_one_name_share_a_budget(ledger: Ledger, clock: Clock) -> None:
+async def test_routes_of_one_name_share_a_budget(ledger, clock):
     limiter, rate = RateLimiter(ledger, clock), Rate(60, 1)
     chat, responses = limited(limiter, rate), limited(limiter, rate)
     memory = limited(limiter, rate, "memory")
@@ -115,14 +114,14 @@ KEY = "key:k1"
     ],
 )
 async def test_a_budget_belongs_to_the_key_else_the_user_else_the_address(
-    ledger: Ledger, clock: Clock, first: Caller, second: Caller, shared: bool
-) -> None:
+    ledger, clock, first, second, shared
+):
     app = limited(RateLimiter(ledger, clock), Rate(60, 1))
     assert (await call(app, first)).status == 200
     assert (await call(app, second)).status == (429 if shared else 200)
 
 
-async def test_each_address_has_a_budget(ledger: Ledger, clock: Clock) -> None:
+async def test_each_address_has_a_budget(ledger, clock):
     app = limited(RateLimiter(ledger, clock), Rate(60, 1))
     peers = [("192.0.2.1", 1), ("192.0.2.1", 2), ("192.0.2.2", 1), None, None]
     statuses = [(await call(app, Caller("t"), client=peer)).status for peer in peers]
@@ -141,9 +140,7 @@ class Fleet:
         return RateVerdict(passes=False, remaining=0, reset_s=9.0, retry_after_s=4.0)
 
 
-async def test_replicas_share_a_budget_and_count_alone_while_they_cannot(
-    ledger: Ledger, clock: Clock
-) -> None:
+async def test_replicas_share_a_budget_and_count_alone_while_they_cannot(ledger, clock):
     fleet = Fleet()
     app = limited(RateLimiter(ledger, clock, fleet), Rate(60, 1))
     assert (await call(app)).header("retry-after") == "4"
@@ -159,7 +156,7 @@ def put(ledger: Ledger, key: str, moment: float) -> float:
     return ledger.exchange(key, lambda before: (moment, before))
 
 
-def test_times_are_kept_per_key_shared_and_outlive_the_process(path: Path) -> None:
+def test_times_are_kept_per_key_shared_and_outlive_the_process(path):
     first, second = Ledger(path), Ledger(path)
     for n in range(3_000):
         assert put(first, f"user {n}", float(n + 1)) == 0.0
@@ -171,9 +168,7 @@ def test_times_are_kept_per_key_shared_and_outlive_the_process(path: Path) -> No
     third.close()
 
 
-def test_a_flood_of_keys_displaces_the_earliest_times_and_the_file_does_not_grow(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flood_of_keys_displaces_the_earliest_times_and_the_file_does_not_grow(path, monkeypatch):
     monkeypatch.setattr(module, "BUCKETS", 1)
     ledger = Ledger(path)
     put(ledger, "frequent", 1e9)
@@ -186,7 +181,7 @@ def test_a_flood_of_keys_displaces_the_earliest_times_and_the_file_does_not_grow
     ledger.close()
 
 
-def test_the_file_is_private_and_names_no_user(path: Path, tmp_path: Path) -> None:
+def test_the_file_is_private_and_names_no_user(path, tmp_path):
     contents = []
     for name in ("one", "two"):
         ledger = Ledger(tmp_path / name)
@@ -200,7 +195,7 @@ def test_the_file_is_private_and_names_no_user(path: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("found", [b"", b"something else", bytes(module._FILE_BYTES)])
-def test_a_file_of_another_kind_is_replaced(path: Path, found: bytes) -> None:
+def test_a_file_of_another_kind_is_replaced(path, found):
     path.parent.mkdir()
     path.write_bytes(found)
     ledger = Ledger(path)
@@ -209,15 +204,13 @@ def test_a_file_of_another_kind_is_replaced(path: Path, found: bytes) -> None:
     ledger.close()
 
 
-def test_without_a_file_or_locks_requests_are_still_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_file_or_locks_requests_are_still_counted(tmp_path, monkeypatch):
     (tmp_path / "run").write_text("a file, not a directory")
     ledger = Ledger(tmp_path / "run" / "limits")
     assert [put(ledger, "a", 5.0), put(ledger, "a", 0.0)] == [0.0, 5.0]
     ledger.close()
 
-    def refuse(*args: object) -> None:
+    def refuse(*args):
         raise OSError("No locks available")
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
@@ -242,7 +235,7 @@ print(passed)
 """
 
 
-def test_processes_together_let_exactly_a_burst_through(path: Path) -> None:
+def test_processes_together_let_exactly_a_burst_through(path):
     counting = [
         subprocess.Popen(
             [sys.executable, "-c", COUNT, str(path)],

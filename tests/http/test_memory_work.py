@@ -21,27 +21,27 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def metrics() -> Metrics:
+def metrics():
     return Metrics()
 
 
 @pytest.fixture
-def fail_open(clock: Clock, metrics: Metrics) -> FailOpen:
+def fail_open(clock, metrics):
     return FailOpen(clock, metrics)
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> Lines:
+def log(monkeypatch):
     """What is logged: event and facts."""
     lines: Lines = []
 
     class Log:
-        def warning(self, event: str, **facts: Any) -> None:
+        def warning(self, event, **facts):
             lines.append((event, facts))
 
     monkeypatch.setattr(memory_work.telemetry, "log", Log())
@@ -68,12 +68,12 @@ def failing(error: Exception = StoreUnavailable("down")) -> Any:  # noqa: B008
         (TimeoutError("the work's own"), "error"),
     ],
 )
-async def test_an_error_becomes_a_reason(fail_open: FailOpen, error: Exception, reason: str) -> None:
+async def test_an_error_becomes_a_reason(fail_open, error, reason):
     assert await fail_open.attempt("recall", good, 1) == "fine"
     assert await fail_open.attempt("recall", failing(error), 1) == Failed(reason)  # type: ignore[arg-type]
 
 
-async def test_work_that_hangs_ends_with_the_deadline_and_a_cancellation_passes(fail_open: FailOpen) -> None:
+async def test_work_that_hangs_ends_with_the_deadline_and_a_cancellation_passes(fail_open):
     for deadline_s in (0.01, -1):
         assert await fail_open.attempt("recall", asyncio.Event().wait, deadline_s) == Failed("deadline")  # type: ignore[arg-type]
     task = asyncio.create_task(fail_open.attempt("begin", asyncio.Event().wait, 60))
@@ -83,12 +83,10 @@ async def test_work_that_hangs_ends_with_the_deadline_and_a_cancellation_passes(
         await task
 
 
-async def test_an_operation_that_keeps_failing_is_skipped_for_a_while(
-    fail_open: FailOpen, clock: Clock
-) -> None:
+async def test_an_operation_that_keeps_failing_is_skipped_for_a_while(fail_open, clock):
     calls = 0
 
-    async def work() -> None:
+    async def work():
         nonlocal calls
         calls += 1
         raise StoreUnavailable("down")
@@ -104,9 +102,7 @@ async def test_an_operation_that_keeps_failing_is_skipped_for_a_while(
 
 
 @pytest.mark.parametrize("error", [DamagedRow("a row is damaged"), TimeoutError])
-async def test_failures_of_one_user_or_of_a_burst_do_not_stop_the_operation(
-    fail_open: FailOpen, error: Any
-) -> None:
+async def test_failures_of_one_user_or_of_a_burst_do_not_stop_the_operation(fail_open, error):
     await fail_open.attempt("recall", good, 1)
     for _ in range(TRIP_AFTER + 1):
         work = asyncio.Event().wait if error is TimeoutError else failing(error)
@@ -115,9 +111,7 @@ async def test_failures_of_one_user_or_of_a_burst_do_not_stop_the_operation(
     assert await fail_open.attempt("recall", good, 1) == "fine"
 
 
-async def test_an_outage_is_logged_once_a_minute_and_counted_each_time(
-    fail_open: FailOpen, clock: Clock, metrics: Metrics, log: Lines
-) -> None:
+async def test_an_outage_is_logged_once_a_minute_and_counted_each_time(fail_open, clock, metrics, log):
     began = clock.now
     for second in range(0, round(2 * REMIND_S) + 1, 4):  # each after the breaker has closed
         clock.now = began + second
@@ -139,17 +133,17 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_of_a_burst_the_latest_is_next(fail_open: FailOpen) -> None:
+async def test_of_a_burst_the_latest_is_next(fail_open):
     """It has the most time left: those that have waited longest would miss their deadline half done."""
     limiter, burst, order = RecallLimiter(), range(3 * TURNS_AT_ONCE), list[int]()
     may_end = asyncio.Semaphore(0)
 
-    async def work(number: int) -> int:
+    async def work(number):
         order.append(number)
         await may_end.acquire()
         return number
 
-    def asked(number: int) -> asyncio.Task[int | Failed]:
+    def asked(number):
         return asyncio.create_task(fail_open.attempt("recall", lambda: work(number), 60, limiter))
 
     tasks = [asked(number) for number in burst]
@@ -163,7 +157,7 @@ async def test_of_a_burst_the_latest_is_next(fail_open: FailOpen) -> None:
 
 
 @pytest.mark.parametrize("already_given", [True, False])
-async def test_a_slot_of_a_cancelled_turn_is_passed_on(*, already_given: bool) -> None:
+async def test_a_slot_of_a_cancelled_turn_is_passed_on(*, already_given):
     limiter = RecallLimiter(1)
     await limiter.__aenter__()
     stays, gives_up = [asyncio.create_task(limiter.__aenter__()) for _ in range(2)]
@@ -181,7 +175,7 @@ async def test_a_slot_of_a_cancelled_turn_is_passed_on(*, already_given: bool) -
     await asyncio.wait_for(limiter.__aenter__(), 1)
 
 
-async def test_a_turn_that_found_no_slot_is_busy_and_the_breaker_stays_closed(fail_open: FailOpen) -> None:
+async def test_a_turn_that_found_no_slot_is_busy_and_the_breaker_stays_closed(fail_open):
     limiter = RecallLimiter(1)
     await fail_open.attempt("recall", failing(RuntimeError()), 60, limiter)  # it gives its slot back
     await limiter.__aenter__()

@@ -14,7 +14,6 @@ import httpx2
 import pytest
 
 import proxy
-from tests.e2e.conftest import Houses
 
 HERE = str(Path(proxy.__file__).parent)
 
@@ -48,7 +47,7 @@ class Trace:
 
 
 @pytest.fixture
-def trace() -> Iterator[Trace]:
+def trace():
     """A trace of this thread, and of all that start during the test."""
     trace = Trace()
     threading.setprofile(trace)
@@ -58,7 +57,7 @@ def trace() -> Iterator[Trace]:
     threading.setprofile(None)
 
 
-async def test_a_passthrough_request_executes_few_modules(house: Houses, trace: Trace) -> None:
+async def test_a_passthrough_request_executes_few_modules(house, trace):
     threading.setprofile(None)  # the store's threads work for the background only
     async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
         await http.post("/embeddings", json={"input": "a"})  # opens the connections
@@ -67,12 +66,9 @@ async def test_a_passthrough_request_executes_few_modules(house: Houses, trace: 
     assert len(trace.names) <= 8, "\n".join(sorted(trace.names))
 
 
-async def test_a_request_with_memory_executes_few_modules(house: Houses, trace: Trace) -> None:
+async def test_a_request_with_memory_executes_few_modules(house, trace):
     later: Any = {"memory": {"extraction_batch_size": 50}}  # no extraction yet
-    async with (
-        house(**later) as h,
-        httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http,
-    ):
+    async with house(**later) as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
         await http.post("/memory", json={"content": "User plays the cello.", "user_id": "ana"})
         body = {
             "model": "m",

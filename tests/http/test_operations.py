@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ async def scrape(app: Operations) -> list[str]:
 
 
 @pytest.mark.parametrize("oldest_at", [NOW - 90, None, NOW + 5])  # the last by another machine's clock
-async def test_metrics_show_the_queue_and_the_age_of_its_oldest_job(oldest_at: float | None) -> None:
+async def test_metrics_show_the_queue_and_the_age_of_its_oldest_job(oldest_at):
     metrics = telemetry.Metrics()
     await scrape(endpoints(QueueCounts(queued=7, oldest_at=NOW - 900), metrics=metrics))
     counts = QueueCounts(
@@ -55,9 +54,7 @@ async def test_metrics_show_the_queue_and_the_age_of_its_oldest_job(oldest_at: f
     assert f'memory_proxy_queued_jobs{{lane="2"}} {2.0 if oldest_at else 0.0}' in lines
 
 
-async def test_metrics_and_health_are_answered_without_the_store(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_metrics_and_health_are_answered_without_the_store(monkeypatch):
     assert "memory_proxy_degradation_level 4.0" in await scrape(endpoints(StoreUnavailable("no disk")))
     monkeypatch.setattr(operations, "LOOK_S", 0.01)
     hangs = endpoints(asyncio.Event().wait, commit="5edc378")
@@ -68,11 +65,11 @@ async def test_metrics_and_health_are_answered_without_the_store(
     )
 
 
-async def test_metrics_show_the_free_space_of_the_data_s_disk_if_it_is_known() -> None:
-    def missing() -> int:
+async def test_metrics_show_the_free_space_of_the_data_s_disk_if_it_is_known():
+    def missing():
         raise FileNotFoundError
 
-    async def shown(free_bytes: Callable[[], int] | None) -> list[str]:
+    async def shown(free_bytes):
         lines = await scrape(endpoints(free_bytes=free_bytes))
         return [line for line in lines if line.startswith("memory_proxy_disk")]
 
@@ -80,10 +77,10 @@ async def test_metrics_show_the_free_space_of_the_data_s_disk_if_it_is_known() -
     assert await shown(missing) == await shown(None) == []  # a zero would mean that the disk is full
 
 
-async def test_a_disk_that_hangs_blocks_one_thread_and_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_hangs_blocks_one_thread_and_no_metrics(monkeypatch):
     answers, asked = threading.Event(), list[int]()
 
-    def hangs() -> int:
+    def hangs():
         asked.append(1)
         answers.wait(30)
         return 1

@@ -20,7 +20,7 @@ from proxy.http.asgi import Message, error_of, send_error
 from proxy.http.intercept import Intercept
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.router import give_request_id
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.storage.recording import recorded
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange
@@ -34,9 +34,9 @@ from tests.support.upstream import Exchange
     ],
 )
 async def test_an_unexpected_error_is_answered_in_openai_s_shape(
-    house: Houses, monkeypatch: pytest.MonkeyPatch, broken: type, step: str, method: str, path: str
-) -> None:
-    async def fails(*_: object) -> None:
+    house, monkeypatch, broken, step, method, path
+):
+    async def fails(*_):
         raise KeyError("Anna's diary")
 
     monkeypatch.setattr(broken, step, fails)
@@ -63,7 +63,7 @@ def _counted(h: House) -> float:
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
-async def test_every_answer_has_the_id_of_its_request_in_the_log(house: Houses) -> None:
+async def test_every_answer_has_the_id_of_its_request_in_the_log(house):
     asked: list[tuple[str, str, Any]] = [
         ("GET", "/health", None),
         ("GET", "/openapi.json", None),
@@ -84,7 +84,7 @@ async def test_every_answer_has_the_id_of_its_request_in_the_log(house: Houses) 
             assert answer.headers.get_list("x-request-id") == ["gw-1"], path
 
 
-async def test_an_error_of_the_upstream_has_the_request_id_too(house: Houses) -> None:
+async def test_an_error_of_the_upstream_has_the_request_id_too(house):
     async with house(_Silent()) as h, httpx2.AsyncClient(timeout=30) as http:
         for path in ("/chat/completions", "/embeddings"):
             answer = await http.post(h.base_url + path, json=HELLO, headers={"X-Request-Id": "gw-1"})
@@ -101,7 +101,7 @@ class _Naming(ScriptedModel):
         await exchange.reply(b"{}", 200, [(b"x-request-id", b"theirs")])
 
 
-async def test_the_upstream_s_own_request_id_is_kept(house: Houses) -> None:
+async def test_the_upstream_s_own_request_id_is_kept(house):
     async with house(_Naming()) as h, httpx2.AsyncClient(timeout=30) as http:
         answer = await http.post(
             f"{h.base_url}/chat/completions", json=HELLO, headers={"X-Request-Id": "gw-1"}
@@ -125,7 +125,7 @@ MEANT = [
 ]  # fmt: skip
 
 
-async def test_a_wrong_path_is_answered_with_the_right_one(house: Houses) -> None:
+async def test_a_wrong_path_is_answered_with_the_right_one(house):
     async with house() as h, httpx2.AsyncClient(timeout=30) as http:
         for wrong, right in MEANT:
             method, path = wrong.split(" ")
@@ -137,7 +137,7 @@ async def test_a_wrong_path_is_answered_with_the_right_one(house: Houses) -> Non
         assert h.upstream.requests == []
 
 
-async def test_a_path_that_reads_like_chat_and_is_another_says_that_it_has_no_memory(house: Houses) -> None:
+async def test_a_path_that_reads_like_chat_and_is_another_says_that_it_has_no_memory(house):
     async with house() as h, httpx2.AsyncClient(timeout=30) as http:
         answer = await http.post(
             f"{h.base_url}/openai/deployments/m/chat/completions?api-version=1", json=HELLO
@@ -152,13 +152,11 @@ async def test_a_path_that_reads_like_chat_and_is_another_says_that_it_has_no_me
 
 # ---------------------------------------------------------------- request ids in the log
 @pytest.mark.parametrize("given", [b"", b"a b", b"x" * 129, b"\xff", b"a\x1b[31m", "café".encode()])
-def test_an_unprintable_request_id_is_replaced(given: bytes) -> None:
+def test_an_unprintable_request_id_is_replaced(given):
     assert re.fullmatch("req_[0-9a-f]{32}", give_request_id({"headers": [(b"x-request-id", given)]}))
 
 
-async def test_every_line_about_a_request_holds_the_clients_id(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_line_about_a_request_holds_the_clients_id(house, monkeypatch):
     body = {"model": "m", "messages": [{"role": "user", "content": "What is my boat called?"}]}
     async with house(memory={"deadline_ms": 0.001}) as h, httpx2.AsyncClient(timeout=30) as http:
         lines = recorded(monkeypatch, lambda facts: structlog.contextvars.get_contextvars() | facts)
@@ -183,7 +181,7 @@ async def test_every_line_about_a_request_holds_the_clients_id(
         (ProxyError("inner"), 500, "internal_error"),
     ],
 )
-def test_every_error_has_a_status_and_a_code(error: ProxyError, status: int, code: str) -> None:
+def test_every_error_has_a_status_and_a_code(error, status, code):
     found, body = error_of(error)
     assert (found, body["error"]["code"]) == (status, code)
 
@@ -191,16 +189,16 @@ def test_every_error_has_a_status_and_a_code(error: ProxyError, status: int, cod
 @pytest.mark.parametrize(
     "error", [Conflict("generation 5"), EmbeddingFailed("onnx"), StoreUnavailable("/data")]
 )
-def test_an_error_says_what_to_do_and_nothing_internal(error: ProxyError) -> None:
+def test_an_error_says_what_to_do_and_nothing_internal(error):
     message = error_of(error)[1]["error"]["message"]
     assert str(error) not in message
     assert message.endswith(".")
 
 
-async def test_an_error_may_quote_half_an_emoji() -> None:
+async def test_an_error_may_quote_half_an_emoji():
     sent: list[Message] = []
 
-    async def send(message: Message) -> None:
+    async def send(message):
         sent.append(message)
 
     await send_error(send, NotFound("No response with id '\ud83d'.", param="response_id"))

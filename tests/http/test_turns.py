@@ -40,7 +40,7 @@ def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said
 @pytest.mark.parametrize(
     "said", [{"memory_config": {"auto_store": True}}, {"mode": "on"}, {"mode": "write"}, {}]
 )
-def test_a_request_cannot_ask_for_storage_that_is_off(said: dict[str, Any]) -> None:
+def test_a_request_cannot_ask_for_storage_that_is_off(said):
     allowed = asked(memory_context=ANNA, **said).turn
     assert allowed is not None
     assert allowed.options.write
@@ -63,7 +63,7 @@ def test_a_request_cannot_ask_for_storage_that_is_off(said: dict[str, Any]) -> N
         (asked(memory_context=ANNA), None),
     ],
 )
-def test_a_request_without_memory_says_why(found: ParsedRequest, reason: Reason | None) -> None:
+def test_a_request_without_memory_says_why(found, reason):
     assert found.reason is reason
     assert (found.turn is None) is (reason is not None)
 
@@ -80,7 +80,7 @@ UNDER_OTHER_NAMES = [
 
 
 @pytest.mark.parametrize(("said", "param"), UNDER_OTHER_NAMES)
-def test_naming_another_user_is_refused_with_the_field(said: dict[str, Any], param: str) -> None:
+def test_naming_another_user_is_refused_with_the_field(said, param):
     with pytest.raises(Forbidden) as refused:
         asked(**{"caller": ZOE, **said})
     assert refused.value.param == param
@@ -102,13 +102,13 @@ OLD_CALL = {"role": "assistant", "content": "Let me look.", "function_call": {"n
         ({"messages": [{"role": "user", "content": "When?"}, None, 7]}, False),
     ],
 )
-def test_a_tool_loop_is_known_by_its_history_too(said: dict[str, Any], *, may_loop: bool) -> None:
+def test_a_tool_loop_is_known_by_its_history_too(said, *, may_loop):
     turn = asked(memory_context=ANNA, **said).turn
     assert turn is not None
     assert turn.may_loop is may_loop
 
 
-def test_the_turn_knows_whether_its_session_was_named() -> None:
+def test_the_turn_knows_whether_its_session_was_named():
     for context in (ANNA, {**ANNA, "session_id": "s-1"}):
         turn = asked(memory_context=context).turn
         assert turn is not None
@@ -130,7 +130,7 @@ CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "fu
     ],
     ids=["alone", "with-images", "and-tools", "shown-by-a-tool", "an-image-that-was-not-asked-about"],
 )
-def test_a_question_may_precede_its_images(behind: list[Any], query: str) -> None:
+def test_a_question_may_precede_its_images(behind, query):
     before = [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}]
     messages = [*before, {"role": "user", "content": "Q2"}, *behind]
     turn = asked(memory_context=ANNA, messages=messages).turn

@@ -15,7 +15,7 @@ from websockets.http11 import Request, Response
 
 from proxy.http.connections import WebSocketProtocol
 from tests.e2e.conftest import House, Houses
-from tests.support.upstream import Exchange, ScriptedUpstream
+from tests.support.upstream import ScriptedUpstream
 
 OFFERS: list[Any] = ["realtime"]
 
@@ -65,7 +65,7 @@ async def through(house: Houses, **sections: Any) -> AsyncIterator[tuple[Realtim
             yield upstream, h, f"ws{h.origin.removeprefix('http')}/v1/realtime"
 
 
-async def test_messages_pass_both_ways_text_binary_and_large(house: Houses) -> None:
+async def test_messages_pass_both_ways_text_binary_and_large(house):
     headers = {"X-Memory-User-Id": "alice", "Authorization": "Bearer sk-own", "OpenAI-Beta": "realtime=v1"}
     async with through(house) as (upstream, _, url):
         async with connect(
@@ -84,7 +84,7 @@ async def test_messages_pass_both_ways_text_binary_and_large(house: Houses) -> N
     assert "x-memory-user-id" not in request.headers
 
 
-async def test_a_refusal_of_the_upstream_passes_with_its_body(house: Houses) -> None:
+async def test_a_refusal_of_the_upstream_passes_with_its_body(house):
     async with through(house) as (_, h, _):
         with pytest.raises(InvalidStatus) as refused:
             await connect(f"ws{h.origin.removeprefix('http')}/v1/refused")
@@ -93,7 +93,7 @@ async def test_a_refusal_of_the_upstream_passes_with_its_body(house: Houses) -> 
     assert b"not today" in (response.body or b"")
 
 
-async def test_the_routes_with_memory_have_no_websocket_and_say_so_at_once(house: Houses) -> None:
+async def test_the_routes_with_memory_have_no_websocket_and_say_so_at_once(house):
     async with through(house) as (upstream, h, _):
         for path in ("/v1/responses", "/v1/chat/completions", "/v1/responses/resp_1"):
             with pytest.raises(InvalidStatus) as refused:
@@ -103,7 +103,7 @@ async def test_the_routes_with_memory_have_no_websocket_and_say_so_at_once(house
     assert not upstream.requests
 
 
-async def test_a_page_of_another_origin_opens_none(house: Houses) -> None:
+async def test_a_page_of_another_origin_opens_none(house):
     origin: Any = "https://evil.example"
     async with through(house) as (upstream, _, url):
         with pytest.raises(InvalidStatus) as refused:
@@ -112,7 +112,7 @@ async def test_a_page_of_another_origin_opens_none(house: Houses) -> None:
     assert not upstream.requests
 
 
-async def test_a_key_among_the_subprotocols_is_a_credential(house: Houses) -> None:
+async def test_a_key_among_the_subprotocols_is_a_credential(house):
     """Our own keys, too, come this way from a browser, and are none of the upstream's."""
     offers: list[Any] = ["realtime", "openai-insecure-api-key.sk-1"]
     async with through(house) as (upstream, _, url), connect(url, subprotocols=offers):
@@ -127,9 +127,7 @@ async def test_a_key_among_the_subprotocols_is_a_credential(house: Houses) -> No
     assert not upstream.requests
 
 
-async def test_a_client_that_vanishes_ends_the_upstreams_side(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_client_that_vanishes_ends_the_upstreams_side(house, monkeypatch):
     monkeypatch.setattr("proxy.upstream.relay._LAST_WORDS_S", 0.2)
     async with through(house) as (upstream, _, url):
         client = await connect(url, subprotocols=OFFERS)
@@ -137,7 +135,7 @@ async def test_a_client_that_vanishes_ends_the_upstreams_side(
         await asyncio.wait_for(upstream.closed.wait(), 10)
 
 
-async def test_a_tunnel_in_which_nothing_moves_ends(house: Houses) -> None:
+async def test_a_tunnel_in_which_nothing_moves_ends(house):
     async with through(house, upstream={"read_timeout_seconds": 0.2}) as (upstream, _, url):
         async with connect(url, ping_interval=None, subprotocols=OFFERS) as client:
             with pytest.raises(websockets.ConnectionClosed):
@@ -145,10 +143,10 @@ async def test_a_tunnel_in_which_nothing_moves_ends(house: Houses) -> None:
         await asyncio.wait_for(upstream.closed.wait(), 10)
 
 
-async def test_a_client_that_takes_nothing_holds_the_upstream_up(house: Houses) -> None:
+async def test_a_client_that_takes_nothing_holds_the_upstream_up(house):
     sent = 0
 
-    async def pouring(exchange: Exchange) -> None:
+    async def pouring(exchange):
         nonlocal sent
         await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         while sent < 256 << 20:

@@ -13,22 +13,10 @@ from proxy.domain.errors import (
     CredentialNeeded,
     StoreUnavailable,
 )
-from proxy.domain.limits import (
-    PATIENCE_S,
-    PAUSE_S,
-    LocalCallQuota,
-    QuotaDecision,
-    TurnPriority,
-)
+from proxy.domain.limits import PATIENCE_S, PAUSE_S, LocalCallQuota, QuotaDecision, TurnPriority
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import BATCH, EXPLICIT
-from proxy.learn.budget import (
-    NO_LANE,
-    CallBounds,
-    CallOutcome,
-    Load,
-    MeteredCompleter,
-)
+from proxy.learn.budget import NO_LANE, CallBounds, CallOutcome, Load, MeteredCompleter
 from tests.learn.support import ANA, NOON, ScriptedCompleter, facts
 
 

@@ -12,13 +12,7 @@ from proxy.domain.core import Scope
 from proxy.domain.documents import INDEXING, READY, PassageSearch
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest
 from proxy.domain.ports import EmbeddingModel
-from proxy.learn.documents import (
-    AT_ONCE,
-    MOST,
-    TARGET,
-    DocumentIngester,
-    split,
-)
+from proxy.learn.documents import AT_ONCE, MOST, TARGET, DocumentIngester, split
 from proxy.text.words import terms
 from tests.support.backends import place
 

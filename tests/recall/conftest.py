@@ -6,18 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proxy.domain.core import (
-    Hit,
-    Memory,
-    MemoryFilter,
-    MemoryOptions,
-    Message,
-    Page,
-    Scope,
-    Search,
-    Stamp,
-    Turn,
-)
+from proxy.domain.core import Hit, Memory, MemoryOptions, Message, Page, Scope, Search, Stamp, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import NO_NOTES, Exchange, SessionNotes
@@ -81,9 +70,7 @@ class Shelf:
     async def stamp(self, scope: Scope) -> Stamp:
         return Stamp(0, len(self.hits))
 
-    async def list(
-        self, where: MemoryFilter, *, limit: int, after: str | None = None, total: bool = True
-    ) -> Page:
+    async def list(self, where, *, limit, after=None, total=True):
         stored = len(self.hits) if self.stored is None else self.stored
         return Page((memory("m0", "Something else."),) * min(stored, limit), None, stored > limit)
 
@@ -158,19 +145,17 @@ def no_documents() -> documents.Shelf:
 
 
 @pytest.fixture
-def judge() -> ScriptedJudge:
+def judge():
     """A judge by which everything needs memory and every memory helps."""
     return ScriptedJudge()
 
 
 @pytest.fixture
-def tools(judge: ScriptedJudge) -> RecallTools:
+def tools(judge):
     return tools_with(Shelf(), judge)
 
 
-def tools_with(
-    memories: object, judge: ScriptedJudge | None, *, embedder: Scripted | None = None, **searcher: object
-) -> RecallTools:
+def tools_with(memories, judge, *, embedder=None, **searcher):
     """Return tools over these memories. `embedder`: one that understands Latin script by default."""
     embedder = embedder or Scripted()
     return RecallTools(

@@ -356,7 +356,7 @@ async def test_a_name_in_the_best_memory_leads_to_another_that_helps_with_both()
     flight, figs = memory("flight", "Mara flies on Monday."), memory("figs", "Mara likes figs.")
     sister = Hit(memory("sister", "User's sister is Mara."), 0.5, 0.0)
 
-    def help_(message: str, content: str) -> float:
+    def help_(message, content):
         return 0.9 if "sister" in content or ("is Mara" in message and "flies" in content) else 0.1
 
     tools = replace(holding(sister, judge=ScriptedJudge(help=help_)), entities=Named([flight, figs]))

@@ -100,7 +100,7 @@ async def test_the_requests_types_and_project_and_the_expiry_bound_the_profile(s
     await stores.memories.apply(SCOPE, [Create(old, RULE)], expect=await stores.memories.stamp(SCOPE))
     tools = tools_over(stores, needs=lambda _: SMALL_TALK)
 
-    async def shown(project: str | None, *types: str) -> set[str]:
+    async def shown(project, *types):
         options = MemoryOptions(read=True, write=True, types=types or None, limit=10, threshold=None)
         asked = turn("Good morning to you!", scope=replace(SCOPE, project=project), options=options)
         return set((await prepare(asked, tools)).memory_ids)

@@ -306,9 +306,7 @@ async def test_a_message_that_triage_skips_calls_no_model():
 async def test_a_late_failing_or_confused_model_changes_nothing(model):
     tools = tools_with(Shelf([BUDGET]), ScriptedJudge())
     models = replace(
-        tools,
-        planner=SearchPlanner(model, deadline_s=0.02),
-        rewriter=QueryRewriter(model, deadline_s=0.02),
+        tools, planner=SearchPlanner(model, deadline_s=0.02), rewriter=QueryRewriter(model, deadline_s=0.02)
     )
     async with asyncio.timeout(20):
         assert (await prepare(TALK, models)).memory_ids == ("budget",)

@@ -56,14 +56,14 @@ OF_SYSTEM = {
 
 
 @pytest.mark.parametrize("order", OF_USERS.values(), ids=OF_USERS)
-def test_a_request_in_place_of_the_user_message_is_recognised(order: str) -> None:
+def test_a_request_in_place_of_the_user_message_is_recognised(order):
     earlier = [Message("user", "I live in Lyon."), Message("assistant", "How is it there?")]
     assert is_housekeeping([*earlier, Message("user", order)])
     assert not is_housekeeping([Message("user", order), Message("assistant", "Life in Lyon"), earlier[0]])
 
 
 @pytest.mark.parametrize("order", OF_SYSTEM.values(), ids=OF_SYSTEM)
-def test_a_request_in_a_system_message_is_recognised(order: str) -> None:
+def test_a_request_in_a_system_message_is_recognised(order):
     assert is_housekeeping([Message("system", order), Message("user", TALK)])
     assert is_housekeeping([Message("user", TALK), Message("developer", order)])
 
@@ -80,7 +80,7 @@ def test_a_request_in_a_system_message_is_recognised(order: str) -> None:
         f"Answer from the documents.\n<chat_history>\n{TALK}</chat_history>\nQuestion: where do I live?",
     ],
 )
-def test_what_users_ask_is_not_housekeeping(said: str) -> None:
+def test_what_users_ask_is_not_housekeeping(said):
     assert not is_housekeeping([Message("user", said)])
 
 
@@ -91,7 +91,7 @@ def test_what_users_ask_is_not_housekeeping(said: str) -> None:
         f"You are Ada of ACME. {'Be kind and brief. ' * 40} Generate a title for this conversation, too.",
     ],
 )
-def test_instructions_for_an_assistant_are_not_housekeeping(instructions: str) -> None:
+def test_instructions_for_an_assistant_are_not_housekeeping(instructions):
     assert not is_housekeeping([Message("system", instructions), Message("user", "Where do I live?")])
 
 
@@ -103,7 +103,7 @@ def texts(found: Any) -> Iterator[str]:
             yield from texts(value)
 
 
-def test_no_message_of_the_evaluation_data_is_housekeeping() -> None:
+def test_no_message_of_the_evaluation_data_is_housekeeping():
     files = [file for folder in EVALS for file in folder.rglob("*.json")]
     said = [text for file in files for text in texts(json.loads(file.read_text("utf-8")))]
     assert len(said) > 10_000
@@ -112,14 +112,10 @@ def test_no_message_of_the_evaluation_data_is_housekeeping() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "generate a " * 100 + "title " * 100_000,
-        "for the chat " * 50_000,
-        "会话总结" * 100_000 + "标题",
-    ],
+    ["generate a " * 100 + "title " * 100_000, "for the chat " * 50_000, "会话总结" * 100_000 + "标题"],
     ids=lambda text: text[:12],
 )
-def test_a_long_text_is_checked_quickly(text: str) -> None:
+def test_a_long_text_is_checked_quickly(text):
     began = time.process_time()
     is_housekeeping([Message("system", text), Message("user", text)])
     assert time.process_time() - began < 2

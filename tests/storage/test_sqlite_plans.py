@@ -105,9 +105,7 @@ async def a_day(stores: Stores):
     """Do what a proxy does with its stores, over and over."""
     memories, sessions, jobs = stores.memories, stores.sessions, stores.jobs
     await store(
-        memories,
-        create("figs from Porto", vec=vector(1)),
-        create("has a dog", expires_at=NOW - 1, id="dog"),
+        memories, create("figs from Porto", vec=vector(1)), create("has a dog", expires_at=NOW - 1, id="dog")
     )
     await store(memories, supersede("dog", "has a cat"), Confirm("dog", NOW, 1.0))
     await find(memories, "figs", vec=vector(1))

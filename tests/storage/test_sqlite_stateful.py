@@ -16,16 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from proxy.domain.core import (
-    Archive,
-    Confirm,
-    Edit,
-    Evidence,
-    ForgetCounts,
-    Release,
-    Restore,
-    Scope,
-)
+from proxy.domain.core import Archive, Confirm, Edit, Evidence, ForgetCounts, Release, Restore, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.evolution import EvolutionPolicy, UseVerdict, Visit
 from proxy.domain.session import Anchor, Outcome

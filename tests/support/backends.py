@@ -40,6 +40,6 @@ class Place:
 
 
 @pytest.fixture(params=BACKENDS)
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+async def place(request, tmp_path):
     """An empty place of each backend."""
     return Place(request.param, tmp_path / "data")

@@ -46,9 +46,7 @@ class FakeProxy:
             ]
         )
 
-    def store(
-        self, user: str, content: str, type_: str = "semantic", project: str | None = None
-    ) -> dict[str, Any]:
+    def store(self, user, content, type_="semantic", project=None):
         memory = {
             "id": f"mem_{next(self.ids):04}", "object": "memory", "type": type_, "content": content,
             "user_id": user, "project_id": project, "created_at": 1768400000, "superseded_by": None,

@@ -3,16 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.judging import (
-    Asks,
-    MemoryText,
-    Needs,
-    ProfileScores,
-    Reading,
-    Relation,
-    Statement,
-    StoredReadings,
-)
+from proxy.domain.judging import Asks, Needs, ProfileScores, Reading, Relation, Statement
 
 NEEDS_MEMORY = Needs(memory=0.9, small_talk=0.0, world=0.05, tool=0.05, self_contained=0.0)
 SMALL_TALK = Needs(memory=0.05, small_talk=0.9, world=0.05, tool=0.0, self_contained=0.0)
@@ -26,14 +17,7 @@ def one_value(old: str, new: str) -> Relation:
     return CHANGED if one == other and one[-1] in ("in", "is", "for") else APART
 
 
-def stated(
-    *,
-    follows: float = 0.95,
-    user: float = 0.95,
-    other: float = 0.03,
-    impersonal: float = 0.02,
-    sense: str = "stated",
-) -> Statement:
+def stated(*, follows=0.95, user=0.95, other=0.03, impersonal=0.02, sense="stated"):
     """Return the judgement of a plain statement of the user, changed as said."""
     return Statement(follows, user, other, impersonal, {sense: 1.0})
 
@@ -58,9 +42,7 @@ class ScriptedJudge:
         self.read_texts.append(text)
         return Reading(self.vector(text), self.needs(text), self.asks(text), text.encode())
 
-    async def helps(
-        self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None
-    ) -> list[float]:
+    async def helps(self, message, memories, stored=None):
         return [self.help(message.states.decode(), memory.content) for memory in memories]
 
     async def readings(self, contents: Sequence[str]) -> list[bytes | None]:

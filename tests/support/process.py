@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,7 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving_process(
-    data_dir: Path,
-    *flags: str,
-    models_dir: Path | None = None,
-    log: Path | None = None,
-    first: str = "",
-    **environ: str,
-) -> AsyncIterator[Serving]:
+async def serving_process(data_dir, *flags, models_dir=None, log=None, first="", **environ):
     """Run it on a free port until the block ends; it has said that it serves. Logs as JSON, to `log`, else to
     a file next to the directory. `first`: code that it executes before."""
     _furnish(data_dir, models_dir)

@@ -107,9 +107,7 @@ async def connected(origin: str) -> AsyncIterator[RawClient]:
         client.leave()
 
 
-async def ask(
-    origin: str, line: bytes, headers: tuple[bytes, ...] = (), body: bytes = b""
-) -> tuple[bytes, bytes]:
+async def ask(origin, line, headers=(), body=b""):
     """Send one request on a connection of its own; return the answer's head and raw body."""
     async with asyncio.timeout(60), connected(origin) as client:
         framing = (b"content-length: %d" % len(body),) if body else ()

@@ -12,12 +12,10 @@ import asyncio
 import json
 import select
 import socket
-import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 Header = tuple[bytes, bytes]
@@ -145,16 +143,16 @@ class ScriptedUpstream:
 
     def __init__(
         self,
-        script: Script = ok,
+        script=ok,
         *,
-        idle_close_s: float | None = None,
-        read_body: bool = True,
-        port: int = 0,
-        prefix: str = "",
-        host: str = "127.0.0.1",
-        unix: Path | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
+        idle_close_s=None,
+        read_body=True,
+        port=0,
+        prefix="",
+        host="127.0.0.1",
+        unix=None,
+        tls=None,
+    ):
         """`idle_close_s`: close a connection that has been idle for so long, as busy servers do."""
         self.script = script
         self.requests: list[Received] = []
@@ -229,9 +227,7 @@ class ScriptedUpstream:
             connection.closed.set()
             writer.close()
 
-    def _close_when_idle(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> asyncio.TimerHandle | None:
+    def _close_when_idle(self, reader, writer):
         def close() -> None:
             # A request that was read must be answered. One in the kernel's buffer would be lost by any server
             # that closes now, which is not what these tests are about.
@@ -244,9 +240,7 @@ class ScriptedUpstream:
             return None
         return asyncio.get_running_loop().call_later(self._idle_close_s, close)
 
-    async def _next(
-        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> Received | None:
+    async def _next(self, connection, reader, writer):
         idle = self._close_when_idle(reader, writer) if connection.exchanges else None
         try:
             raw = await reader.readuntil(b"\r\n\r\n")

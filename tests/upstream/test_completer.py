@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,11 +14,11 @@ import respx
 from proxy import __version__
 from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
-from proxy.domain.ports import Completer, CompletionRequest
+from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Credentials, Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter, retry_after
 from proxy.upstream.forms import LEARNT_FOR_S, Forms, Learning
-from tests.support.upstream import Exchange, Script, ScriptedUpstream, completion, completion_events, ok
+from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events, ok
 
 ANN = Scope("t", "ann")
 KEY = [(b"authorization", b"Bearer ann"), (b"openai-project", b"p"), (b"cookie", b"c")]
@@ -27,9 +27,7 @@ KEY = [(b"authorization", b"Bearer ann"), (b"openai-project", b"p"), (b"cookie",
 SCHEMA = {"type": "object", "properties": {"facts": {"type": "array"}}}
 
 
-def question(
-    role: str = "memory_extraction", scope: Scope = ANN, schema: dict[str, Any] | None = None
-) -> CompletionRequest:
+def question(role="memory_extraction", scope=ANN, schema=None):
     return CompletionRequest(role, "Answer in JSON.", "Hi", "model-1", scope, "s", schema)
 
 
@@ -44,9 +42,7 @@ class Hours:
 
 
 @asynccontextmanager
-async def asking(
-    script: Script, credentials: Credentials | None = None, *, clock: Hours | None = None
-) -> AsyncIterator[tuple[ScriptedUpstream, Completer]]:
+async def asking(script, credentials=None, *, clock=None):
     """Yield an upstream that answers by the script, and a completer that asks it."""
     async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
         clock = clock or Hours()
@@ -65,7 +61,7 @@ def answering(value: Any, status: int = 200) -> Any:
     return script
 
 
-async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is() -> None:
+async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is():
     async with asking(answering(completion('{"a": 1}'))) as (scripted, completer):
         assert await completer.complete(question()) == '{"a": 1}'
     request = scripted.requests[0]
@@ -79,7 +75,7 @@ async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is(
     }  # fmt: skip
 
 
-async def test_the_tokens_that_an_answer_reports_are_counted_for_its_role() -> None:
+async def test_the_tokens_that_an_answer_reports_are_counted_for_its_role():
     counted = list[tuple[str, int, int]]()
     usage = {"prompt_tokens": 12, "completion_tokens": 3}
     script = answering(completion("{}") | {"usage": usage})
@@ -91,7 +87,7 @@ async def test_the_tokens_that_an_answer_reports_are_counted_for_its_role() -> N
     assert counted == [("memory_extraction", 12, 3)]
 
 
-async def test_only_the_user_s_own_credential_is_used() -> None:
+async def test_only_the_user_s_own_credential_is_used():
     credentials = Credentials()
     credentials.remember(ANN, KEY)
     async with asking(answering(completion("x")), credentials) as (scripted, completer):
@@ -103,7 +99,7 @@ async def test_only_the_user_s_own_credential_is_used() -> None:
     assert scripted.requests[0].header(b"cookie") is None
 
 
-async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s() -> None:
+async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s():
     credentials = Credentials()
     credentials.remember(ANN, KEY)
     async with ScriptedUpstream(answering(completion("x"))) as main, ScriptedUpstream(main.script) as own:
@@ -133,7 +129,7 @@ async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s() -> No
         (500, CompletionFailed, 2),  # without options
     ],
 )
-async def test_each_refusal_has_its_meaning(status: int, error: type[Exception], calls: int) -> None:
+async def test_each_refusal_has_its_meaning(status, error, calls):
     async with asking(answering({"error": {}}, status)) as (scripted, completer):
         with pytest.raises(CompletionFailed) as caught:
             await completer.complete(question())
@@ -149,8 +145,8 @@ async def test_each_refusal_has_its_meaning(status: int, error: type[Exception],
         b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n',
     ],
 )  # fmt: skip
-async def test_an_answer_that_is_not_a_completion_is_a_failure(answer: bytes) -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_an_answer_that_is_not_a_completion_is_a_failure(answer):
+    async def script(exchange):
         await exchange.reply(answer)
 
     async with asking(script) as (_, completer):
@@ -158,11 +154,8 @@ async def test_an_answer_that_is_not_a_completion_is_a_failure(answer: bytes) ->
             await completer.complete(question())
 
 
-async def test_a_model_that_is_too_slow_fails_and_is_hung_up_on() -> None:
-    async with (
-        ScriptedUpstream(Exchange.client_left) as scripted,
-        Upstream(scripted.url) as upstream,
-    ):
+async def test_a_model_that_is_too_slow_fails_and_is_hung_up_on():
+    async with ScriptedUpstream(Exchange.client_left) as scripted, Upstream(scripted.url) as upstream:
         roles = {"memory_extraction": RoleModel(timeout_s=0.05)}
         completer = UpstreamCompleter(upstream, Credentials(), roles, own=RoleModel(timeout_s=0.06))
         for role, limit in (("memory_extraction", "0.05"), ("other", "0.06")):
@@ -190,15 +183,9 @@ def refusing(*unknown: str, naming: bool = True) -> Any:
 
 @pytest.mark.parametrize("naming", [True, False])
 @pytest.mark.parametrize(
-    ("unknown", "taken"),
-    [
-        (["json_schema"], "json_object"),
-        (["json_schema", "json_object"], None),
-    ],
+    ("unknown", "taken"), [(["json_schema"], "json_object"), (["json_schema", "json_object"], None)]
 )
-async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
-    unknown: list[str], taken: str | None, naming: bool
-) -> None:
+async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(unknown, taken, naming):
     hours = Hours()
     async with asking(refusing(*unknown, naming=naming), clock=hours) as (scripted, completer):
         await completer.complete(question(schema=SCHEMA))
@@ -212,7 +199,7 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
     assert scripted.requests[-1].json["response_format"]["type"] == "json_schema"
 
 
-async def test_a_reasoning_model_keeps_its_limit_and_its_schema() -> None:
+async def test_a_reasoning_model_keeps_its_limit_and_its_schema():
     async with asking(refusing("max_tokens", "temperature")) as (scripted, completer):
         await completer.complete(question(schema=SCHEMA))
         await completer.complete(question(schema=SCHEMA))
@@ -225,8 +212,8 @@ async def test_a_reasoning_model_keeps_its_limit_and_its_schema() -> None:
     assert "temperature" not in last
 
 
-async def test_a_model_whose_thoughts_used_up_the_limit_is_asked_without() -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_a_model_whose_thoughts_used_up_the_limit_is_asked_without():
+    async def script(exchange):
         value = completion("fine")
         if "max_tokens" in exchange.request.json:
             value["choices"][0] |= {"finish_reason": "length", "message": {"content": "", "reasoning": "so"}}
@@ -248,7 +235,7 @@ def busy(status: int, **headers: str) -> Any:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_an_endpoint_that_wants_to_be_left_alone_is(status: int) -> None:
+async def test_an_endpoint_that_wants_to_be_left_alone_is(status):
     hours = Hours()
     async with asking(busy(status, retry_after="30"), clock=hours) as (scripted, completer):
         with pytest.raises(CompletionFailed) as first:
@@ -265,7 +252,7 @@ async def test_an_endpoint_that_wants_to_be_left_alone_is(status: int) -> None:
         assert await completer.complete(question()) == "fine"
 
 
-async def test_a_user_s_429_leaves_alone_what_others_may_use() -> None:
+async def test_a_user_s_429_leaves_alone_what_others_may_use():
     credentials, bob = Credentials(), Scope("t", "bob")
     credentials.remember(ANN, KEY)
     async with asking(busy(429), credentials) as (scripted, completer):
@@ -284,7 +271,7 @@ async def test_a_user_s_429_leaves_alone_what_others_may_use() -> None:
     assert [r.header(b"authorization") for r in scripted.requests] == [b"Bearer ann", None]
 
 
-async def test_an_upstream_that_is_away_is_asked_less_and_less_and_by_one_call_first() -> None:
+async def test_an_upstream_that_is_away_is_asked_less_and_less_and_by_one_call_first():
     hours = Hours()
     async with asking(ok, clock=hours) as (scripted, completer):
         await scripted.__aexit__()
@@ -306,7 +293,7 @@ async def test_an_upstream_that_is_away_is_asked_less_and_less_and_by_one_call_f
 
 
 # ---------------------------------------------------------------- credentials
-def test_only_the_most_recently_used_credentials_are_kept() -> None:
+def test_only_the_most_recently_used_credentials_are_kept():
     credentials = Credentials(limit=2)
     ann, bob, cid = (Scope("t", user) for user in ("ann", "bob", "cid"))
     for scope in (ann, bob):
@@ -317,7 +304,7 @@ def test_only_the_most_recently_used_credentials_are_kept() -> None:
     assert credentials.get(ann) == [(b"authorization", b"ann")]
 
 
-def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
+def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry():
     """Also if there was none: the older one may be of a key that was revoked since."""
     credentials = Credentials()
     credentials.remember(ANN, KEY)
@@ -329,7 +316,7 @@ def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
     assert credentials.get(ANN) == []
 
 
-async def test_a_router_of_respx_mocks_the_calls() -> None:
+async def test_a_router_of_respx_mocks_the_calls():
     credentials, router = Credentials(), respx.Router()
     credentials.remember(ANN, KEY)
     route = router.post("https://llm.example/v1/chat/completions")
@@ -352,8 +339,8 @@ async def test_a_router_of_respx_mocks_the_calls() -> None:
     assert route.call_count == 3
 
 
-async def test_a_cookie_of_one_answer_is_not_sent_with_the_next_call() -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_a_cookie_of_one_answer_is_not_sent_with_the_next_call():
+    async def script(exchange):
         body = json.dumps(completion("x")).encode()
         await exchange.reply(body, headers=[(b"set-cookie", b"session=ann; Path=/")])
 
@@ -363,11 +350,11 @@ async def test_a_cookie_of_one_answer_is_not_sent_with_the_next_call() -> None:
     assert [request.header(b"cookie") for request in scripted.requests] == [None, None]
 
 
-async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only() -> None:
-    async def elsewhere(exchange: Exchange) -> None:
+async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only():
+    async def elsewhere(exchange):
         await exchange.reply(b"", 307, [(b"location", f"{other.origin}/v1/chat/completions".encode())])
 
-    async def own(exchange: Exchange) -> None:
+    async def own(exchange):
         if exchange.request.target == b"/moved":
             await exchange.json(completion("x"))
         else:
@@ -385,8 +372,8 @@ async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only() -> Non
         assert other.requests == []
 
 
-async def test_an_answer_without_end_is_a_failure() -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_an_answer_without_end_is_a_failure():
+    async def script(exchange):
         await exchange.reply(b"x" * (4 * 1024 * 1024 + 1))
 
     async with asking(script) as (_, completer):
@@ -431,12 +418,10 @@ def mute(*rules: Callable[[Body], str]) -> Callable[[Body], str]:
         (mute(only_streams, no_system, no_format), 422, 1),
     ],
 )
-async def test_the_form_that_an_upstream_takes_is_found_and_used_from_then_on(
-    rule: Callable[[Body], str], status: int, learnt_after: int
-) -> None:
+async def test_the_form_that_an_upstream_takes_is_found_and_used_from_then_on(rule, status, learnt_after):
     refused = 0
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         nonlocal refused
         body = exchange.request.json
         if why := rule(body):
@@ -471,10 +456,10 @@ CALL = {"id": "c", "type": "function", "function": {"name": "facts", "arguments"
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_the_answer_is_read_where_the_upstream_puts_it(message: Body, streamed: bool) -> None:
+async def test_the_answer_is_read_where_the_upstream_puts_it(message, streamed):
     """Some servers stream, or compress, whatever they are asked for."""
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         choice = {"index": 0, "finish_reason": "stop"}
         if not streamed:
             await exchange.json(completion("") | {"choices": [choice | {"message": message}]})
@@ -499,7 +484,5 @@ async def test_the_answer_is_read_where_the_upstream_puts_it(message: Body, stre
         *(([(b"retry-after", v)], None) for v in (b"", b"soon", b"-3", b"nan", b"inf", b"1e9", b"\xb2")),
     ],
 )
-def test_retry_after_is_read_as_seconds_or_a_date(
-    headers: list[tuple[bytes, bytes]], seconds: float | None
-) -> None:
+def test_retry_after_is_read_as_seconds_or_a_date(headers, seconds):
     assert retry_after(headers, now=1_780_000_000.0) == seconds

@@ -51,7 +51,7 @@ class Clock:
         return self.now
 
 
-async def test_what_is_learnt_holds_for_a_day_and_is_then_tried_again() -> None:
+async def test_what_is_learnt_holds_for_a_day_and_is_then_tried_again():
     clock = Clock()
     forms = Forms(clock)
     forms.learn(M, DEFAULT, IN_USER)
@@ -63,7 +63,7 @@ async def test_what_is_learnt_holds_for_a_day_and_is_then_tried_again() -> None:
     assert forms.of(M) == DEFAULT
 
 
-async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound() -> None:
+async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound():
     clock, store = Clock(), StoredForms()
     forms = Forms(clock)
     for number in range(MAX_LEARNT + 100):
@@ -74,7 +74,7 @@ async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound() ->
     assert forms.of(ModelRoute(M.upstream, "m0")) == DEFAULT
 
 
-async def test_two_processes_know_what_either_has_learnt_and_save_it_once() -> None:
+async def test_two_processes_know_what_either_has_learnt_and_save_it_once():
     clock, store = Clock(), StoredForms()
     ours, theirs = Forms(clock), Forms(clock)
     ours.learn(M, DEFAULT, IN_USER)
@@ -88,7 +88,7 @@ async def test_two_processes_know_what_either_has_learnt_and_save_it_once() -> N
     assert described(store.rows, clock.now + LEARNT_FOR_S) == []
 
 
-async def test_rows_that_make_no_sense_are_left_alone() -> None:
+async def test_rows_that_make_no_sense_are_left_alone():
     clock, store = Clock(), StoredForms()
     good = {"until": clock.now + 5, "form": {"placement": "in_user", "later": 1}}
     key = json.dumps(["u", "chat", "m"])
@@ -100,7 +100,7 @@ async def test_rows_that_make_no_sense_are_left_alone() -> None:
     assert forms.of(ModelRoute("u", "o")) == DEFAULT
 
 
-def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed() -> None:
+def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed():
     clock = Clock()
     learning = Learning(Forms(clock), M.upstream)
     learning.forms.prove(M, Attempt(IN_USER))
@@ -117,13 +117,13 @@ def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed
     assert learning.first(other) == FIRST
 
 
-def test_no_query_of_an_address_is_stored_or_logged() -> None:
+def test_no_query_of_an_address_is_stored_or_logged():
     learning = Learning(Forms(Clock()), "https://host/v1?key=secret")
     assert learning.model("m", "chat").upstream == "https://host/v1"
     assert learning.model("m", "chat", "https://own/v1?key=secret").upstream == "https://own/v1"
 
 
-def test_a_model_without_a_system_role_gets_memory_in_the_user_s_message() -> None:
+def test_a_model_without_a_system_role_gets_memory_in_the_user_s_message():
     learning = Learning(Forms(Clock()), M.upstream)
     learning.forms.learn(M, DEFAULT, Form(system=False))  # by an own call
     assert learning.first(M).form.placement == "in_user"
@@ -150,7 +150,7 @@ WITH_MEMORY = RequestTraits(
         (400, b'{"error": {"param": "temperature", "message": "must be at most 2"}}', None),
     ],
 )
-def test_what_a_refusal_says_decides_how_to_continue(status: int, body: bytes, following: str | None) -> None:
+def test_what_a_refusal_says_decides_how_to_continue(status, body, following):
     found = next_attempt(FIRST, WITH_MEMORY, refusal_of(status, body))
     assert (
         found
@@ -161,7 +161,7 @@ def test_what_a_refusal_says_decides_how_to_continue(status: int, body: bytes, f
 @pytest.mark.parametrize(
     "message", ["", "roles must alternate", "too many tokens", "Unknown parameter: 'user'"]
 )
-def test_however_it_is_refused_a_request_comes_to_its_end(message: str) -> None:
+def test_however_it_is_refused_a_request_comes_to_its_end(message):
     request = RequestTraits(
         memory=True, movable=True, same_shape="merge_system", optional=frozenset({"user", "verbosity"}),
         limit="max_tokens", thoughts=True, tool_media=True,
@@ -176,7 +176,7 @@ def test_however_it_is_refused_a_request_comes_to_its_end(message: str) -> None:
     assert not seen[-1].memory
 
 
-def test_a_word_of_a_message_is_not_taken_for_a_field() -> None:
+def test_a_word_of_a_message_is_not_taken_for_a_field():
     refusal = refusal_of(400, b'{"error": {"message": "Conversation roles must alternate user/assistant"}}')
     assert not refusal.names("user")
     assert refusal_of(400, b'{"error": {"message": "user: Extra inputs are not permitted"}}').names("user")
@@ -196,11 +196,11 @@ def test_a_word_of_a_message_is_not_taken_for_a_field() -> None:
         (b"\x1f\x8b\x08\x00\n\n", "answer"),
     ],
 )
-def test_the_beginning_of_an_answer_says_whether_it_is_one(head: bytes, found: str | None) -> None:
+def test_the_beginning_of_an_answer_says_whether_it_is_one(head, found):
     assert error_at_start(head) == found
 
 
-def test_an_error_inside_an_answer_is_read_as_a_refusal_of_its_own_status() -> None:
+def test_an_error_inside_an_answer_is_read_as_a_refusal_of_its_own_status():
     event = b': comment\n\ndata: {"id": 1, "error": {"code": 422, "message": "System role"}}\n\n'
     for found in (error_at_start(event), error_at_start(event[17:-2], whole=True)):
         assert isinstance(found, Refusal)

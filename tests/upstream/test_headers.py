@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.wire.http import Headers, request_headers, response_headers, with_ours
+from proxy.wire.http import request_headers, response_headers, with_ours
 
 CREDENTIALS = [(b"authorization", b"Bearer a"), (b"api-key", b"b"), (b"x-api-key", b"c")]
 HOP_BY_HOP = (
@@ -22,13 +22,11 @@ HOP_BY_HOP = (
         ([(b"connection", b"Authorization, api-key, x-api-key, x-hop"), *CREDENTIALS], CREDENTIALS),
     ],
 )  # fmt: skip
-def test_the_upstream_sees_the_clients_headers_in_order_without_framing_and_ours(
-    headers: Headers, passed: Headers | None
-) -> None:
+def test_the_upstream_sees_the_clients_headers_in_order_without_framing_and_ours(headers, passed):
     assert request_headers(headers) == (headers if passed is None else passed)
 
 
-def test_an_intercepted_request_asks_for_an_answer_that_can_be_read() -> None:
+def test_an_intercepted_request_asks_for_an_answer_that_can_be_read():
     headers = [(b"accept-encoding", b"gzip, br"), (b"accept", b"*/*")]
     assert request_headers(headers, identity=True) == [(b"accept", b"*/*"), (b"accept-encoding", b"identity")]
 
@@ -42,14 +40,12 @@ def test_an_intercepted_request_asks_for_an_answer_that_can_be_read() -> None:
         (204, [(b"content-length", b"5"), (b"etag", b"e")], [(b"etag", b"e")]),
     ],
 )
-def test_the_client_sees_the_answers_headers_in_order_without_hop_by_hop(
-    status: int, headers: Headers, passed: Headers | None
-) -> None:
+def test_the_client_sees_the_answers_headers_in_order_without_hop_by_hop(status, headers, passed):
     expected = [(name.lower(), value) for name, value in headers] if passed is None else passed
     assert response_headers(headers, status) == expected
 
 
-def test_memory_headers_of_an_answer_are_only_ours() -> None:
+def test_memory_headers_of_an_answer_are_only_ours():
     headers = [(b"x-memory-status", b"off"), (b"x-memory-ids", b"mem_1"), (b"x-memoryless", b"w")]
     ours = (b"x-memory-status", b"injected")
     assert with_ours(headers, [ours]) == [(b"x-memoryless", b"w"), ours]

@@ -1,7 +1,6 @@
 """httpx.AsyncClient over the relay's own client, and one small document from one address."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -13,11 +12,11 @@ from proxy.upstream.httpx_transport import Transport, fetch
 from tests.support.upstream import Exchange, ScriptedUpstream
 
 
-async def test_a_client_of_httpx_reads_answers_and_uses_connections_again() -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_a_client_of_httpx_reads_answers_and_uses_connections_again():
+    async def script(exchange):
         await exchange.stream(b"one ", exchange.request.body)
 
-    async def body() -> AsyncIterator[bytes]:
+    async def body():
         yield b"stre"
         yield b"amed"
 
@@ -36,13 +35,13 @@ async def test_a_client_of_httpx_reads_answers_and_uses_connections_again() -> N
     assert scripted.requests[1].connection is first.connection
 
 
-async def test_failures_are_those_of_httpx() -> None:
-    async def cut(exchange: Exchange) -> None:
+async def test_failures_are_those_of_httpx():
+    async def cut(exchange):
         await exchange.start_stream()
         await exchange.chunk(b"half")
         exchange.close()
 
-    async def nonsense(exchange: Exchange) -> None:
+    async def nonsense(exchange):
         await exchange.send(b"SSH-2.0-x\r\n\r\n")
 
     kinds = {
@@ -62,10 +61,10 @@ async def test_failures_are_those_of_httpx() -> None:
             await client.get("ftp://127.0.0.1/x")
 
 
-async def test_no_redirect_is_followed() -> None:
+async def test_no_redirect_is_followed():
     async with ScriptedUpstream() as elsewhere:
 
-        async def script(exchange: Exchange) -> None:
+        async def script(exchange):
             await exchange.reply(b"", 302, [(b"location", elsewhere.origin.encode())])
 
         async with ScriptedUpstream(script) as issuer:
@@ -74,19 +73,19 @@ async def test_no_redirect_is_followed() -> None:
         assert elsewhere.requests == []
 
 
-async def test_what_is_not_a_document_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_not_a_document_is_an_error(monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 100)
 
-    async def refusal(exchange: Exchange) -> None:
+    async def refusal(exchange):
         await exchange.reply(b"{}", 404)
 
-    async def endless(exchange: Exchange) -> None:
+    async def endless(exchange):
         await exchange.reply(b"x" * 101)
 
-    async def cut(exchange: Exchange) -> None:
+    async def cut(exchange):
         exchange.reset()
 
-    async def silent(exchange: Exchange) -> None:
+    async def silent(exchange):
         await exchange.client_left()
 
     for script in (refusal, endless, cut, silent):

@@ -83,9 +83,7 @@ class ForwardProxy:
         writer.write(b"\x05\x00\x00\x01" + bytes(6))
         await self._pass_on(host.decode(), port, b"", reader, writer)
 
-    async def _pass_on(
-        self, host: str, port: int, data: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _pass_on(self, host, port, data, reader, writer):
         # Every name is this machine's: only through the proxy can it be resolved.
         theirs, ours = await asyncio.open_connection("127.0.0.1", port)
         ours.write(data)
@@ -124,9 +122,7 @@ class Authority:
         context.load_cert_chain(file)
         return context
 
-    def _made(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, names: tuple[str, ...] | None, *, days: int
-    ) -> x509.Certificate:
+    def _made(self, subject, key, names, *, days):
         now = datetime.datetime.now(datetime.UTC)
         begin, end = sorted((now - datetime.timedelta(days=3), now + datetime.timedelta(days=days)))
         builder = (
@@ -149,7 +145,7 @@ class Authority:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("ca"))
 
 
@@ -162,7 +158,7 @@ async def asked(url: str, network: Network | None = None, *, times: int = 1, con
 
 
 # ---------------------------------------------------------------- through a proxy
-async def test_http_goes_in_absolute_form_with_the_proxys_credentials() -> None:
+async def test_http_goes_in_absolute_form_with_the_proxys_credentials():
     async with ForwardProxy(credentials=b"Basic dTpwJTQw") as forward, ScriptedUpstream() as scripted:
         # The password is p%40 there: percent-encoded once more.
         environ = {"HTTP_PROXY": f"http://u:p%2540@127.0.0.1:{forward.port}"}
@@ -173,9 +169,7 @@ async def test_http_goes_in_absolute_form_with_the_proxys_credentials() -> None:
     assert scripted.requests[0].header(b"host") == b"model.internal:%d" % scripted.port
 
 
-async def test_https_goes_through_connect_and_is_checked_against_the_upstreams_name(
-    authority: Authority,
-) -> None:
+async def test_https_goes_through_connect_and_is_checked_against_the_upstreams_name(authority):
     tls = authority.server("model.internal")
     async with ForwardProxy(credentials=b"Basic dTpw") as forward, ScriptedUpstream(tls=tls) as scripted:
         environ = {"https_proxy": f"u:p@127.0.0.1:{forward.port}"}
@@ -191,7 +185,7 @@ async def test_https_goes_through_connect_and_is_checked_against_the_upstreams_n
     assert refused.value.cause == "certificate_host_name"
 
 
-async def test_a_proxy_that_is_itself_reached_by_tls_and_one_of_socks(authority: Authority) -> None:
+async def test_a_proxy_that_is_itself_reached_by_tls_and_one_of_socks(authority):
     async with ForwardProxy() as forward, ScriptedUpstream(tls=authority.server("m.internal")) as scripted:
         environ = {"ALL_PROXY": f"socks5h://u:p@127.0.0.1:{forward.port}"}
         network = Network.of(environ, ca_file=str(authority.file))
@@ -212,8 +206,8 @@ async def test_a_proxy_that_is_itself_reached_by_tls_and_one_of_socks(authority:
     ],
 )
 async def test_a_proxy_that_does_not_let_through_is_named_without_its_password(
-    refuses: bytes, credentials: bytes, cause: str, says: str
-) -> None:
+    refuses, credentials, cause, says
+):
     async with ForwardProxy(refuses=refuses, credentials=credentials) as forward:
         network = Network.of({"HTTPS_PROXY": f"http://u:hush@127.0.0.1:{forward.port}"})
         with pytest.raises(UpstreamUnreachable) as refused:
@@ -238,7 +232,7 @@ CORP = "localhost, .corp, 10.0.0.0/8,  192.168.1.7:8000,example.com,[fd00::1]:9,
         ("http://[fd00::1]:9/v1", True), ("http://[fd12::5]/v1", True), ("unix:/run/m.sock", True),
     ],
 )  # fmt: skip
-def test_no_proxy_excepts_what_it_names(url: str, is_direct: bool) -> None:
+def test_no_proxy_excepts_what_it_names(url, is_direct):
     network = Network.of({"http_proxy": "http://p:1", "NO_PROXY": CORP})
     assert (network.proxy_for(parse_base_url(url)) is None) == is_direct
 
@@ -253,13 +247,13 @@ def test_no_proxy_excepts_what_it_names(url: str, is_direct: bool) -> None:
         ({"HTTP_PROXY": "http://a:1"}, None, ""),
     ],
 )
-def test_what_is_in_force_is_said(environ: dict[str, str], setting: str | None, shown: str) -> None:
+def test_what_is_in_force_is_said(environ, setting, shown):
     said = Network.of(environ, proxy=setting).described(parse_base_url("https://h/v1"))
     assert said == (f"through the proxy {shown}" if shown else "")
 
 
 @pytest.mark.parametrize("url", ["ftp://p:1", "http://", "http://p:port"])
-def test_a_proxy_that_cannot_be_meant_is_an_error(url: str) -> None:
+def test_a_proxy_that_cannot_be_meant_is_an_error(url):
     network = Network.of({"HTTPS_PROXY": url, "NO_PROXY": "localhost"})
     with pytest.raises(ConfigError, match="HTTPS_PROXY"):
         network.proxy_for(parse_base_url("https://h/v1"))
@@ -270,9 +264,7 @@ def test_a_proxy_that_cannot_be_meant_is_an_error(url: str) -> None:
 
 
 # ---------------------------------------------------------------- certificates
-async def test_a_private_authority_is_believed_where_it_is_named(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_private_authority_is_believed_where_it_is_named(authority, monkeypatch):
     async with ScriptedUpstream(tls=authority.server("127.0.0.1")) as scripted:
         url = f"https://127.0.0.1:{scripted.port}/v1"
         with pytest.raises(UpstreamUnreachable, match=r"set upstream\.ca_file") as refused:
@@ -285,13 +277,13 @@ async def test_a_private_authority_is_believed_where_it_is_named(
         assert await asked(url, Network.of({})) == b"ok"
 
 
-async def test_an_expired_certificate_and_a_server_without_tls_are_named(authority: Authority) -> None:
+async def test_an_expired_certificate_and_a_server_without_tls_are_named(authority):
     network = Network.of({}, ca_file=str(authority.file))
     async with ScriptedUpstream(tls=authority.server("127.0.0.1", days=-1)) as scripted:
         with pytest.raises(UpstreamUnreachable, match="has expired"):
             await asked(f"https://127.0.0.1:{scripted.port}/v1", network)
 
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def plain(reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await reader.read()
         writer.close()
@@ -303,7 +295,7 @@ async def test_an_expired_certificate_and_a_server_without_tls_are_named(authori
     assert refused.value.cause == "tls"
 
 
-def test_a_file_that_holds_no_certificates_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_holds_no_certificates_is_an_error(tmp_path):
     (tmp_path / "empty.pem").write_text("nothing")
     with pytest.raises(ConfigError, match=r"upstream\.ca_file: .* holds no certificates"):
         _ = Network.of({}, ca_file=str(tmp_path / "empty.pem")).tls
@@ -314,7 +306,7 @@ def test_a_file_that_holds_no_certificates_is_an_error(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- causes
-async def test_each_failure_names_its_cause(tmp_path: Path) -> None:
+async def test_each_failure_names_its_cause(tmp_path):
     async with ScriptedUpstream() as scripted:
         closed_port = scripted.port
     for url, cause, says in (
@@ -327,8 +319,8 @@ async def test_each_failure_names_its_cause(tmp_path: Path) -> None:
         assert refused.value.cause == cause
 
 
-async def test_a_time_out_names_its_setting(authority: Authority) -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_time_out_names_its_setting(authority):
+    async def silent(reader, writer):
         await reader.read()
         writer.close()
 

@@ -70,11 +70,11 @@ def dechunk(raw: bytes) -> tuple[bytes, bool]:
 # ---------------------------------------------------------------- bytes
 @settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(cuts=st.lists(st.integers(0, 2000), max_size=12), chunked=st.booleans())
-async def test_a_stream_arrives_byte_for_byte_wherever_it_is_split(cuts: list[int], chunked: bool) -> None:
+async def test_a_stream_arrives_byte_for_byte_wherever_it_is_split(cuts, chunked):
     body = b"".join(completion_events("Grüße, 世界 🌍", "\n\ndata: no", "é" * 400))
     pieces = list(split(body, cuts))
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         if chunked:
             await exchange.stream(*pieces)
         else:
@@ -86,10 +86,10 @@ async def test_a_stream_arrives_byte_for_byte_wherever_it_is_split(cuts: list[in
     assert (dechunk(raw) if chunked else (raw, True)) == (body, True)
 
 
-async def test_each_piece_arrives_before_the_next_is_sent() -> None:
+async def test_each_piece_arrives_before_the_next_is_sent():
     step = asyncio.Semaphore(0)
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         await exchange.start_stream()
         for piece in (b"one", "ü".encode()[:1], "ü".encode()[1:]):
             await exchange.chunk(piece)
@@ -112,11 +112,11 @@ async def test_each_piece_arrives_before_the_next_is_sent() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 400, 503])
-async def test_any_status_passes_with_its_body_and_headers(status: int) -> None:
+async def test_any_status_passes_with_its_body_and_headers(status):
     body = b'{"error": {"message": "n\xc3\xb6", "odd": 1.0}}\n'
     own = [(b"retry-after", b"3"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"x-latin", b"\xe9")]
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         await exchange.reply(body, status, [*own, (b"connection", b"x-hop"), (b"x-hop", b"1")])
 
     async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
@@ -128,8 +128,8 @@ async def test_any_status_passes_with_its_body_and_headers(status: int) -> None:
     assert scripted.requests[0].header(b"authorization") == b"Bearer k"
 
 
-async def test_the_raw_target_is_preferred_where_the_server_kept_it() -> None:
-    async def send(message: Any) -> None:
+async def test_the_raw_target_is_preferred_where_the_server_kept_it():
+    async def send(message):
         pass
 
     scope = {"method": "GET", "path": "/v1/x", "raw_path": b"/v1/x", "query_string": b"", "headers": []}
@@ -139,13 +139,13 @@ async def test_the_raw_target_is_preferred_where_the_server_kept_it() -> None:
     assert [request.target for request in scripted.requests] == [b"/v1/x?", b"/v1/x"]
 
 
-async def test_multipart_and_binary_pass_byte_for_byte() -> None:
+async def test_multipart_and_binary_pass_byte_for_byte():
     upload = (
         b"--b\r\ncontent-disposition: form-data; name=file\r\n\r\n" + os.urandom(300_000) + b"\r\n--b--\r\n"
     )
     download = os.urandom(2_000_000)
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         await exchange.reply(download, 200, [(b"content-type", b"audio/mpeg")])
 
     async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
@@ -157,13 +157,13 @@ async def test_multipart_and_binary_pass_byte_for_byte() -> None:
     assert scripted.requests[0].header(b"content-length") == b"%d" % len(upload)
 
 
-async def test_an_upload_of_50_mb_is_never_held_in_memory() -> None:
+async def test_an_upload_of_50_mb_is_never_held_in_memory():
     piece = os.urandom(1 << 20)
     digest = hashlib.sha256()
     go_on = asyncio.Event()
     taken = 0
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         nonlocal taken
         exchange.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await go_on.wait()
@@ -173,7 +173,7 @@ async def test_an_upload_of_50_mb_is_never_held_in_memory() -> None:
             taken += len(part)
         await exchange.reply(b"thanks")
 
-    async def upload() -> int:
+    async def upload():
         sent = 0
         for _ in range(50):
             await client.send(piece)
@@ -200,17 +200,17 @@ async def test_an_upload_of_50_mb_is_never_held_in_memory() -> None:
     assert digest.digest() == hashlib.sha256(piece * 50).digest()
 
 
-async def test_256_streams_at_once_all_arrive_whole() -> None:
+async def test_256_streams_at_once_all_arrive_whole():
     pieces = [b"data: %d\n\n" % number for number in range(16)]
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         await exchange.start_stream()
         for piece in pieces:
             await exchange.chunk(piece)
             await asyncio.sleep(0)
         await exchange.end()
 
-    async def one() -> tuple[bytes, bool]:
+    async def one():
         async with connected(proxy.origin) as client:
             await client.send(b"GET /v1/x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
             await client.head()
@@ -221,10 +221,10 @@ async def test_256_streams_at_once_all_arrive_whole() -> None:
     assert answers == [(b"".join(pieces), True)] * 256
 
 
-async def test_a_client_that_reads_slowly_holds_the_upstream_up() -> None:
+async def test_a_client_that_reads_slowly_holds_the_upstream_up():
     sent = 0
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         nonlocal sent
         await exchange.start_stream()
         while sent < 200 << 20:
@@ -271,8 +271,8 @@ async def closed_in_time(scripted: ScriptedUpstream, left_at: float) -> None:
 
 @pytest.mark.parametrize("moment", ["before the answer", "silent stream", "silent body", "torrent", "upload"])
 @one_of_five
-async def test_a_client_leaving_closes_the_upstream_within_100_ms(moment: str) -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_a_client_leaving_closes_the_upstream_within_100_ms(moment):
+    async def script(exchange):
         if moment == "upload":
             async for _ in exchange.body():
                 arrived.set()
@@ -284,7 +284,7 @@ async def test_a_client_leaving_closes_the_upstream_within_100_ms(moment: str) -
                 await exchange.chunk(bytes(30_000))
         await exchange.client_left()
 
-    async def until(client: Any) -> None:
+    async def until(client):
         if moment == "before the answer":
             await scripted.until_requests(1)
         elif moment == "upload":
@@ -305,8 +305,8 @@ async def test_a_client_leaving_closes_the_upstream_within_100_ms(moment: str) -
 
 
 @pytest.mark.parametrize("how", [Exchange.close, Exchange.reset])
-async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(how: Any) -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(how):
+    async def script(exchange):
         await exchange.start_stream()
         await exchange.chunk(b"data: one\n\n", "data: ü".encode()[:-1])
         await client_has_it.wait()
@@ -336,10 +336,8 @@ async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(h
         ("is gone", 502, "upstream_unreachable"),
     ],
 )
-async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(
-    how: str, status: int, code: str
-) -> None:
-    async def script(exchange: Exchange) -> None:
+async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(how, status, code):
+    async def script(exchange):
         if how == "closes":
             exchange.close()
         else:
@@ -359,7 +357,7 @@ async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(
 
 
 # ---------------------------------------------------------------- the pieces by themselves
-def test_a_tap_holds_what_fits_and_then_nothing() -> None:
+def test_a_tap_holds_what_fits_and_then_nothing():
     tap = Tap()
     for chunk in (b"one", b"two", bytes(8 << 20), b"d"):
         tap.add(chunk)
@@ -383,7 +381,7 @@ class Messages:
 WHOLE = {"type": "http.request", "body": b"all", "more_body": False}
 
 
-async def test_work_for_a_client_that_leaves_is_cancelled_quietly() -> None:
+async def test_work_for_a_client_that_leaves_is_cancelled_quietly():
     receive = Messages(WHOLE)
     cancelled = False
     async with asyncio.timeout(30), Downstream(receive) as downstream:
@@ -402,10 +400,10 @@ async def test_work_for_a_client_that_leaves_is_cancelled_quietly() -> None:
     await asyncio.sleep(0)  # nothing of the cancellation is left behind
 
 
-async def test_a_cancellation_from_elsewhere_is_not_taken_for_the_client_s() -> None:
+async def test_a_cancellation_from_elsewhere_is_not_taken_for_the_client_s():
     receive = Messages(WHOLE)
 
-    async def work() -> None:
+    async def work():
         async with Downstream(receive) as downstream:
             await downstream.read(10)
             working.set()
@@ -419,7 +417,7 @@ async def test_a_cancellation_from_elsewhere_is_not_taken_for_the_client_s() -> 
         await task
 
 
-async def test_a_client_that_left_mid_body_ends_the_block() -> None:
+async def test_a_client_that_left_mid_body_ends_the_block():
     first = {"type": "http.request", "body": b"ha", "more_body": True}
     receive = Messages(first)
     receive.leave.set()
@@ -431,13 +429,13 @@ async def test_a_client_that_left_mid_body_ends_the_block() -> None:
         await Downstream(Messages({"type": "http.disconnect"})).body()
 
 
-async def test_a_body_over_the_limit_is_refused() -> None:
+async def test_a_body_over_the_limit_is_refused():
     more = {"type": "http.request", "body": b"123456", "more_body": True}
     with pytest.raises(TooLarge):
         await Downstream(Messages(more, more)).read(10)
 
 
-async def test_a_body_in_several_messages_is_an_iterator_over_all_of_it() -> None:
+async def test_a_body_in_several_messages_is_an_iterator_over_all_of_it():
     random.seed(1)
     parts = [random.randbytes(5) for _ in range(4)]
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]

@@ -1,17 +1,15 @@
 """What an operator finds in the log of requests that the upstream did not serve."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import httpx2
-import pytest
 import structlog
 
 from proxy import telemetry
 from proxy.upstream.relay import log_refused
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses, house, models_dir
+from tests.e2e.conftest import house, models_dir
 from tests.storage.recording import recorded
 from tests.support.upstream import Exchange, Script, completion_events
 
@@ -59,9 +57,7 @@ CASES: list[tuple[str, Script, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-async def test_each_failure_is_one_line_that_names_the_request_and_quotes_no_text(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_failure_is_one_line_that_names_the_request_and_quotes_no_text(house, monkeypatch):
     model = Upstream()
     async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
         lines = recorded(monkeypatch, lambda facts: structlog.contextvars.get_contextvars() | facts)
@@ -80,11 +76,11 @@ async def test_each_failure_is_one_line_that_names_the_request_and_quotes_no_tex
             assert "diary" not in str(lines)
 
 
-def test_mistakes_of_clients_are_not_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_of_clients_are_not_warnings(monkeypatch):
     levels: list[str] = []
 
     class Log:
-        def __getattr__(self, level: str) -> Callable[..., None]:
+        def __getattr__(self, level):
             return lambda event, **facts: levels.append(level)
 
     monkeypatch.setattr(telemetry, "log", Log())

@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import brotli
@@ -51,19 +51,19 @@ def unpacked(packed: Iterable[bytes], coding: str, limit: int = 1 << 30) -> byte
         ("", b"{}"),
     ],
 )
-def test_codings_are_undone_however_the_bytes_are_cut(coding: str, packed: bytes) -> None:
+def test_codings_are_undone_however_the_bytes_are_cut(coding, packed):
     plain = packed if packed == b"{}" else PLAIN
     assert unpacked([packed], coding) == plain
     assert unpacked([b"", *(packed[i : i + 1] for i in range(len(packed)))], coding) == plain
 
 
 @pytest.mark.parametrize("coding", ["zstd", "gzip", "compress", "gzip, gzip, gzip, gzip"])
-def test_what_is_not_in_its_coding_is_named(coding: str) -> None:
+def test_what_is_not_in_its_coding_is_named(coding):
     with pytest.raises(Undecodable, match=coding.partition(",")[0]):
         unpacked([b"\x00\x01 damaged"], coding)
 
 
-def test_a_compressed_stream_that_was_cut_gives_what_had_been_flushed() -> None:
+def test_a_compressed_stream_that_was_cut_gives_what_had_been_flushed():
     packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
     first = packer.compress(PLAIN) + packer.flush(zlib.Z_SYNC_FLUSH)
     second = packer.compress(PLAIN) + packer.flush()
@@ -74,7 +74,7 @@ def test_a_compressed_stream_that_was_cut_gives_what_had_been_flushed() -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_a_padded_stream_is_whole(pack: Callable[[bytes], bytes]) -> None:
+def test_a_padded_stream_is_whole(pack):
     for padding in (b"", b"\0\0\0\0", b"padding"):
         unpacker = Unpacker("", 1 << 30)
         assert b"".join(unpacker.feed(pack(PLAIN) + padding)) == PLAIN
@@ -89,7 +89,7 @@ def test_a_padded_stream_is_whole(pack: Callable[[bytes], bytes]) -> None:
         ("zstd", zstandard.compress(b"\0" * 20_000_000)),
     ],
 )
-def test_a_bomb_is_unfolded_only_so_far(coding: str, bomb: bytes) -> None:
+def test_a_bomb_is_unfolded_only_so_far(coding, bomb):
     sizes: list[int] = []
     unfolding = Unpacker(coding, 3_000_000).feed(bomb)
     with pytest.raises(TooLong):
@@ -123,7 +123,7 @@ def objects(stream: bytes, kind: str = "text/event-stream") -> list[Any]:
         b'data: not json\n\ndata: 7\n\ndata: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\ndata: {"c":3}\n\n',
     ],
 )
-def test_streams_are_read_as_line_based_clients_read_them(stream: bytes) -> None:
+def test_streams_are_read_as_line_based_clients_read_them(stream):
     assert objects(stream) == [{"a": 1}, {"b": 2}]
     assert not values_of([stream], "", "")[0].ragged
     assert values_of([stream[i : i + 1] for i in range(len(stream))], "", "")[1] == [{"a": 1}, {"b": 2}]
@@ -132,13 +132,13 @@ def test_streams_are_read_as_line_based_clients_read_them(stream: bytes) -> None
 @pytest.mark.parametrize(
     "rest", [b"dat", b"data:", b'data: {"a"', b'data: {"a"\n', b'event: x\ndata: {"a":\n\n']
 )
-def test_an_end_inside_an_event_is_seen(rest: bytes) -> None:
+def test_an_end_inside_an_event_is_seen(rest):
     values, found = values_of([b'data: {"a":1}\n\n' + rest], "text/event-stream", "")
     assert found == [{"a": 1}]
     assert values.ragged is not rest.endswith(b"\n\n")
 
 
-def test_an_error_event_is_an_error() -> None:
+def test_an_error_event_is_an_error():
     assert objects(b"event: error\ndata: overloaded\n\n") == [{"error": "overloaded"}]
     assert objects(b'event: error\ndata: {"message": "x"}\n\n') == [{"error": {"message": "x"}}]
 
@@ -156,9 +156,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(st.tuples(PIECES, st.sampled_from([b"\n", b"\r", b"\r\n", b"\n\n"]))), st.data())
-def test_every_split_of_the_bytes_gives_the_same_objects(
-    lines: list[tuple[bytes, bytes]], data: st.DataObject
-) -> None:
+def test_every_split_of_the_bytes_gives_the_same_objects(lines, data):
     stream = b"data: {}\n" + b"".join(line + end for line, end in lines)
     stream = stream[: data.draw(st.integers(9, len(stream)))]
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
@@ -170,7 +168,7 @@ def test_every_split_of_the_bytes_gives_the_same_objects(
 
 
 # ---------------------------------------------------------------- documents
-def test_what_a_body_is_its_bytes_decide() -> None:
+def test_what_a_body_is_its_bytes_decide():
     for kind in ("text/event-stream", "application/json", "text/plain", ""):
         assert values_of([b" \n", b'data: {"a":1}\n\n'], kind, "")[0].streamed is True
         values, found = values_of([b"\xef\xbb\xbf\n", b' {"a":', b"1}"], kind, "")
@@ -179,7 +177,7 @@ def test_what_a_body_is_its_bytes_decide() -> None:
     assert values_of([pretty], "text/event-stream", "")[1] == [{"a": [1, {"b": 2}]}]
 
 
-def test_text_in_another_charset_or_with_control_characters_is_read() -> None:
+def test_text_in_another_charset_or_with_control_characters_is_read():
     latin = '{"a": "Grüße"}'.encode("latin-1")
     assert values_of([latin], "application/json; charset=ISO-8859-1", "")[1] == [{"a": "Grüße"}]
     assert values_of([latin], "application/json", "")[1] == [{"a": "Gr\ufffd\ufffde"}]
@@ -194,7 +192,7 @@ def test_text_in_another_charset_or_with_control_characters_is_read() -> None:
         (b'{"a":' * 200_000, "could not be read"), (b"[1]", "no JSON object"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_says_why(body: bytes, why: str) -> None:
+def test_what_cannot_be_read_says_why(body, why):
     values, found = values_of([body], "application/json", "")
     assert found == []
     assert why in values.trouble
@@ -202,7 +200,7 @@ def test_what_cannot_be_read_says_why(body: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize("start", [b'{"a": "', b'data: {"a": "', b"data: ", b"x"])
-def test_what_is_too_long_is_not_held(start: bytes) -> None:
+def test_what_is_too_long_is_not_held(start):
     values = Values("text/event-stream", "", limit_bytes=1 << 20)
     list(values.feed(start))
     for _ in range(20):
@@ -211,7 +209,7 @@ def test_what_is_too_long_is_not_held(start: bytes) -> None:
     assert [*values.feed(b"x"), *values.end()] == []
 
 
-def test_what_a_small_body_unfolds_to_is_never_held_at_once() -> None:
+def test_what_a_small_body_unfolds_to_is_never_held_at_once():
     bomb = gzip.compress(b"data: {}\n" * 400_000)
     values = Values("", "gzip", limit_bytes=1 << 18)
     found = sum(1 for _ in objects_of(values, [bomb]))
@@ -219,7 +217,7 @@ def test_what_a_small_body_unfolds_to_is_never_held_at_once() -> None:
     assert "longer than" in values.trouble
 
 
-def test_without_a_token_count_there_is_no_usage() -> None:
+def test_without_a_token_count_there_is_no_usage():
     assert tokens_of({"prompt_tokens": 3, "completion_tokens": 0}) == (3, 0)
     assert tokens_of({"input_tokens": 3, "output_tokens": 4}) == (3, 4)
     assert tokens_of({"prompt_tokens": -1, "completion_tokens": 4}) is None

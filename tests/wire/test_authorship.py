@@ -4,7 +4,6 @@ import re
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,24 +19,24 @@ def cases(kind: str) -> pytest.MarkDecorator:
 
 
 @cases("wrapped")
-def test_what_a_client_puts_around_the_words_is_not_the_users(case: dict[str, Any]) -> None:
+def test_what_a_client_puts_around_the_words_is_not_the_users(case):
     found = split(case["message"])
     assert (found.typed, found.wrapped) == (case["typed"], True)
 
 
 @cases("clients_only")
-def test_a_message_that_a_client_wrote_holds_no_words_of_the_users(case: dict[str, Any]) -> None:
+def test_a_message_that_a_client_wrote_holds_no_words_of_the_users(case):
     assert split(case["message"]).is_clients
 
 
 @cases("pasted")
-def test_what_the_user_pastes_is_not_the_users_words(case: dict[str, Any]) -> None:
+def test_what_the_user_pastes_is_not_the_users_words(case):
     found = split(case["message"])
     assert (found.typed, found.pasted, found.is_clients) == (case["typed"], True, False)
 
 
 @cases("typed")
-def test_words_that_look_like_a_wrapping_stay_the_users(case: dict[str, Any]) -> None:
+def test_words_that_look_like_a_wrapping_stay_the_users(case):
     typed = re.sub(r"\s*</?question>\s*", " ", case["message"])
     assert split(case["message"]).typed.split() == typed.split()
 
@@ -50,7 +49,7 @@ HARD = st.sampled_from(
 
 
 @given(st.lists(HARD, max_size=14).map("".join))
-def test_any_text_is_split_and_nothing_is_made_up(text: str) -> None:
+def test_any_text_is_split_and_nothing_is_made_up(text):
     found = split(text)
     rest = iter("".join(text.split()))
     assert all(char in rest for char in "".join(found.typed.split()))
@@ -64,7 +63,7 @@ def test_any_text_is_split_and_nothing_is_made_up(text: str) -> None:
      ":\n---\n", ":\n", "### Task:\nRespond to the user query using the provided context\n\n# a\n<x>\n",
      "Context:\nQuestion:\n", '"""', "'''a", "<<<", "1/1/26, 9:12 - a: b\n", "@:"],
 )  # fmt: skip
-def test_a_megabyte_takes_milliseconds(unit: str) -> None:
+def test_a_megabyte_takes_milliseconds(unit):
     text = unit * (1_000_000 // len(unit))
     began = time.process_time()
     split(text)

@@ -22,32 +22,31 @@ json_values = st.recursive(
 
 @settings(max_examples=examples(40))
 @given(st.dictionaries(st.text(), json_values))
-def test_every_value_that_python_can_spell_survives(body: dict[str, Any]) -> None:
+def test_every_value_that_python_can_spell_survives(body):
     raw = json.dumps(body).encode()
     assert json.dumps(json.loads(dump(parse(raw)))) == json.dumps(body)
 
 
 @pytest.mark.parametrize(
-    "literal",
-    ["18446744073709551616", "123456789012345678901234567890", "9223372036854775807"],
+    "literal", ["18446744073709551616", "123456789012345678901234567890", "9223372036854775807"]
 )
-def test_integers_beyond_64_bits_stay_integers(literal: str) -> None:
+def test_integers_beyond_64_bits_stay_integers(literal):
     raw = b'{"seed":' + literal.encode() + b"}"
     assert dump(parse(raw)) == raw
 
 
 @pytest.mark.parametrize("literal", [b"NaN", b"Infinity", b"-Infinity"])
-def test_what_is_not_finite_is_not_turned_into_null(literal: bytes) -> None:
+def test_what_is_not_finite_is_not_turned_into_null(literal):
     raw = b'{"a":[' + literal + b',null],"b":{"c":' + literal + b"}}"
     assert dump({**parse(raw)}) == raw
 
 
-def test_a_number_too_big_for_a_float_is_infinite_as_it_would_be_upstream() -> None:
+def test_a_number_too_big_for_a_float_is_infinite_as_it_would_be_upstream():
     assert math.isinf(parse(b'{"a":1e999}')["a"])
     assert dump(parse(b'{"a":1e999}')) == b'{"a":Infinity}'
 
 
-def test_a_byte_order_mark_is_skipped() -> None:
+def test_a_byte_order_mark_is_skipped():
     assert parse(b'\xef\xbb\xbf{"a":1}') == {"a": 1}
 
 
@@ -61,14 +60,14 @@ def test_a_byte_order_mark_is_skipped() -> None:
         (b'{"a":' + b"9" * 5_000 + b"}", "too many digits"),
     ],
 )  # fmt: skip
-def test_a_bad_body_is_refused_and_says_why(raw: bytes, says: str) -> None:
+def test_a_bad_body_is_refused_and_says_why(raw, says):
     with pytest.raises(InvalidRequest, match=says) as caught:
         parse(raw)
     assert caught.value.code == "invalid_json"
     assert caught.value.status == 400
 
 
-def test_what_could_be_read_but_not_written_is_refused_too() -> None:
+def test_what_could_be_read_but_not_written_is_refused_too():
     deep: Any = "bottom"
     for _ in range(100_000):
         deep = [deep]
@@ -76,7 +75,7 @@ def test_what_could_be_read_but_not_written_is_refused_too() -> None:
         dump({"a": deep})
 
 
-def test_fifty_megabytes_are_read_and_written_in_a_moment() -> None:
+def test_fifty_megabytes_are_read_and_written_in_a_moment():
     # An image that is sent inline. Of the processor's time: a busy machine takes longer, not more of it.
     raw = b'{"url":"data:image/png;base64,' + b"aZ09+/1234567890123" * 2_600_000 + b'"}'
     started = time.thread_time()
@@ -84,6 +83,6 @@ def test_fifty_megabytes_are_read_and_written_in_a_moment() -> None:
     assert time.thread_time() - started < 3
 
 
-def test_a_body_as_deep_as_can_be_read_can_be_written() -> None:
+def test_a_body_as_deep_as_can_be_read_can_be_written():
     raw = b'{"x":' + b"[" * 1000 + b"]" * 1000 + b"}"
     assert dump(parse(raw)) == raw

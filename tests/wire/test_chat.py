@@ -33,7 +33,7 @@ def user(content: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- reading
-def test_every_role_and_kind_of_content_is_read() -> None:
+def test_every_role_and_kind_of_content_is_read():
     body = {
         "messages": [
             {"role": "system", "content": "Be kind."}, {"role": "developer", "content": [text("Be brief.")]},
@@ -52,15 +52,11 @@ def test_every_role_and_kind_of_content_is_read() -> None:
     )  # fmt: skip
 
 
-NOTHING_SAID: list[Any] = [
-    [IMAGE],
-    [text(""), IMAGE],
-    [text(BLOCK), IMAGE],
-]
+NOTHING_SAID: list[Any] = [[IMAGE], [text(""), IMAGE], [text(BLOCK), IMAGE]]
 
 
 @pytest.mark.parametrize("content", NOTHING_SAID)
-def test_a_message_without_words_after_a_tools_output_is_part_of_it(content: Any) -> None:
+def test_a_message_without_words_after_a_tools_output_is_part_of_it(content):
     said = CHAT.messages(
         {"messages": [user("Book it."), CALL, OUTPUT, user(content), HISTORY[0], user([IMAGE])]}
     )
@@ -69,7 +65,7 @@ def test_a_message_without_words_after_a_tools_output_is_part_of_it(content: Any
 
 
 @pytest.mark.parametrize("content", [[IMAGE, text("Is this it?")], [AUDIO], [{"type": "new"}], 7])
-def test_who_may_have_spoken_behind_a_tools_output_is_the_user(content: Any) -> None:
+def test_who_may_have_spoken_behind_a_tools_output_is_the_user(content):
     said = CHAT.messages({"messages": [user("Book it."), CALL, OUTPUT, user(content), user([IMAGE])]})
     assert [m.role for m in said] == ["user", "assistant", "tool", "user", "user"]
 
@@ -81,13 +77,13 @@ ODD_BODIES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("body", ODD_BODIES)
-def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body: dict[str, Any]) -> None:
+def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body):
     assert CHAT.messages(body) == ()
     assert CHAT.insert(body, BLOCK, "before_last_user") is body
     assert CHAT.conversation_key(body) == ""
 
 
-def test_our_own_block_that_comes_back_is_not_read() -> None:
+def test_our_own_block_that_comes_back_is_not_read():
     body = {"messages": [NOTE, user("hi"), {"role": "assistant", "content": f"You said:\n\n{BLOCK}"}]}
     assert CHAT.messages(body) == (Message("user", "hi"), Message("assistant", "You said:"))
 
@@ -103,11 +99,11 @@ def test_our_own_block_that_comes_back_is_not_read() -> None:
         ({"tool_choice": {"type": "auto"}}, False), ({"function_call": {"name": "f"}}, True),
     ],
 )  # fmt: skip
-def test_only_a_demanded_call_forces_a_tool(fields: dict[str, Any], forced: bool) -> None:
+def test_only_a_demanded_call_forces_a_tool(fields, forced):
     assert CHAT.tool_forced(fields) is forced
 
 
-def test_the_plain_fields_are_read_whatever_they_hold() -> None:
+def test_the_plain_fields_are_read_whatever_they_hold():
     assert CHAT.model({"model": "gpt"}) == "gpt"
     assert CHAT.model({}) == CHAT.model({"model": 4}) == ""
     assert CHAT.openai_user({"user": "u", "safety_identifier": "s"}) == "s"
@@ -116,7 +112,7 @@ def test_the_plain_fields_are_read_whatever_they_hold() -> None:
     assert CHAT.previous_response_id({"previous_response_id": "resp_1"}) is None
 
 
-def test_the_conversation_key_stays_while_the_conversation_grows() -> None:
+def test_the_conversation_key_stays_while_the_conversation_grows():
     start = [{"role": "system", "content": "Be kind."}, user("My dog is called Rex.")]
     key = CHAT.conversation_key({"messages": start})
     grown = [*start, {"role": "assistant", "content": "Nice."}, user("How old is he?")]
@@ -126,7 +122,7 @@ def test_the_conversation_key_stays_while_the_conversation_grows() -> None:
     assert CHAT.conversation_key({"messages": start[1:]}) != key
 
 
-def test_text_cannot_move_between_system_and_user_under_the_same_key() -> None:
+def test_text_cannot_move_between_system_and_user_under_the_same_key():
     one = {"messages": [{"role": "system", "content": "a\nb"}, user("c")]}
     other = {"messages": [{"role": "system", "content": "a"}, user("b\nc")]}
     assert CHAT.conversation_key(one) != CHAT.conversation_key(other)
@@ -165,9 +161,7 @@ ANSWER = {"role": "assistant", "content": "b"}
         ("in_user", [user(None)], None),
     ],
 )  # fmt: skip
-def test_the_block_has_its_place_and_all_else_is_unchanged(
-    placement: str, messages: list[Any], expected: list[Any] | None
-) -> None:
+def test_the_block_has_its_place_and_all_else_is_unchanged(placement, messages, expected):
     body = {"model": "m", "messages": messages, "temperature": 0}
     before = copy.deepcopy(body)
     result = CHAT.insert(body, BLOCK, placement)
@@ -182,9 +176,7 @@ def chunk(delta: dict[str, Any], finish: str | None = None, index: int = 0) -> b
     return b"data: " + orjson.dumps({"id": "c", "choices": [choice]}) + b"\n\n"
 
 
-def heard(
-    *chunks: bytes, coding: str = "", kind: str = "text/event-stream; charset=utf-8", cut: bool = False
-) -> Answer:
+def heard(*chunks, coding="", kind="text/event-stream; charset=utf-8", cut=False):
     return CHAT.answer(chunks, kind, coding, cut=cut)
 
 
@@ -198,7 +190,7 @@ USAGE = b'data: {"id":"c","choices":[],"usage":{"total_tokens":3}}\n\n'
 DONE = b"data: [DONE]\n\n"
 
 
-def test_a_stream_is_heard_to_its_end() -> None:
+def test_a_stream_is_heard_to_its_end():
     whole = Answer("Hello ü", whole=True)
     assert heard(ROLE, HEL, LO, STOP, USAGE, DONE) == whole
     assert heard(ROLE, HEL, LO, STOP) == whole
@@ -209,7 +201,7 @@ def test_a_stream_is_heard_to_its_end() -> None:
     assert heard(stream, kind="application/json") == whole
 
 
-def test_a_broken_stream_gives_what_was_heard() -> None:
+def test_a_broken_stream_gives_what_was_heard():
     assert heard(ROLE, HEL, LO, cut=True) == Answer("Hello ü", whole=False)
     assert heard(ROLE, HEL, LO[:-9]) == Answer("Hel", whole=False)
     unread = heard(b"\x00\x01\x02 damaged", coding="zstd")
@@ -221,12 +213,12 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
     assert heard() == heard(b"") == Answer()
 
 
-def test_only_the_first_choice_counts() -> None:
+def test_only_the_first_choice_counts():
     other = chunk({"content": "other"}, "stop", index=1)
     assert heard(HEL, other, LO, cut=True) == Answer("Hello ü", whole=False)
 
 
-def test_an_echo_of_our_block_is_not_part_of_the_answer() -> None:
+def test_an_echo_of_our_block_is_not_part_of_the_answer():
     echo = [chunk({"content": piece}) for piece in ("You told me:\n\n", BLOCK[:40], BLOCK[40:])]
     assert heard(*echo, STOP) == Answer("You told me:", whole=True)
 
@@ -235,7 +227,7 @@ def document(message: dict[str, Any], finish: str | None = "stop") -> bytes:
     return orjson.dumps({"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": finish}]})
 
 
-def test_a_document_is_heard() -> None:
+def test_a_document_is_heard():
     as_json = {"kind": "application/json"}
     assert heard(document({"content": "Hi"}), **as_json) == Answer("Hi", whole=True)
     assert heard(document({"content": [text("a"), text("b")]}), **as_json) == Answer("a\nb", whole=True)

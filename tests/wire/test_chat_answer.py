@@ -9,16 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire.authorship import ThoughtSplitter
-from proxy.wire.chat_answer import AnswerEnding, CallPiece, ChatReader, PieceKind, TextPiece
+from proxy.wire.chat_answer import CallPiece, ChatReader, PieceKind, TextPiece
 from proxy.wire.dialect import CHAT, Answer
 from tests.wire.translation.support import call, delta, final, kinds, streamed
 
 Json = dict[str, Any]
 
 
-def read(
-    *values: Json, done: bool = False, cut: bool = False
-) -> tuple[dict[PieceKind, str], list[Any], AnswerEnding]:
+def read(*values, done=False, cut=False):
     """Return the texts by their kind, the calls (id, name, arguments), and the ending."""
     reader = ChatReader()
     pieces = [piece for value in values for piece in reader.take(value)] + reader.flush()
@@ -73,9 +71,7 @@ HALF_CALL = delta(**call(0, "c0", "f", '{"a":'))
         ([delta("stop", reasoning="Hm", refusal="No.")], True, False, "completed"),
     ],
 )
-def test_how_an_answer_ended_is_the_same_for_memory_and_translation(
-    values: list[Json], done: bool, cut: bool, status: str
-) -> None:
+def test_how_an_answer_ended_is_the_same_for_memory_and_translation(values, done, cut, status):
     assert read(*values, done=done, cut=cut)[2].status == status
     assert final(streamed(values, ended_well=done, cut=cut))["status"] == status
     assert remembered(*values, done=done, cut=cut).whole is (status != "failed")
@@ -93,14 +89,14 @@ def test_how_an_answer_ended_is_the_same_for_memory_and_translation(
         ({}, "The upstream gave no answer."),
     ],
 )
-def test_an_error_in_a_200_has_the_providers_message(value: Json, said: str) -> None:
+def test_an_error_in_a_200_has_the_providers_message(value, said):
     ending = read(value, done=True)[2]
     assert (ending.status, ending.problem and ending.problem.message) == ("failed", said)
     failed = final(streamed([value], ended_well=True))
     assert failed["error"] == {"code": "server_error", "message": said}
 
 
-def test_what_came_before_an_error_is_kept_and_what_follows_is_not() -> None:
+def test_what_came_before_an_error_is_kept_and_what_follows_is_not():
     values = [HI, {"choices": [{"index": 0, "delta": {}, "error": {"message": "x", "code": 429}}]}, HI]
     assert read(*values)[0] == {PieceKind.TEXT: "Hi"}
     failed = final(streamed(values))
@@ -108,7 +104,7 @@ def test_what_came_before_an_error_is_kept_and_what_follows_is_not() -> None:
     assert failed["output"][0]["content"][0]["text"] == "Hi"
 
 
-def test_what_only_looks_like_an_error_is_none() -> None:
+def test_what_only_looks_like_an_error_is_none():
     for odd in (
         {"message": "queued"},
         {"title": "A chat"},
@@ -128,7 +124,7 @@ def test_what_only_looks_like_an_error_is_none() -> None:
         [delta(reasoning="H"), delta(reasoning="m"), message("stop", content="Hello", reasoning="Hm")],
     ],
 )
-def test_messages_that_grow_or_repeat_are_sent_once(values: list[Json]) -> None:
+def test_messages_that_grow_or_repeat_are_sent_once(values):
     assert read(*values)[0] == {PieceKind.TEXT: "Hello", PieceKind.THOUGHT: "Hm"}
     assert remembered(*values).text == "Hello"
     thought, said = final(streamed(values))["output"]
@@ -160,7 +156,7 @@ MORE_A, MORE_B = fragment(":1}", id="a"), fragment(":2}", id="b")
 
     ],
 )  # fmt: skip
-def test_fragments_go_to_their_call(chunks: list[list[Json]]) -> None:
+def test_fragments_go_to_their_call(chunks):
     values = [delta(tool_calls=each) for each in chunks]
     expected = [("f", '{"a":1}'), ("g", '{"b":2}')]
     assert [each[1:] for each in read(*values)[1]] == expected
@@ -168,13 +164,13 @@ def test_fragments_go_to_their_call(chunks: list[list[Json]]) -> None:
     assert [(item["name"], item["arguments"]) for item in items] == expected
 
 
-def test_the_forerunner_of_tool_calls_is_one_unless_it_is_empty() -> None:
+def test_the_forerunner_of_tool_calls_is_one_unless_it_is_empty():
     named = {"name": "f", "arguments": "{}"}
     assert read(delta("stop", content="Hi", function_call=named))[1] == [(None, "f", "{}")]
     assert read(delta("stop", content="Hi", function_call={}))[1] == []
 
 
-def test_a_thought_signature_stays_at_its_call_or_message() -> None:
+def test_a_thought_signature_stays_at_its_call_or_message():
     signed = {"google": {"thought_signature": "sig"}}
     given = {**fragment("{}", id="c", name="f"), "extra_content": signed}
     for chunk in (delta(tool_calls=[given]), delta("stop", content="Hi", extra_content=signed)):
@@ -201,9 +197,7 @@ def test_a_thought_signature_stays_at_its_call_or_message() -> None:
     ],
 )
 @given(st.data())
-def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(
-    expected: bool, content: str, thoughts: str, said: str, data: st.DataObject
-) -> None:
+def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(expected, content, thoughts, said, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(content)))))
     pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
     splitter = ThoughtSplitter()
@@ -233,11 +227,11 @@ def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(
         [delta(content="Hm\n", extra_content={"google": {"thought": True}}), delta(content="Yes")],
     ],
 )
-def test_thoughts_are_found_where_servers_put_them(values: list[Json]) -> None:
+def test_thoughts_are_found_where_servers_put_them(values):
     assert read(*values)[0] == {PieceKind.THOUGHT: "Hm\n", PieceKind.TEXT: "Yes"}
 
 
-def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> None:
+def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered():
     values = [delta(content=piece) for piece in ("<thi", "nk>Hm</", "think>\nYes.")]
     thought, said = final(streamed([*values, delta("stop")]))["output"]
     assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "Hm")
@@ -245,8 +239,8 @@ def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> No
     assert remembered(*values, delta("stop")) == Answer("Yes.", whole=True)
 
 
-def test_reasoning_details_are_joined_and_stay_at_the_item() -> None:
-    def detail(**fields: Any) -> Json:
+def test_reasoning_details_are_joined_and_stay_at_the_item():
+    def detail(**fields):
         return delta(reasoning_details=[{"index": 0, **fields}])
 
     values = [
@@ -265,7 +259,7 @@ def test_reasoning_details_are_joined_and_stay_at_the_item() -> None:
     assert [each["type"] for each in encrypted] == ["reasoning", "message"]
 
 
-def test_summaries_come_where_they_are_asked_for() -> None:
+def test_summaries_come_where_they_are_asked_for():
     values = [delta(reasoning_content="H"), delta(reasoning_content="m"), delta("stop", content="Yes")]
     events = streamed(values, reasoning={"summary": "auto"})
     assert kinds(events)[2:8] == [
@@ -278,7 +272,7 @@ def test_summaries_come_where_they_are_asked_for() -> None:
 
 
 # ---------------------------------------------------------------- speech, bounds
-def test_what_is_spoken_is_text_in_both() -> None:
+def test_what_is_spoken_is_text_in_both():
     values = [delta(audio={"id": "a", "data": "UklG"}), delta(audio={"transcript": "It is "})]
     values += [delta(audio={"transcript": "Oslo."}), delta("stop")]
     assert final(streamed(values))["output"][0]["content"][0]["text"] == "It is Oslo."
@@ -287,7 +281,7 @@ def test_what_is_spoken_is_text_in_both() -> None:
     assert read(both)[0] == {PieceKind.TEXT: "Oslo."}
 
 
-def test_a_flood_of_calls_or_of_changing_kinds_is_bounded() -> None:
+def test_a_flood_of_calls_or_of_changing_kinds_is_bounded():
     calls = [fragment("{}", index=i, id=f"c{i}", name="f") for i in range(100_000)]
     thinking = [delta(content="x", reasoning="y")] * 100_000
     for values in ([delta(tool_calls=calls)], thinking):
@@ -299,8 +293,8 @@ def test_a_flood_of_calls_or_of_changing_kinds_is_bounded() -> None:
         assert time.thread_time() - started < 2
 
 
-def test_log_probabilities_go_with_the_text_that_was_held_back() -> None:
-    def scored(text: str) -> Json:
+def test_log_probabilities_go_with_the_text_that_was_held_back():
+    def scored(text):
         value = delta(content=text)
         value["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": -1.0}]}
         return value

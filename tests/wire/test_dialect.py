@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.wire.authorship import fence
 from proxy.wire.body import clean, dump, parse
-from proxy.wire.dialect import CHAT, MAX_MODEL_CHARS, PLACEMENTS, RESPONSES, Dialect
+from proxy.wire.dialect import CHAT, MAX_MODEL_CHARS, PLACEMENTS, RESPONSES
 
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 texts = st.text(alphabet=st.sampled_from("ab \n<>é我\ud83d"), max_size=6)
@@ -45,9 +45,7 @@ responses_bodies = st.fixed_dictionaries(
 
 
 @given(st.tuples(st.just(CHAT), chat_bodies) | st.tuples(st.just(RESPONSES), responses_bodies), placements)
-def test_a_conversation_with_the_block_in_it_reads_the_same(
-    given: tuple[Dialect, dict[str, Any]], placement: str
-) -> None:
+def test_a_conversation_with_the_block_in_it_reads_the_same(given, placement):
     dialect, body = given
     before = copy.deepcopy(body)
     with_block = dialect.insert(body, BLOCK, placement)
@@ -60,14 +58,14 @@ def test_a_conversation_with_the_block_in_it_reads_the_same(
 
 
 @pytest.mark.parametrize("dialect", [CHAT, RESPONSES])
-def test_what_is_longer_than_any_models_name_is_none(dialect: Dialect) -> None:
+def test_what_is_longer_than_any_models_name_is_none(dialect):
     longest = "m" * MAX_MODEL_CHARS  # it is stored with every exchange
     assert dialect.model({"model": longest}) == longest
     assert dialect.model({"model": longest + "m"}) == ""
 
 
 @given(st.lists(chat_entries, min_size=1))
-def test_the_prefix_before_the_last_user_message_stays_to_the_byte(entries: list[Any]) -> None:
+def test_the_prefix_before_the_last_user_message_stays_to_the_byte(entries):
     body = {"messages": [*entries, {"role": "user", "content": "now"}]}
     sent = CHAT.insert(body, BLOCK, "before_last_user")["messages"]
     assert dump({"p": sent[: len(entries)]}) == dump({"p": entries})
@@ -78,5 +76,5 @@ UNITS = st.sampled_from(["a", "é", "水", "\ud83d", "\ude00", "😀", "\x00"])
 
 
 @given(st.lists(UNITS, max_size=12).map("".join))
-def test_halves_are_joined_or_replaced_as_a_decoder_would(text: str) -> None:
+def test_halves_are_joined_or_replaced_as_a_decoder_would(text):
     assert clean(text) == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

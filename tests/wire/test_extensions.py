@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.errors import InvalidRequest
-from proxy.wire.extensions import (
-    Extensions,
-    is_placeholder,
-    merge,
-    take_extensions,
-    take_header_extensions,
-)
+from proxy.wire.extensions import Extensions, is_placeholder, merge, take_extensions, take_header_extensions
 
 FULL: dict[str, Any] = {
     "memory_config": {
@@ -30,7 +24,7 @@ def refusal(body: dict[str, Any]) -> InvalidRequest:
     return caught.value
 
 
-def test_both_sections_are_read_and_leave_the_body() -> None:
+def test_both_sections_are_read_and_leave_the_body():
     body = {"model": "m", "messages": [], **FULL}
     assert take_extensions(body) == Extensions(
         enabled=True, memory_types=("semantic", "episodic"), retrieval_limit=5, similarity_threshold=0.6,
@@ -40,7 +34,7 @@ def test_both_sections_are_read_and_leave_the_body() -> None:
 
 
 @given(st.dictionaries(st.text().filter(lambda name: not name.startswith("memory_c")), st.integers()))
-def test_a_body_without_extensions_comes_back_equal(body: dict[str, Any]) -> None:
+def test_a_body_without_extensions_comes_back_equal(body):
     before = dict(body)
     assert take_extensions(body) == Extensions()
     assert body == before
@@ -49,7 +43,7 @@ def test_a_body_without_extensions_comes_back_equal(body: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("section", ["memory_config", "memory_context"])
 @pytest.mark.parametrize("nothing", [None, {}, {"enabled": None}, {"user_id": None}])
-def test_null_stands_for_absent(section: str, nothing: Any) -> None:
+def test_null_stands_for_absent(section, nothing):
     if nothing and (section == "memory_config") != ("enabled" in nothing):
         nothing = {}
     body = {section: nothing}
@@ -66,7 +60,7 @@ def test_null_stands_for_absent(section: str, nothing: Any) -> None:
         ("similarity_threshold", 10**400),
     ],
 )  # fmt: skip
-def test_a_wrong_config_value_is_refused_by_its_name(field: str, value: Any) -> None:
+def test_a_wrong_config_value_is_refused_by_its_name(field, value):
     error = refusal({"memory_config": {field: value}})
     assert error.param == f"memory_config.{field}"
     assert error.status == 400
@@ -81,20 +75,20 @@ def test_a_wrong_config_value_is_refused_by_its_name(field: str, value: Any) -> 
         [],
     ],
 )  # fmt: skip
-def test_an_id_that_cannot_name_anyone_is_refused(field: str, value: Any) -> None:
+def test_an_id_that_cannot_name_anyone_is_refused(field, value):
     assert refusal({"memory_context": {field: value}}).param == f"memory_context.{field}"
 
 
 @pytest.mark.parametrize(
     "value", ["u", "a" * 256, "jo@example.com", "用户 1", "O'Neil/é", "👩‍👩‍👧", " padded "]
 )
-def test_an_id_may_be_anything_that_fits_a_line(value: str) -> None:
+def test_an_id_may_be_anything_that_fits_a_line(value):
     assert take_extensions({"memory_context": {"user_id": value}}).user_id == value
 
 
 @pytest.mark.parametrize("section", ["memory_config", "memory_context"])
 @pytest.mark.parametrize("value", ["on", True, 3, 1.5, [{}]])
-def test_a_section_has_to_be_an_object(section: str, value: Any) -> None:
+def test_a_section_has_to_be_an_object(section, value):
     assert refusal({section: value}).param == section
 
 
@@ -106,21 +100,21 @@ def test_a_section_has_to_be_an_object(section: str, value: Any) -> None:
         ("memory_context", "userId", "user_id"),
     ],
 )
-def test_an_unknown_field_is_refused_with_the_nearest_name(section: str, field: str, meant: str) -> None:
+def test_an_unknown_field_is_refused_with_the_nearest_name(section, field, meant):
     error = refusal({section: {field: 1}})
     assert error.param == f"{section}.{field}"
     assert f"did you mean '{meant}'?" in error.message
 
 
 @pytest.mark.parametrize("name", ["\ud83d", "x" * 1_000_000, "a\x00b"])
-def test_a_refusal_can_be_written_whatever_the_client_called_its_field(name: str) -> None:
+def test_a_refusal_can_be_written_whatever_the_client_called_its_field(name):
     error = refusal({"memory_config": {name: 1}})
     assert len(error.message.encode()) < 1_000
     assert len(str(error.param).encode()) < 1_000
 
 
 # ---------------------------------------------------------------- headers
-def test_headers_name_the_same_things() -> None:
+def test_headers_name_the_same_things():
     headers = [
         (b"host", b"x"), (b"X-Memory-User-Id", b"user_456"), (b"x-memory-project-id", b" apollo "),
         (b"X-MEMORY-SESSION-ID", b"s-9"), (b"x-memory-mode", b"Read"), (b"x-memory-unheard-of", b"1"),
@@ -140,13 +134,13 @@ def test_headers_name_the_same_things() -> None:
         ("X-Memory-Mode", b"\xff"),
     ],
 )
-def test_a_wrong_header_is_refused_by_its_name(name: str, value: bytes) -> None:
+def test_a_wrong_header_is_refused_by_its_name(name, value):
     with pytest.raises(InvalidRequest) as caught:
         take_header_extensions([(name.lower().encode(), value)])
     assert caught.value.param == name
 
 
-def test_a_request_cannot_have_two_identities() -> None:
+def test_a_request_cannot_have_two_identities():
     twice = [(b"x-memory-user-id", b"ada"), (b"X-Memory-User-Id", b"bob")]
     with pytest.raises(InvalidRequest, match="given twice"):
         take_header_extensions(twice)
@@ -154,7 +148,7 @@ def test_a_request_cannot_have_two_identities() -> None:
 
 
 # ---------------------------------------------------------------- both
-def test_the_body_wins_over_the_headers_field_by_field() -> None:
+def test_the_body_wins_over_the_headers_field_by_field():
     header = Extensions(user_id="ada", project_id="apollo", enabled=False)
     body = Extensions(user_id="bob", enabled=True, retrieval_limit=3)
     assert merge(body, header) == Extensions(
@@ -173,7 +167,7 @@ def test_the_body_wins_over_the_headers_field_by_field() -> None:
         (None, {"enabled": False, "auto_store": True}, False, False),
     ],
 )  # fmt: skip
-def test_off_means_neither_read_nor_write(mode: bytes | None, config: Any, read: bool, write: bool) -> None:
+def test_off_means_neither_read_nor_write(mode, config, read, write):
     header = take_header_extensions([(b"x-memory-mode", mode)] if mode else [])
     both = merge(take_extensions({"memory_config": config}), header)
     assert both.switches(enabled=True, auto_store=True) == (read, write)
@@ -198,7 +192,7 @@ PEOPLE = [
 
 
 @pytest.mark.parametrize("value", PLACEHOLDERS)
-def test_an_unfilled_placeholder_names_no_user(value: str) -> None:
+def test_an_unfilled_placeholder_names_no_user(value):
     assert is_placeholder(value)
     context = {"user_id": value, "project_id": value, "session_id": value}
     assert take_extensions({"memory_context": context}) == Extensions(unfilled=True)
@@ -207,12 +201,12 @@ def test_an_unfilled_placeholder_names_no_user(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", PEOPLE)
-def test_a_name_that_looks_a_little_like_one_is_a_name(value: str) -> None:
+def test_a_name_that_looks_a_little_like_one_is_a_name(value):
     assert not is_placeholder(value)
     assert take_extensions({"memory_context": {"user_id": value}}).user_id == value
 
 
-def test_empty_headers_are_as_good_as_absent() -> None:
+def test_empty_headers_are_as_good_as_absent():
     names = (b"X-Memory-User-Id", b"x-memory-project-id", b"x-memory-session-id", b"x-memory-mode")
     assert take_header_extensions([(name, b" \t") for name in names]) == Extensions()
     assert take_header_extensions([(names[0], b""), (names[0], b"alice")]).user_id == "alice"

@@ -71,7 +71,7 @@ def whole(*entries: Any, history: HistoryFormat = CHAT_HISTORY) -> bool:
 
 
 # ---------------------------------------------------------------- where a turn begins and ends
-def test_a_turn_is_a_question_and_all_that_follows_it() -> None:
+def test_a_turn_is_a_question_and_all_that_follows_it():
     late = {"role": "developer", "content": "It is Monday."}
     talk = chat(
         RULES, reply("How can I help?"), user("1"), user("2"), reply(), late, user("3"), late, reply()
@@ -83,7 +83,7 @@ def test_a_turn_is_a_question_and_all_that_follows_it() -> None:
     assert [(turn.start, turn.asked, turn.end) for turn in turns(body)] == [(1, 2, 6), (6, 7, 8), (8, 9, 9)]
 
 
-def test_items_of_the_responses_api_make_turns_after_the_instructions() -> None:
+def test_items_of_the_responses_api_make_turns_after_the_instructions():
     thought = {"type": "reasoning", "id": "rs", "summary": []}
     body = responses(user(), thought, call("a"), output("a"), reply(), user(), instructions="Be kind.")
     assert [turn.positions for turn in turns(body, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
@@ -91,12 +91,12 @@ def test_items_of_the_responses_api_make_turns_after_the_instructions() -> None:
 
 
 @pytest.mark.parametrize("field", [{"previous_response_id": "resp_1"}, {"conversation": {"id": "conv_1"}}])
-def test_a_conversation_that_the_upstream_holds_has_no_turns(field: dict[str, Any]) -> None:
+def test_a_conversation_that_the_upstream_holds_has_no_turns(field):
     body = responses(user(), reply(), user(), **field)
     assert turns(body, RESPONSES_HISTORY) == []
 
 
-def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
+def test_an_image_behind_a_tools_output_begins_no_turn():
     shown = [user([IMAGE]), user("")]
     body = chat(
         user("one"), calls("a"), result("a"), *shown, reply(), user("two"), reply(), user([IMAGE]), reply()
@@ -117,7 +117,7 @@ def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
         [user(), reply(None, function_call={"name": "f"}), {"role": "function", "name": "f"}, reply()],
     ],
 )
-def test_a_turn_that_is_text_and_complete_may_go(entries: list[Any]) -> None:
+def test_a_turn_that_is_text_and_complete_may_go(entries):
     assert whole(*entries)
 
 
@@ -135,7 +135,7 @@ def test_a_turn_that_is_text_and_complete_may_go(entries: list[Any]) -> None:
         pytest.param([user(), {"role": "critic", "content": "x"}, reply()], id="an unknown role"),
     ],
 )
-def test_a_turn_that_says_more_than_can_be_known_stays(entries: list[Any]) -> None:
+def test_a_turn_that_says_more_than_can_be_known_stays(entries):
     assert not whole(*entries)
 
 
@@ -158,7 +158,7 @@ def test_a_turn_that_says_more_than_can_be_known_stays(entries: list[Any]) -> No
     ],
     ids=lambda entries: str(entries[0]["type"]),
 )
-def test_tools_of_the_responses_api_go_with_what_belongs_to_them_or_not_at_all(entries: list[Any]) -> None:
+def test_tools_of_the_responses_api_go_with_what_belongs_to_them_or_not_at_all(entries):
     assert whole(user(), *entries, reply(), history=RESPONSES_HISTORY)
     for index, entry in enumerate(entries):
         if "approval_request_id" in entry or entry["type"] in CALLED:
@@ -185,12 +185,12 @@ CALLED = [
     ],
     ids=str,
 )
-def test_an_item_that_others_may_refer_to_keeps_its_turn(item: dict[str, Any]) -> None:
+def test_an_item_that_others_may_refer_to_keeps_its_turn(item):
     assert not whole(user(), item, reply(), history=RESPONSES_HISTORY)
 
 
 # ---------------------------------------------------------------- without them
-def test_the_block_replaces_the_first_turn() -> None:
+def test_the_block_replaces_the_first_turn():
     greeting, late = reply("How can I help?"), {"role": "system", "content": "It is Monday."}
     body = chat(RULES, greeting, user("one"), reply("1"), late, user("two"), reply("2"), user("three"))
     before = copy.deepcopy(body)
@@ -203,7 +203,7 @@ def test_the_block_replaces_the_first_turn() -> None:
     assert body == before
 
 
-def test_with_no_place_for_the_block_nothing_goes() -> None:
+def test_with_no_place_for_the_block_nothing_goes():
     body = chat(user("one"), reply(), user({"odd": 1}))
     assert without(body, CHAT_HISTORY, turns(body)[:1], BLOCK, "in_user") is body
     assert without(body, CHAT_HISTORY, turns(body)[:1], "", "before_last_user") is body
@@ -229,7 +229,7 @@ conversations = st.tuples(chats, st.just(CHAT_HISTORY)) | st.tuples(inputs, st.j
 
 
 @given(conversations)
-def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, Any], HistoryFormat]) -> None:
+def test_the_messages_of_a_turn_are_those_of_its_entries(given):
     body, history = given
     read, entries = history.dialect.messages, body[history.field]
     found = turns(body, history)
@@ -245,9 +245,7 @@ def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, 
 
 
 @given(conversations, st.data())
-def test_what_is_left_is_what_was_there_in_its_order(
-    given: tuple[dict[str, Any], HistoryFormat], data: st.DataObject
-) -> None:
+def test_what_is_left_is_what_was_there_in_its_order(given, data):
     body, history = given
     before = copy.deepcopy(body)
     found = turns(body, history)
@@ -272,9 +270,7 @@ def speaker_of(message: Message) -> Message:
 
 
 @given(conversations, st.data())
-def test_no_call_or_output_loses_its_other_half(
-    given: tuple[dict[str, Any], HistoryFormat], data: st.DataObject
-) -> None:
+def test_no_call_or_output_loses_its_other_half(given, data):
     body, history = given
     free = [turn for turn in turns(body, history) if turn.whole]
     removed = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []

@@ -31,7 +31,7 @@ REFERENCE = {"type": "item_reference", "id": "msg_1"}
 # ---------------------------------------------------------------- reading
 
 
-def test_every_kind_of_item_is_read_or_passed_over() -> None:
+def test_every_kind_of_item_is_read_or_passed_over():
     body = {
         "input": [
             {"role": "developer", "content": "Be brief."},
@@ -75,7 +75,7 @@ SPOKEN = item("user", [{"type": "input_audio", "input_audio": {"data": "AAAA", "
         ([], "user"),
     ],
 )
-def test_an_image_alone_is_a_tools_if_it_follows_its_output(behind: list[Any], role: str) -> None:
+def test_an_image_alone_is_a_tools_if_it_follows_its_output(behind, role):
     for shown in (IMAGE, FILE):
         assert RESPONSES.messages({"input": [*behind, shown]})[-1] == Message(role, "")
     assert RESPONSES.messages({"input": [*behind, SPOKEN]})[-1] == Message("user", "")
@@ -95,14 +95,14 @@ def test_an_image_alone_is_a_tools_if_it_follows_its_output(behind: list[Any], r
         {"input": [{"role": "narrator", "content": "x"}, {"role": ["user"], "content": "x"}]},
     ],
 )
-def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body: dict[str, Any]) -> None:
+def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body):
     assert RESPONSES.messages(body) == ()
     assert RESPONSES.conversation_key(body) == ""
     for placement in ("before_last_user", "after_system", "merge_system", "in_user"):
         assert RESPONSES.insert(body, BLOCK, placement) is body
 
 
-def test_the_conversation_key_is_the_upstreams_own_where_there_is_one() -> None:
+def test_the_conversation_key_is_the_upstreams_own_where_there_is_one():
     named = RESPONSES.conversation_key({"input": "Hi", "conversation": "conv_1"})
     assert named == RESPONSES.conversation_key({"input": "What else?", "conversation": {"id": "conv_1"}})
     assert named != RESPONSES.conversation_key({"input": "Hi", "conversation": "conv_2"})
@@ -135,9 +135,7 @@ BRIEF = {"role": "developer", "content": "Be brief."}
         *((placement, {"input": [OUTPUT, IMAGE], "instructions": "x"}, None) for placement in PLACEMENTS),
     ],
 )  # fmt: skip
-def test_the_block_has_its_place_and_all_else_is_unchanged(
-    placement: str, fields: dict[str, Any], expected: dict[str, Any] | None
-) -> None:
+def test_the_block_has_its_place_and_all_else_is_unchanged(placement, fields, expected):
     body = {"model": "m", **fields}
     before = copy.deepcopy(body)
     result = RESPONSES.insert(body, BLOCK, placement)
@@ -166,7 +164,7 @@ def heard(*chunks: bytes, kind: str = "text/event-stream") -> Answer:
 CREATED = event("response.created", response=response("in_progress"))
 
 
-def test_a_stream_is_heard_to_its_end() -> None:
+def test_a_stream_is_heard_to_its_end():
     thought = event("response.reasoning_text.delta", output_index=0, content_index=0, delta="hmm")
     arguments = event("response.function_call_arguments.delta", output_index=2, delta="{}")
     completed = event("response.completed", response=response("completed", "Hello"))
@@ -176,14 +174,14 @@ def test_a_stream_is_heard_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("call", [CALL, {"type": "mcp_approval_request", "id": "a1"}])
-def test_an_answer_that_asks_the_client_for_something_is_unfinished(call: dict[str, Any]) -> None:
+def test_an_answer_that_asks_the_client_for_something_is_unfinished(call):
     bare = event("response.completed", response={"id": "resp_1", "status": "completed"})
     assert heard(CREATED, event("response.output_item.done", item=call), bare).calls
     searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}  # by the upstream itself
     assert not heard(CREATED, event("response.output_item.done", item=searched), bare).calls
 
 
-def test_a_broken_stream_gives_what_was_heard() -> None:
+def test_a_broken_stream_gives_what_was_heard():
     assert heard(CREATED, delta("Hel"), delta("lo")[:-4]) == Answer("Hel", False, "resp_1")
     failed = event("response.failed", response=response("failed"))
     assert heard(CREATED, delta("Hel"), failed) == Answer("Hel", False, "resp_1")
@@ -192,7 +190,7 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
     )
 
 
-def test_parts_are_distinguished_and_refusals_are_answers() -> None:
+def test_parts_are_distinguished_and_refusals_are_answers():
     done = event("response.output_text.done", output_index=0, content_index=0, text="Sorry.")
     stream = [
         delta("So"), delta("I ", content=1, kind="refusal"), done, delta("can't", content=1, kind="refusal"),
@@ -209,7 +207,7 @@ def test_parts_are_distinguished_and_refusals_are_answers() -> None:
         b"data: []\n\n",
     ],
 )
-def test_events_of_an_odd_shape_are_passed_over(odd: bytes) -> None:
+def test_events_of_an_odd_shape_are_passed_over(odd):
     assert heard(CREATED, odd, delta("Hi")) == Answer("Hi", False, "resp_1")
 
 
@@ -217,6 +215,6 @@ def test_events_of_an_odd_shape_are_passed_over(odd: bytes) -> None:
     ("status", "whole"),
     [("completed", True), ("incomplete", True), ("failed", False), ("in_progress", False)],
 )
-def test_a_document_is_heard(status: str, whole: bool) -> None:
+def test_a_document_is_heard(status, whole):
     raw = orjson.dumps(response(status, "One.", "Two."))
     assert heard(raw, kind="application/json") == Answer("One.\nTwo.", whole, "resp_1", calls=True)

@@ -1,17 +1,10 @@
 """Keys for tests: in the store, as `memory-proxy keys create` would make them."""
 
-from proxy.domain.ports import Key, KeyStore
+from proxy.domain.ports import Key
 from proxy.http.auth import keys
 
 
-async def mint(
-    store: KeyStore,
-    *,
-    tenant: str = "default",
-    user: str | None = None,
-    rights: str = "chat,memory",
-    upstream_key: str | None = None,
-) -> tuple[str, str]:
+async def mint(store, *, tenant="default", user=None, rights="chat,memory", upstream_key=None):
     """Return a new key, and its id."""
     secret, id_ = keys.new_key(), keys.new_id()
     made = Key(

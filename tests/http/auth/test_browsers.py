@@ -14,7 +14,7 @@ def visitor(rules: Browsers, *headers: tuple[str, str]) -> Visitor:
     return rules.visit(scope_of(*headers)).visitor
 
 
-def test_programs_and_our_own_page_are_ours() -> None:
+def test_programs_and_our_own_page_are_ours():
     for host in (
         "127.0.0.1:8080",
         "localhost:8080",
@@ -46,17 +46,17 @@ def test_programs_and_our_own_page_are_ours() -> None:
         [("Origin", "http://localhost:8080"), ("Host", "evil.example")],
     ],
 )  # fmt: skip
-def test_a_page_of_another_origin_is_foreign(headers: list[tuple[str, str]]) -> None:
+def test_a_page_of_another_origin_is_foreign(headers):
     assert visitor(OPEN, ("Host", "localhost:8080"), *headers) is Visitor.FOREIGN
 
 
-def test_a_page_whose_name_resolves_to_the_proxy_is_foreign() -> None:
+def test_a_page_whose_name_resolves_to_the_proxy_is_foreign():
     rebound = (("Host", "evil.example:8080"), ("Origin", "http://evil.example:8080"))
     assert visitor(OPEN, *rebound) is Visitor.FOREIGN
     assert visitor(BEHIND, *rebound) is Visitor.OURS, "behind a proxy every name may be ours"
 
 
-def test_an_allowed_origin_is_allowed_also_across_sites() -> None:
+def test_an_allowed_origin_is_allowed_also_across_sites():
     page = ("Origin", "https://app.example")
     assert visitor(OPEN, ("Host", "localhost"), page) is Visitor.ALLOWED
     assert visitor(OPEN, ("Host", "localhost"), page, ("Sec-Fetch-Site", "cross-site")) is Visitor.ALLOWED
@@ -70,14 +70,14 @@ def test_an_allowed_origin_is_allowed_also_across_sites() -> None:
         "localhost/evil", "localhost\\evil", "[::1", "localhost:x", "127.1", "0x7f.0.0.1", "2130706433x",
     ],
 )  # fmt: skip
-def test_a_host_name_that_others_can_point_to_the_proxy_is_refused(host: str) -> None:
+def test_a_host_name_that_others_can_point_to_the_proxy_is_refused(host):
     with pytest.raises(Forbidden) as refused:
         OPEN.visit(scope_of(("Host", host))).require_host()
     assert refused.value.code == "host_not_allowed"
     BEHIND.visit(scope_of(("Host", host))).require_host()
 
 
-def test_two_host_headers_are_refused() -> None:
+def test_two_host_headers_are_refused():
     for headers in (
         [("Host", "localhost"), ("Host", "localhost")],
         [("Host", "localhost"), ("Host", "evil")],
@@ -89,7 +89,7 @@ def test_two_host_headers_are_refused() -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "LocalHost:1", "a.localhost", "127.0.0.1", "[::1]:80", "8.8.8.8", "Memory.LAN:9"]
 )
-def test_loopback_addresses_and_allowed_hosts_are_accepted(host: str) -> None:
+def test_loopback_addresses_and_allowed_hosts_are_accepted(host):
     OPEN.visit(scope_of(("Host", host))).require_host()
 
 
@@ -109,13 +109,13 @@ PATTERNS = ["https://*.example.com", "http://localhost:*", "app://*", "vscode-we
         ("file://", True), ("null", True), ("", False), ("chrome-extension://abc", False),
     ],
 )  # fmt: skip
-def test_patterns_allow_what_they_name_and_nothing_else(origin: str, allowed: bool) -> None:
+def test_patterns_allow_what_they_name_and_nothing_else(origin, allowed):
     rules = Browsers.of(PATTERNS, [], check_host=True)
     seen = visitor(rules, ("Host", "localhost"), ("Origin", origin))
     assert seen is (Visitor.ALLOWED if allowed else Visitor.FOREIGN)
 
 
-def test_a_star_allows_every_page_without_cookies() -> None:
+def test_a_star_allows_every_page_without_cookies():
     rules = Browsers.of(["*"], [], check_host=False)
     for origin in ("https://evil.example", "null"):
         assert visitor(rules, ("Host", "localhost"), ("Origin", origin)) is Visitor.ALLOWED

@@ -14,7 +14,6 @@ from proxy.domain.errors import (
     StoreUnavailable,
     Unauthorized,
 )
-from proxy.domain.ports import Key
 from proxy.http.auth.browsers import Browsers
 from proxy.http.auth.identity import (
     MAX_CREDENTIAL_CHARS,
@@ -32,7 +31,6 @@ from proxy.http.auth.identity import (
 )
 from proxy.http.auth.keys import KeyRing
 from proxy.http.router import Application, Apps
-from proxy.storage.sqlite.stores import SqliteStores
 from tests.http.auth.asking import Behind, get, scope_of
 from tests.http.auth.minting import mint
 
@@ -40,7 +38,7 @@ ZOE = Caller("t", user="zoe")
 
 
 # ---------------------------------------------------------------- the caller
-def test_without_a_fixed_user_the_named_one_is_believed_and_the_body_takes_precedence() -> None:
+def test_without_a_fixed_user_the_named_one_is_believed_and_the_body_takes_precedence():
     assert OPEN.scope("alice", None) == Scope("default", "alice")
     assert Caller("t", named="bob").scope(None, "p") == Scope("t", "bob", "p")
     assert Caller("t", named="bob").scope("alice", None) == Scope("t", "alice")
@@ -48,7 +46,7 @@ def test_without_a_fixed_user_the_named_one_is_believed_and_the_body_takes_prece
 
 
 @pytest.mark.parametrize("other", ["alice", "Zoe", " zoe", "zoe ", "zoe\u200b", "ｚoe", "zoe/"])
-def test_a_fixed_user_is_never_another(other: str) -> None:
+def test_a_fixed_user_is_never_another(other):
     for narrow in (ZOE.narrow, lambda user: ZOE.scope(user, None)):
         with pytest.raises(Forbidden):
             narrow(other)
@@ -59,13 +57,13 @@ def test_a_fixed_user_is_never_another(other: str) -> None:
 @pytest.mark.parametrize(
     ("user", "project"), [(None, None), ("", None), (" ", None), ("al\ufffdice", None), ("alice", "p\ufffd")]
 )
-def test_a_missing_or_undecodable_id_is_refused(user: str | None, project: str | None) -> None:
+def test_a_missing_or_undecodable_id_is_refused(user, project):
     with pytest.raises(InvalidRequest) as refused:
         OPEN.scope(user, project)
     assert refused.value.param == ("project_id" if project else "user_id")
 
 
-def test_the_caller_is_read_from_the_scope_with_what_the_headers_name() -> None:
+def test_the_caller_is_read_from_the_scope_with_what_the_headers_name():
     scope = scope_of(("X-Memory-User-Id", "bob"), ("X-Memory-Project-Id", "apollo"))
     with pytest.raises(KeyError):
         caller_of(scope)  # not admitted
@@ -94,7 +92,7 @@ Headers = list[tuple[bytes, bytes]]
         [(b"authorization", b"Bearer mp-1"), (b"api-key", b"mp-1"), (b"authorization", b"BEARER mp-1")],
     ],
 )
-def test_a_key_is_found_wherever_openai_and_azure_clients_put_it(headers: Headers) -> None:
+def test_a_key_is_found_wherever_openai_and_azure_clients_put_it(headers):
     assert presented(headers) == "mp-1"
 
 
@@ -114,13 +112,13 @@ MALFORMED = (
         [(b"authorization", b"Basic eA=="), (b"api-key", b"mp-1")],
     ],
 )  # fmt: skip
-def test_no_credential_two_or_a_malformed_one_is_unauthorized(headers: Headers) -> None:
+def test_no_credential_two_or_a_malformed_one_is_unauthorized(headers):
     with pytest.raises(Unauthorized) as refused:
         presented(headers)
     assert "mp-" not in refused.value.message
 
 
-def test_the_upstream_gets_its_own_key_and_ours_in_no_header() -> None:
+def test_the_upstream_gets_its_own_key_and_ours_in_no_header():
     names = (b"authorization", b"api-key", b"x-api-key", b"cookie")
     headers = [*((name, b"Bearer mp-1; a=b") for name in names), (b"user-agent", b"test")]
     assert replaced(headers, "mp-1", None) == headers[-1:]
@@ -136,9 +134,7 @@ def test_the_upstream_gets_its_own_key_and_ours_in_no_header() -> None:
 @pytest.mark.parametrize(
     ("user", "rights"), [("zoe", {"chat", "memory"}), (None, {"chat", "memory", "admin"})]
 )
-async def test_a_key_stands_for_tenant_user_rights_and_upstream_key(
-    stores: SqliteStores, user: str | None, rights: set[str]
-) -> None:
+async def test_a_key_stands_for_tenant_user_rights_and_upstream_key(stores, user, rights):
     key, id_ = await mint(
         stores.keys, tenant="acme", user=user, upstream_key="sk-up", rights="chat,memory,admin"
     )
@@ -147,7 +143,7 @@ async def test_a_key_stands_for_tenant_user_rights_and_upstream_key(
     assert found.headers == [(b"authorization", b"Bearer sk-up")]
 
 
-async def test_anything_but_a_valid_key_is_unauthorized(stores: SqliteStores) -> None:
+async def test_anything_but_a_valid_key_is_unauthorized(stores):
     mode = KeyAuth(KeyRing(stores.keys))
     key, id_ = await mint(stores.keys)
     await stores.keys.revoke(id_, 2.0)
@@ -157,9 +153,9 @@ async def test_anything_but_a_valid_key_is_unauthorized(stores: SqliteStores) ->
         assert wrong not in refused.value.message
 
 
-async def test_without_the_store_no_key_is_accepted_or_called_wrong() -> None:
+async def test_without_the_store_no_key_is_accepted_or_called_wrong():
     class Vanished:
-        async def find(self, digest: bytes) -> Key | None:
+        async def find(self, digest):
             raise StoreUnavailable("down")
 
     deleted: Any = Vanished()
@@ -171,7 +167,7 @@ BEHIND = HeaderAuth.of("X-Forwarded-User", None, ["10.0.0.5", "192.168.0.0/16", 
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.5", "192.168.7.1", "::ffff:10.0.0.5", "fd00::1"])
-async def test_a_trusted_peer_names_the_user_and_the_header_goes_no_further(peer: str) -> None:
+async def test_a_trusted_peer_names_the_user_and_the_header_goes_no_further(peer):
     scope = scope_of(("X-Forwarded-User", "zoe"), ("Authorization", "Bearer sk-1"), client=(peer, 1_000))
     found = await BEHIND.identify(scope)
     assert (found.caller.user, found.caller.label) == ("zoe", "header")
@@ -185,7 +181,7 @@ async def test_a_trusted_peer_names_the_user_and_the_header_goes_no_further(peer
         "0xa.0.0.5",
     ],
 )  # fmt: skip
-async def test_other_peers_are_unauthorized_whatever_their_headers_say(address: str | None) -> None:
+async def test_other_peers_are_unauthorized_whatever_their_headers_say(address):
     claims = (("X-Forwarded-For", "10.0.0.5"), ("X-Real-Ip", "10.0.0.5"), ("Forwarded", "for=10.0.0.5"))
     client = None if address is None else (address, 1)
     with pytest.raises(Unauthorized):
@@ -199,14 +195,14 @@ async def test_other_peers_are_unauthorized_whatever_their_headers_say(address: 
         [b"\xef\xbf\xbd"],
     ],
 )  # fmt: skip
-async def test_a_trusted_peer_must_name_the_user_exactly_once(values: list[bytes]) -> None:
+async def test_a_trusted_peer_must_name_the_user_exactly_once(values):
     scope = scope_of(client=("10.0.0.5", 1))
     scope["headers"] = [(b"x-forwarded-user", value) for value in values]
     with pytest.raises(Unauthorized):
         await BEHIND.identify(scope)
 
 
-async def test_a_configured_tenant_header_is_required() -> None:
+async def test_a_configured_tenant_header_is_required():
     mode = HeaderAuth.of("x-user", "x-org", ["10.0.0.5"])
     found = await mode.identify(scope_of(("X-User", "zoe"), ("X-Org", "acme"), client=("10.0.0.5", 1)))
     assert (found.caller.tenant, found.caller.user, found.headers) == ("acme", "zoe", [])
@@ -219,7 +215,7 @@ async def test_a_configured_tenant_header_is_required() -> None:
     [("x-user", []), ("x-user", ["10.0.0.5/8"]), ("x-user", ["proxy"]), ("x-user", ["*"]),
      ("x user", ["10.0.0.5"]), ("", ["10.0.0.5"]), ("x-usér", ["10.0.0.5"])],
 )  # fmt: skip
-def test_settings_that_trust_no_peer_or_all_are_refused(user_header: str, peers: list[str]) -> None:
+def test_settings_that_trust_no_peer_or_all_are_refused(user_header, peers):
     with pytest.raises(ConfigError):
         HeaderAuth.of(user_header, None, peers)
 
@@ -232,7 +228,7 @@ PAGE = ("Origin", "https://app.example")
 
 
 @pytest.fixture
-def by_key(stores: SqliteStores) -> Auth:
+def by_key(stores):
     return Auth(KeyAuth(KeyRing(stores.keys)), Browsers.of(["https://app.example"], [], check_host=False))
 
 
@@ -240,16 +236,14 @@ def bearer(key: str) -> tuple[str, str]:
     return "Authorization", f"Bearer {key}"
 
 
-async def test_rights_are_required_where_they_are_needed(by_key: Auth, stores: SqliteStores) -> None:
+async def test_rights_are_required_where_they_are_needed(by_key, stores):
     only_memory, _ = await mint(stores.keys, rights="memory")
     for area, status in ((Area.MODEL, 403), (Area.PASSTHROUGH, 403), (Area.MEMORY, 200)):
         assert (await get(Behind(by_key, area), scope_of(LOCAL, bearer(only_memory)))).status == status
 
 
 @pytest.mark.parametrize("area", GUARDED)
-async def test_a_key_of_one_user_names_no_other_in_header_or_query(
-    by_key: Auth, area: Area, stores: SqliteStores
-) -> None:
+async def test_a_key_of_one_user_names_no_other_in_header_or_query(by_key, area, stores):
     key, _ = await mint(stores.keys, user="zoé")
     behind = Behind(by_key, area)
     for header, query, status, param in (
@@ -267,13 +261,13 @@ async def test_a_key_of_one_user_names_no_other_in_header_or_query(
     assert len(behind.seen) == 1
 
 
-async def test_if_callers_cannot_be_identified_the_client_is_to_try_again(stores: SqliteStores) -> None:
+async def test_if_callers_cannot_be_identified_the_client_is_to_try_again(stores):
     await stores.close()
     answer = await get(Behind(Auth(KeyAuth(KeyRing(stores.keys)))), scope_of(bearer("mp-" + "A" * 43)))
     assert (answer.status, answer.code, answer.header("retry-after")) == (503, "identity_unavailable", "1")
 
 
-async def test_mode_open_forwards_what_passes_untouched() -> None:
+async def test_mode_open_forwards_what_passes_untouched():
     behind = Behind(Auth(), Area.PASSTHROUGH)
     scope = scope_of(("Host", "any.name"), EVIL, bearer("sk-1"), ("X-Memory-Mode", "nonsense"))
     headers = list(scope["headers"])
@@ -282,7 +276,7 @@ async def test_mode_open_forwards_what_passes_untouched() -> None:
 
 
 @pytest.mark.parametrize("mode", ["open", "header"])
-async def test_a_foreign_page_gets_no_memory_in_modes_that_need_no_credential(mode: str) -> None:
+async def test_a_foreign_page_gets_no_memory_in_modes_that_need_no_credential(mode):
     header = HeaderAuth.of("x-user", None, ["127.0.0.1"])
     auth = Auth() if mode == "open" else Auth(header, Browsers(check_host=False))
     scope = scope_of(LOCAL, EVIL, ("X-User", "zoe"))
@@ -295,15 +289,13 @@ async def test_a_foreign_page_gets_no_memory_in_modes_that_need_no_credential(mo
 
 
 @pytest.mark.parametrize("area", [Area.MEMORY, Area.PAGE])
-async def test_memory_and_the_page_answer_only_under_a_name_of_ours(area: Area) -> None:
+async def test_memory_and_the_page_answer_only_under_a_name_of_ours(area):
     behind = Behind(Auth(), area)
     assert (await get(behind, scope_of(("Host", "evil.example")))).code == "host_not_allowed"
     assert (await get(behind, scope_of(("Host", "127.0.0.1:8080")))).status == 200
 
 
-async def test_pages_with_a_key_may_ask_and_only_allowed_ones_may_read(
-    by_key: Auth, stores: SqliteStores
-) -> None:
+async def test_pages_with_a_key_may_ask_and_only_allowed_ones_may_read(by_key, stores):
     key, _ = await mint(stores.keys)
     behind = Behind(by_key, Area.MEMORY)
     asks = ("Access-Control-Request-Method", "DELETE")
@@ -360,9 +352,7 @@ def app_of(auth: Auth) -> tuple[Application, list[str]]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"])
-async def test_without_a_credential_every_route_is_closed_except_the_public_ones(
-    by_key: Auth, method: str
-) -> None:
+async def test_without_a_credential_every_route_is_closed_except_the_public_ones(by_key, method):
     application, reached = app_of(by_key)
     for path in (*(_v1(path) for paths in PRIVATE.values() for path in paths), *MISSPELT):
         answer = await get(application, scope_of(LOCAL, method=method, path=path))
@@ -373,7 +363,7 @@ async def test_without_a_credential_every_route_is_closed_except_the_public_ones
     assert set(reached) == {"operations", "openapi", "ui"}
 
 
-async def test_with_a_credential_every_route_leads_to_its_app(by_key: Auth, stores: SqliteStores) -> None:
+async def test_with_a_credential_every_route_leads_to_its_app(by_key, stores):
     key, _ = await mint(stores.keys)
     application, reached = app_of(by_key)
     for name, paths in PRIVATE.items():

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,16 +93,14 @@ async def identified(mode: JwtAuth, credential: str) -> Identified:
         (RSA, "RS256", None),
     ],
 )  # fmt: skip
-async def test_a_good_token_names_its_user_and_does_not_reach_the_upstream(
-    key: Any, algorithm: str, kid: str | None
-) -> None:
+async def test_a_good_token_names_its_user_and_does_not_reach_the_upstream(key, algorithm, kid):
     found = await identified(by_public_key(), token(key, algorithm, kid))
     assert (found.caller.tenant, found.caller.user, found.caller.label) == ("default", "zoe", "jwt")
     assert found.caller.rights == {"chat", "memory"}
     assert found.headers == [(b"user-agent", b"x")]
 
 
-async def test_a_shared_secret_works_with_other_claims_and_clocks_that_differ_a_little() -> None:
+async def test_a_shared_secret_works_with_other_claims_and_clocks_that_differ_a_little():
     now, mode = time.time(), by_secret(tenant_claim="org", user_claim="mail")
     times = {"exp": now - LEEWAY_S / 2, "nbf": now + LEEWAY_S / 2}
     caller = (await identified(mode, token(SECRET, "HS256", mail="zoe@acme", **times))).caller
@@ -122,7 +119,7 @@ WRONG_CLAIMS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("claim", WRONG_CLAIMS)
-async def test_a_wrong_claim_is_unauthorized(claim: str) -> None:
+async def test_a_wrong_claim_is_unauthorized(claim):
     for value in WRONG_CLAIMS[claim]:
         forged = signed({"alg": "HS256", "typ": "JWT"}, claims(**{claim: value}), SECRET.encode())
         with pytest.raises(Unauthorized):
@@ -172,7 +169,7 @@ def forgeries() -> dict[str, str]:
     }
 
 
-async def test_forged_tokens_are_unauthorized_without_a_reason() -> None:
+async def test_forged_tokens_are_unauthorized_without_a_reason():
     mode = by_public_key()
     for what, forged in forgeries().items():
         with pytest.raises(Unauthorized) as refused:
@@ -180,7 +177,7 @@ async def test_forged_tokens_are_unauthorized_without_a_reason() -> None:
         assert refused.value.message == "The token is not valid here, or has expired.", what
 
 
-async def test_with_a_secret_configured_no_other_kind_of_key_is_accepted() -> None:
+async def test_with_a_secret_configured_no_other_kind_of_key_is_accepted():
     wrong_length, wrong_hash = token(SECRET + "!", "HS256"), token(SECRET, "HS384")
     for forged in (token(), token(P256, "ES256", "e1"), wrong_length, wrong_hash, raw({"alg": "none"}, {})):
         with pytest.raises(Unauthorized):
@@ -198,8 +195,8 @@ async def test_with_a_secret_configured_no_other_kind_of_key_is_accepted() -> No
     ],
 )
 async def test_the_log_names_the_failed_check_once_a_minute_and_nothing_of_the_token(
-    made: Callable[[], str], check: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    made, check, monkeypatch
+):
     lines = list[Any]()
     only_info = SimpleNamespace(info=lambda event, **facts: lines.append((event, facts)))
     monkeypatch.setattr(telemetry, "log", only_info)
@@ -211,13 +208,13 @@ async def test_the_log_names_the_failed_check_once_a_minute_and_nothing_of_the_t
 
 
 @pytest.mark.parametrize("algorithms", [["none"], ["HS256"], ["RS256", "HS512"], ["rs256"], [""]])
-def test_algorithms_that_would_confuse_keys_are_refused(algorithms: list[str]) -> None:
+def test_algorithms_that_would_confuse_keys_are_refused(algorithms):
     with pytest.raises(ConfigError):
         PublicKeys(Issuer().fetch, algorithms)
 
 
 @pytest.mark.parametrize(("secret", "algorithms"), [("short", ()), (SECRET, ["none"]), (SECRET, ["RS256"])])
-def test_a_secret_that_could_be_guessed_or_misused_is_refused(secret: str, algorithms: list[str]) -> None:
+def test_a_secret_that_could_be_guessed_or_misused_is_refused(secret, algorithms):
     with pytest.raises(ConfigError) as refused:
         SharedSecret.of(secret, algorithms)
     assert SECRET not in str(refused.value)
@@ -246,7 +243,7 @@ class Issuer:
         return await self.keys.key_for(kid, algorithm) is not None
 
 
-async def test_the_set_is_fetched_once_then_when_it_is_old_or_a_new_key_is_named_but_not_often() -> None:
+async def test_the_set_is_fetched_once_then_when_it_is_old_or_a_new_key_is_named_but_not_often():
     issuer = Issuer("a")
     assert [await issuer.knows("a") for _ in range(3)] == [True] * 3
     assert issuer.asked == 1
@@ -260,7 +257,7 @@ async def test_the_set_is_fetched_once_then_when_it_is_old_or_a_new_key_is_named
 
 
 @pytest.mark.parametrize("document", [b"", b"<html>", b"[]", b'{"keys": 3}', b"[" * 100_000, b"\xff"])
-async def test_known_keys_stay_valid_while_the_issuer_is_down_or_broken(document: bytes) -> None:
+async def test_known_keys_stay_valid_while_the_issuer_is_down_or_broken(document):
     issuer = Issuer("a")
     assert await issuer.knows("a")
     issuer.down, issuer.document, issuer.now = not document, document, REFRESH_S
@@ -269,7 +266,7 @@ async def test_known_keys_stay_valid_while_the_issuer_is_down_or_broken(document
     assert issuer.asked == 2
 
 
-async def test_without_a_set_callers_are_asked_to_try_again() -> None:
+async def test_without_a_set_callers_are_asked_to_try_again():
     issuer = Issuer("a")
     issuer.down = True
     for _ in range(3):
@@ -280,7 +277,7 @@ async def test_without_a_set_callers_are_asked_to_try_again() -> None:
     assert await issuer.knows("a")
 
 
-async def test_one_request_fetches_for_all_and_known_keys_do_not_wait() -> None:
+async def test_one_request_fetches_for_all_and_known_keys_do_not_wait():
     issuer = Issuer("a")
     assert await issuer.knows("a")
     issuer.now, issuer.held, issuer.kids = REFRESH_S, asyncio.Event(), ["a", "b"]
@@ -293,7 +290,7 @@ async def test_one_request_fetches_for_all_and_known_keys_do_not_wait() -> None:
     assert issuer.asked == 2
 
 
-async def test_a_client_that_leaves_during_the_fetch_does_not_block_the_others() -> None:
+async def test_a_client_that_leaves_during_the_fetch_does_not_block_the_others():
     issuer = Issuer("a")
     issuer.held = asyncio.Event()
     leaving = asyncio.create_task(issuer.knows("a"))
@@ -304,14 +301,14 @@ async def test_a_client_that_leaves_during_the_fetch_does_not_block_the_others()
     assert await issuer.knows("a")
 
 
-async def test_a_token_without_a_key_name_needs_a_set_with_one_fitting_key() -> None:
+async def test_a_token_without_a_key_name_needs_a_set_with_one_fitting_key():
     assert await Issuer("a").knows(None)
     assert not await Issuer("a").knows(None, "ES256")
     assert not await Issuer("a", "b").knows(None)
     assert not await Issuer("a", "a").knows("a"), "two keys of one name are none"
 
 
-def test_only_public_keys_for_signatures_are_used() -> None:
+def test_only_public_keys_for_signatures_are_used():
     weak = RSAAlgorithm.to_jwk(WEAK_RSA.public_key(), as_dict=True)
     private = RSAAlgorithm.to_jwk(RSA, as_dict=True)
     unfit: list[Any] = [
@@ -323,7 +320,7 @@ def test_only_public_keys_for_signatures_are_used() -> None:
     assert [k.kid for k in parse_key_set(json.dumps(document).encode())] == ["good"]
 
 
-def test_a_key_for_one_algorithm_fits_no_other() -> None:
+def test_a_key_for_one_algorithm_fits_no_other():
     bound, free = parse_key_set(json.dumps({"keys": [JWK | {"alg": "RS256"}, JWK]}).encode())
     assert [bound.fits("r1", name) for name in ("RS256", "PS256", "ES256")] == [True, False, False]
     assert [free.fits("r1", name) for name in ("RS256", "PS256", "ES256")] == [True, True, False]

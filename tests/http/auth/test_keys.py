@@ -26,7 +26,7 @@ from proxy.storage.sqlite.stores import SqliteStores
 from tests.http.auth.minting import mint
 
 
-def test_keys_are_long_random_and_known_by_their_shape() -> None:
+def test_keys_are_long_random_and_known_by_their_shape():
     made = {new_key() for _ in range(1_000)}
     assert len(made) == len({new_id() for _ in range(1_000)}) == 1_000
     assert all(is_key(key) and len(key) >= 43 and key.startswith("mp-") for key in made)
@@ -34,7 +34,7 @@ def test_keys_are_long_random_and_known_by_their_shape() -> None:
     assert not any(map(is_key, (*shapes, "mp-" + "é" * 43, "MP-" + "a" * 43)))
 
 
-def test_only_the_key_itself_opens_what_was_sealed_with_it() -> None:
+def test_only_the_key_itself_opens_what_was_sealed_with_it():
     key, other = new_key(), new_key()
     sealed = seal(key, "sk-upstream")
     assert unseal(key, sealed) == "sk-upstream"
@@ -94,11 +94,11 @@ class Ring:
 
 
 @pytest.fixture
-def it(stores: SqliteStores) -> Ring:
+def it(stores):
     return Ring(stores)
 
 
-async def test_a_key_is_looked_up_again_only_after_a_while(it: Ring) -> None:
+async def test_a_key_is_looked_up_again_only_after_a_while(it):
     key, id_ = await mint(it.store, user="zoe", upstream_key="sk-up")
     unknown = new_key()
     for _ in range(5):
@@ -112,7 +112,7 @@ async def test_a_key_is_looked_up_again_only_after_a_while(it: Ring) -> None:
     assert it.store.asked == 3
 
 
-async def test_a_revoked_key_is_refused_within_a_second_for_good(it: Ring) -> None:
+async def test_a_revoked_key_is_refused_within_a_second_for_good(it):
     assert FRESH_S + ASKING_S < 1
     key, id_ = await mint(it.store)
     assert await it.accepts(key)
@@ -126,7 +126,7 @@ async def test_a_revoked_key_is_refused_within_a_second_for_good(it: Ring) -> No
         await it.accepts(key)
 
 
-async def test_made_up_keys_take_bounded_room_and_never_that_of_valid_ones(it: Ring) -> None:
+async def test_made_up_keys_take_bounded_room_and_never_that_of_valid_ones(it):
     key, _ = await mint(it.store)
     assert await it.accepts(key)
     assert not any([await it.accepts(new_key()) for _ in range(50)])
@@ -136,7 +136,7 @@ async def test_made_up_keys_take_bounded_room_and_never_that_of_valid_ones(it: R
     assert await it.accepts(key)
 
 
-async def test_while_the_store_is_unreachable_only_keys_that_were_valid_lately_work(it: Ring) -> None:
+async def test_while_the_store_is_unreachable_only_keys_that_were_valid_lately_work(it):
     key, _ = await mint(it.store)
     other, _ = await mint(it.store)
     unknown = new_key()
@@ -153,7 +153,7 @@ async def test_while_the_store_is_unreachable_only_keys_that_were_valid_lately_w
     assert await it.accepts(key)
 
 
-async def test_a_store_that_hangs_counts_as_unreachable(it: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_counts_as_unreachable(it, monkeypatch):
     key, _ = await mint(it.store)
     assert await it.accepts(key)
     monkeypatch.setattr(keys, "PATIENCE_S", 0.01)  # from here on: on a busy machine a look takes longer
@@ -165,7 +165,7 @@ async def test_a_store_that_hangs_counts_as_unreachable(it: Ring, monkeypatch: p
         await it.accepts(new_key())
 
 
-async def test_while_one_request_asks_the_others_do_not_wait(it: Ring) -> None:
+async def test_while_one_request_asks_the_others_do_not_wait(it):
     key, _ = await mint(it.store)
     assert await it.accepts(key)
     it.now += LATER_S
@@ -178,7 +178,7 @@ async def test_while_one_request_asks_the_others_do_not_wait(it: Ring) -> None:
     assert await asking
 
 
-async def test_a_key_whose_upstream_key_cannot_be_opened_does_not_borrow_the_server_s(it: Ring) -> None:
+async def test_a_key_whose_upstream_key_cannot_be_opened_does_not_borrow_the_server_s(it):
     key, _ = await mint(it.store)
     (made,) = await it.store.list()
     swapped = new_key()

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ __all__ = ["models_dir"]
 
 
 @pytest.fixture(scope="session")
-def embedder(models_dir: Path) -> Iterator[OnnxEmbedder]:
+def embedder(models_dir):
     loaded = load_embedder(models_dir)
     assert loaded.embedder is not None
     yield loaded.embedder
@@ -172,6 +172,6 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
 
 
 @pytest.fixture
-async def bench(tmp_path: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+async def bench(tmp_path, embedder):
     async with opened(tmp_path / "data", embedder) as running:
         yield running

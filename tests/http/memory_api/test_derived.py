@@ -11,7 +11,7 @@ async def apply(bench: Bench, *changes):
     await memories.apply(ALICE, changes, expect=await memories.stamp(ALICE))
 
 
-async def test_an_undone_consolidation_gives_its_sources_back_once(bench: Bench) -> None:
+async def test_an_undone_consolidation_gives_its_sources_back_once(bench):
     ids = [(await bench.add(text))["id"] for text in ("User plants figs.", "User plants plums.")]
     made = Memory(
         id="mem_c", scope=ALICE, type="semantic", content="User plants figs and plums.",
@@ -28,7 +28,7 @@ async def test_an_undone_consolidation_gives_its_sources_back_once(bench: Bench)
     assert (await bench.http.post("/memory/mem_c/undo")).status_code == 404
 
 
-async def test_an_export_brings_a_consolidation_back_with_its_sources(bench: Bench) -> None:
+async def test_an_export_brings_a_consolidation_back_with_its_sources(bench):
     await test_an_undone_consolidation_gives_its_sources_back_once(bench)
     ids = [one["id"] for one in (await bench.listed())["data"]]
     made = Memory(
@@ -44,7 +44,7 @@ async def test_an_export_brings_a_consolidation_back_with_its_sources(bench: Ben
     assert {one["id"] for one in (await bench.listed("bob"))["data"]} == {shown["sources"][1]}
 
 
-async def test_a_contradiction_is_listed_until_its_owner_decides(bench: Bench) -> None:
+async def test_a_contradiction_is_listed_until_its_owner_decides(bench):
     older, newer = [(await bench.add(text))["id"] for text in ("User has figs.", "User has no figs.")]
     await apply(bench, Flag(older, newer, 0.6, 1.0))
     assert (await bench.http.get("/memory/contradictions?user_id=bob")).json()["data"] == []

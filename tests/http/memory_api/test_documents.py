@@ -1,11 +1,9 @@
 """Documents over HTTP: posted, versioned, listed, shown, searched, deleted."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from proxy.domain.documents import Document, Passage
 from proxy.http.auth.identity import Caller
 from tests.http.memory_api.conftest import Bench
 
@@ -40,7 +38,7 @@ async def passages(bench: Bench, user: str = "alice") -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_document_is_posted_listed_and_found_with_what_is_needed_to_cite_it(bench: Bench) -> None:
+async def test_a_document_is_posted_listed_and_found_with_what_is_needed_to_cite_it(bench):
     made = await post(bench)
     expected = {
         "object": "memory.document", "name": "Greenhouse", "version": 1, "status": "ready",
@@ -60,7 +58,7 @@ async def test_a_document_is_posted_listed_and_found_with_what_is_needed_to_cite
     }  # fmt: skip
 
 
-async def test_the_same_text_changes_nothing_and_another_is_the_next_version(bench: Bench) -> None:
+async def test_the_same_text_changes_nothing_and_another_is_the_next_version(bench):
     first = await post(bench)
     again = await post(bench, status=200)
     assert (again["change"], again["id"], again["version"]) == ("unchanged", first["id"], 1)
@@ -70,7 +68,7 @@ async def test_the_same_text_changes_nothing_and_another_is_the_next_version(ben
     assert (best["version"], best["text"].startswith("Empty the pipes")) == (2, True)
 
 
-async def test_a_document_is_shown_with_its_outline_and_its_text_if_asked(bench: Bench) -> None:
+async def test_a_document_is_shown_with_its_outline_and_its_text_if_asked(bench):
     made = await post(bench)
     path = f"/memory/documents/{made['id']}"
     shown = (await bench.http.get(path)).json()
@@ -81,7 +79,7 @@ async def test_a_document_is_shown_with_its_outline_and_its_text_if_asked(bench:
     assert (await bench.http.get(path, params={"include": "content"})).json()["content"] == GUIDE
 
 
-async def test_a_secret_is_marked_and_its_heading_named(bench: Bench) -> None:
+async def test_a_secret_is_marked_and_its_heading_named(bench):
     made = await post(bench, f"# Keys\n\nFine.\n\n## Storage\n\nThe AWS key is {SECRET}.\n")
     assert made["redacted"] == ["Keys › Storage"]
     shown = await bench.http.get(f"/memory/documents/{made['id']}", params={"include": "content"})
@@ -89,7 +87,7 @@ async def test_a_secret_is_marked_and_its_heading_named(bench: Bench) -> None:
     assert [section["redacted"] for section in shown.json()["outline"]] == [False, True]
 
 
-async def test_a_deleted_document_leaves_a_receipt_only(bench: Bench) -> None:
+async def test_a_deleted_document_leaves_a_receipt_only(bench):
     made = await post(bench)
     await post(bench, user_id="bob")
     path = f"/memory/documents/{made['id']}"
@@ -105,7 +103,7 @@ async def test_a_deleted_document_leaves_a_receipt_only(bench: Bench) -> None:
     assert (await passages(bench), await passages(bench, "bob") != []) == ([], True)
 
 
-async def test_another_users_document_is_as_absent_as_an_unknown_one(bench: Bench) -> None:
+async def test_another_users_document_is_as_absent_as_an_unknown_one(bench):
     made = await post(bench)
     for caller in (Caller("default", user="bob"), Caller("other"), Caller("other", user="alice")):
         bench.call_as(caller)
@@ -119,7 +117,7 @@ async def test_another_users_document_is_as_absent_as_an_unknown_one(bench: Benc
         assert (listed.json()["data"], await passages(bench, user)) == ([], [])
 
 
-async def test_a_malformed_document_is_refused_by_its_field(bench: Bench) -> None:
+async def test_a_malformed_document_is_refused_by_its_field(bench):
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"name": "  "}, "name"), ({"name": "a\u2028b"}, "name"), ({"name": "\u200b\u2060"}, "name"),
         ({"name": "\u202egnp.elif"}, "name"), ({"name": f"key {SECRET}"}, "name"),
@@ -132,14 +130,12 @@ async def test_a_malformed_document_is_refused_by_its_field(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize(("times", "status"), [(2, 200), (99, 409)])
-async def test_a_document_that_is_replaced_while_it_is_read_is_read_again(
-    bench: Bench, times: int, status: int
-) -> None:
+async def test_a_document_that_is_replaced_while_it_is_read_is_read_again(bench, times, status):
     made = await post(bench)
     documents = bench.stores.documents
     reading, version = documents.passages, 1
 
-    async def overtaken(document: Document) -> Sequence[Passage]:
+    async def overtaken(document):
         nonlocal version
         if version <= times:
             version += 1

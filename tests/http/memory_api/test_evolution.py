@@ -22,7 +22,7 @@ async def post(bench: Bench, path: str, **body):
     return answer.json()
 
 
-async def test_a_pinned_memory_is_core_and_does_not_fade(bench: Bench) -> None:
+async def test_a_pinned_memory_is_core_and_does_not_fade(bench):
     memory = await bench.add("User's sister is called Mara.", importance=0.8)
     assert (memory["pinned"], memory["core"], memory["weight"], memory["uses"]) == (False, False, 1.0, 0)
     assert memory["fades_at"] == pytest.approx(memory["updated_at"] + 300 * DAY_S, abs=2)
@@ -33,7 +33,7 @@ async def test_a_pinned_memory_is_core_and_does_not_fade(bench: Bench) -> None:
     assert not (await post(bench, f"{memory['id']}/unpin"))["core"]
 
 
-async def test_an_archived_memory_is_listed_apart_until_it_is_restored(bench: Bench) -> None:
+async def test_an_archived_memory_is_listed_apart_until_it_is_restored(bench):
     memory = await bench.add("User owns a canoe.")
     archived = await post(bench, f"{memory['id']}/archive")
     assert (archived["archived"], archived["archived_by"]) == (True, "user")
@@ -47,7 +47,7 @@ async def test_an_archived_memory_is_listed_apart_until_it_is_restored(bench: Be
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "duplicate_memory")
 
 
-async def test_anothers_memory_cannot_be_changed(bench: Bench) -> None:
+async def test_anothers_memory_cannot_be_changed(bench):
     memory = await bench.add("User owns a canoe.", user="bob")
     bench.call_as(Caller("default", user="alice"))
     for what in ("pin", "unpin", "archive", "restore"):
@@ -55,7 +55,7 @@ async def test_anothers_memory_cannot_be_changed(bench: Bench) -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (404, "memory_id")
 
 
-async def test_importance_is_shown_as_it_has_decayed_and_exported_as_it_was(bench: Bench) -> None:
+async def test_importance_is_shown_as_it_has_decayed_and_exported_as_it_was(bench):
     await bench.bring_in(
         b'{"id": "mem_a", "user_id": "alice", "content": "User owns a canoe.", "created_at": 1}'
     )
@@ -70,7 +70,7 @@ async def test_importance_is_shown_as_it_has_decayed_and_exported_as_it_was(benc
     assert (shown["pinned"], shown["uses"], shown["last_used_at"], shown["core"]) == (True, 3, 5, True)
 
 
-async def test_a_user_sets_what_the_server_allows(bench: Bench) -> None:
+async def test_a_user_sets_what_the_server_allows(bench):
     url = "/memory/settings?user_id=alice"
     assert (await bench.http.get(url)).json()["own"] == {}
     own = {"half_life_days": 7, "reflect": True, "half_life_days_by_type": {"episodic": 3}}
@@ -87,7 +87,7 @@ async def test_a_user_sets_what_the_server_allows(bench: Bench) -> None:
     assert (await bench.http.get("/memory/settings?user_id=bob")).json()["own"] == {}
 
 
-async def test_a_dry_run_says_what_a_pass_does(bench: Bench) -> None:
+async def test_a_dry_run_says_what_a_pass_does(bench):
     await bench.bring_in(OLD)
     used = await bench.add("User's sister is called Mara.")
     begun = await bench.stores.sessions.begin(exchange("Who may help me?", ALICE, at=time.time()))

@@ -13,7 +13,7 @@ APOLLO = {"x-memory-project-id": "apollo"}
 
 
 @pytest.mark.parametrize("narrowed", [{}, {"project_id": "apollo"}, {"type": "preference"}])
-async def test_a_dry_run_counts_what_the_forget_then_erases(bench: Bench, narrowed: dict[str, str]) -> None:
+async def test_a_dry_run_counts_what_the_forget_then_erases(bench, narrowed):
     await bench.add("User likes figs.", type="preference", project_id="apollo")
     await bench.add("User's dentist is Dr. Okafor.")
     params, before = {"user_id": "alice", **narrowed}, await bench.listed()
@@ -25,7 +25,7 @@ async def test_a_dry_run_counts_what_the_forget_then_erases(bench: Bench, narrow
     assert {**dry, "deleted": True, "receipt": wet["receipt"]} == wet
 
 
-async def test_receipts_say_what_was_forgotten_by_which_credential_without_content(bench: Bench) -> None:
+async def test_receipts_say_what_was_forgotten_by_which_credential_without_content(bench):
     made = await bench.add("User likes figs.")
     bench.call_as(Caller("default", label="key:k_1"))
     one = (await bench.http.delete(f"/memory/{made['id']}")).json()
@@ -40,7 +40,7 @@ async def test_receipts_say_what_was_forgotten_by_which_credential_without_conte
     assert "figs" not in page.text
 
 
-async def test_forgetting_a_whole_user_drops_the_credential(bench: Bench) -> None:
+async def test_forgetting_a_whole_user_drops_the_credential(bench):
     alice, bob = Scope("default", "alice"), Scope("default", "bob")
     key = [(b"authorization", b"Bearer sk-1")]
     for user in (alice, bob):
@@ -51,7 +51,7 @@ async def test_forgetting_a_whole_user_drops_the_credential(bench: Bench) -> Non
     assert bench.credentials.get(bob) == key
 
 
-async def test_a_body_that_would_narrow_a_forget_is_refused(bench: Bench) -> None:
+async def test_a_body_that_would_narrow_a_forget_is_refused(bench):
     """If it were ignored, the forget would erase everything."""
     made = await bench.add("User likes figs.")
     for path in ("/memory?user_id=alice", f"/memory/{made['id']}", "/memory/documents/doc_none"):
@@ -70,7 +70,7 @@ async def three(bench: Bench) -> list[dict[str, Any]]:
     ]
 
 
-async def test_the_header_narrows_what_is_listed_exported_found_and_forgotten(bench: Bench) -> None:
+async def test_the_header_narrows_what_is_listed_exported_found_and_forgotten(bench):
     await three(bench)
     user = {"user_id": "alice"}
     listed = await bench.http.get("/memory", params=user, headers=APOLLO)
@@ -87,7 +87,7 @@ async def test_the_header_narrows_what_is_listed_exported_found_and_forgotten(be
     assert (other.status_code, other.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
 
 
-async def test_the_header_is_the_project_of_what_is_added_without_one(bench: Bench) -> None:
+async def test_the_header_is_the_project_of_what_is_added_without_one(bench):
     user = {"user_id": "alice"}
     added = await bench.http.post("/memory", json={**user, "content": "The crew is three."}, headers=APOLLO)
     text = {**user, "name": "Handbook", "content": "# Launch\n\nAt noon."}
@@ -105,7 +105,7 @@ async def test_the_header_is_the_project_of_what_is_added_without_one(bench: Ben
     assert (projects["The pad is wet."], projects["User likes figs."]) == ("apollo", None)
 
 
-async def test_a_memory_of_another_project_than_the_header_is_absent(bench: Bench) -> None:
+async def test_a_memory_of_another_project_than_the_header_is_absent(bench):
     general, of_apollo, of_zeus = await three(bench)
     text = {"user_id": "alice", "name": "Roof", "content": "Tiles.", "project_id": "zeus"}
     document = (await bench.http.post("/memory/documents", json=text)).json()

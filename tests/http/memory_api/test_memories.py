@@ -11,7 +11,7 @@ from tests.http.memory_api.conftest import Bench
 KEY = "sk-proj-Abc123Def456Ghi789Jkl012Mno345Pqr678"
 
 
-async def test_an_added_memory_is_found_listed_and_forgotten(bench: Bench) -> None:
+async def test_an_added_memory_is_found_listed_and_forgotten(bench):
     made = await bench.add("User's dentist is Dr. Okafor.", tags=["health"], importance=0.9)
     assert (made["object"], made["source"], made["change"]) == ("memory", "api", "created")
     assert "embedding" not in made
@@ -27,7 +27,7 @@ async def test_an_added_memory_is_found_listed_and_forgotten(bench: Bench) -> No
     assert await bench.found("my teeth") == []
 
 
-async def test_the_same_again_confirms_and_a_changed_value_supersedes(bench: Bench) -> None:
+async def test_the_same_again_confirms_and_a_changed_value_supersedes(bench):
     first = await bench.add("User's rent is $1,800 a month.")
     again = await bench.add("User's rent is $1,800 a month")
     assert (again["id"], again["change"]) == (first["id"], "confirmed")
@@ -41,7 +41,7 @@ async def test_the_same_again_confirms_and_a_changed_value_supersedes(bench: Ben
     assert (await bench.listed())["data"] == []
 
 
-async def test_a_confirming_post_updates_the_fields_that_it_gives(bench: Bench) -> None:
+async def test_a_confirming_post_updates_the_fields_that_it_gives(bench):
     soon, later = time.time() + 60, time.time() + 86_400
     first = await bench.add("User parks in bay seven.", expires_at=later, tags=["car"], importance=0.2)
     plain = await bench.add("User parks in bay seven.")
@@ -54,7 +54,7 @@ async def test_a_confirming_post_updates_the_fields_that_it_gives(bench: Bench) 
     assert [event["action"] for event in history] == ["created", "confirmed", "confirmed", "updated"]
 
 
-async def test_pages_hold_every_memory_once(bench: Bench) -> None:
+async def test_pages_hold_every_memory_once(bench):
     made = [(await bench.add(f"User owns book number {n} of saga {chr(65 + n)}."))["id"] for n in range(7)]
     seen: list[str] = []
     page: dict[str, Any] = {"has_more": True}
@@ -64,7 +64,7 @@ async def test_pages_hold_every_memory_once(bench: Bench) -> None:
     assert seen == made[::-1]
 
 
-async def test_users_and_projects_are_separate(bench: Bench) -> None:
+async def test_users_and_projects_are_separate(bench):
     apollo = await bench.add("The launch code name is Bluebird.", project_id="apollo")
     await bench.add("The launch code name is Redwing.", project_id="zeus")
     general = await bench.add("User signs mails with 'Best, Al'.")
@@ -82,7 +82,7 @@ async def test_users_and_projects_are_separate(bench: Bench) -> None:
     assert [m["id"] for m in (await bench.listed("bob"))["data"]] == [bobs["id"]]
 
 
-async def test_relative_dates_refer_to_the_time_at_which_the_memory_was_said(bench: Bench) -> None:
+async def test_relative_dates_refer_to_the_time_at_which_the_memory_was_said(bench):
     made = await bench.add(
         "User was in Lisbon last week", created_at="2023-05-10T23:30:00Z", timezone="asia/tokyo"
     )
@@ -96,7 +96,7 @@ async def edit(bench: Bench, memory_id: str, **changes: Any) -> Any:
     return await bench.http.patch(f"/memory/{memory_id}", json=changes)
 
 
-async def test_corrected_content_is_found_and_the_old_one_is_in_the_history_only(bench: Bench) -> None:
+async def test_corrected_content_is_found_and_the_old_one_is_in_the_history_only(bench):
     made = await bench.add("User's dentist is Dr. Okafor.", importance=0.9, tags=["health"])
     edited = (await edit(bench, made["id"], content="User plays the cello in an orchestra.")).json()
     unchanged = ("id", "created_at", "importance", "tags")
@@ -109,7 +109,7 @@ async def test_corrected_content_is_found_and_the_old_one_is_in_the_history_only
     assert (updated["content"], updated["became"]) == (made["content"], edited["content"])
 
 
-async def test_every_field_can_be_changed_alone(bench: Bench) -> None:
+async def test_every_field_can_be_changed_alone(bench):
     made = await bench.add("User likes figs.", project_id="apollo", tags=["food"])
     later = int(time.time()) + 1000
     changes: list[dict[str, Any]] = [
@@ -125,7 +125,7 @@ async def test_every_field_can_be_changed_alone(bench: Bench) -> None:
     assert len(await bench.found("Which fruit do I like?")) == 1
 
 
-async def test_a_wrong_correction_names_its_field_and_changes_nothing(bench: Bench) -> None:
+async def test_a_wrong_correction_names_its_field_and_changes_nothing(bench):
     made = await bench.add("User likes figs.")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "body"), ({"content": "  "}, "content"), ({"content": None}, "content"),
@@ -139,14 +139,14 @@ async def test_a_wrong_correction_names_its_field_and_changes_nothing(bench: Ben
     assert {**(await bench.http.get(f"/memory/{made['id']}")).json(), "change": "created"} == made
 
 
-async def test_a_correction_that_another_memory_already_states_is_a_conflict(bench: Bench) -> None:
+async def test_a_correction_that_another_memory_already_states_is_a_conflict(bench):
     await bench.add("User likes figs.")
     other = await bench.add("User's dentist is Dr. Okafor.")
     assert (await edit(bench, other["id"], content="user likes FIGS")).status_code == 409
     assert (await bench.http.get(f"/memory/{other['id']}")).json()["content"] == other["content"]
 
 
-async def test_concurrent_corrections_of_different_fields_all_hold(bench: Bench) -> None:
+async def test_concurrent_corrections_of_different_fields_all_hold(bench):
     made = await bench.add("User likes figs.")
     changes: list[dict[str, Any]] = [
         {"importance": 0.25}, {"tags": ["fruit"]}, {"content": "User likes dates."}, {"project_id": "apollo"},

@@ -19,7 +19,7 @@ from proxy.http.memory_api.app import Operation
 from proxy.http.memory_api.openapi import OPERATIONS, OpenApi, document
 from proxy.http.memory_api.request_schemas import SearchBody
 from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi
-from tests.http.memory_api.conftest import Bench, answering_errors
+from tests.http.memory_api.conftest import answering_errors
 from tests.http.memory_api.schemas import values
 from tests.support.serving import serving
 
@@ -116,16 +116,16 @@ def check(operation: Operation, answer: httpx2.Response) -> None:
     Draft202012Validator(closed(resolved(media["schema"]))).validate(answer.json())
 
 
-async def test_what_the_document_allows_is_answered_as_it_says(bench: Bench) -> None:
+async def test_what_the_document_allows_is_answered_as_it_says(bench):
     loop = asyncio.get_running_loop()
 
-    def attempt(operation: Operation, memory_id: str) -> None:
+    def attempt(operation, memory_id):
         @settings(
             max_examples=EXAMPLES, deadline=None, database=None, derandomize=True,
             phases=[Phase.generate], suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         @given(request=requests_of(operation), known=st.booleans())
-        def run(request: dict[str, Any], known: bool) -> None:
+        def run(request, known):
             if known and "memory_id" in request["path"]:
                 request["path"]["memory_id"] = memory_id
                 request["query"].pop("user_id", None)
@@ -176,7 +176,7 @@ def subject(operation: Operation) -> dict[str, str]:
     return {"user_id": "alice"} if "user_id" in operation.query.model_fields else {}
 
 
-async def test_every_operation_succeeds_as_documented(bench: Bench) -> None:
+async def test_every_operation_succeeds_as_documented(bench):
     """Generated requests are mostly refused; the answer to a good one has to fit, too."""
     await bench.http.delete("/memory", params={"user_id": "bob"})
     for operation in OPERATIONS:
@@ -187,7 +187,7 @@ async def test_every_operation_succeeds_as_documented(bench: Bench) -> None:
         assert answer.is_success or operation.id in WITHOUT_SUBJECT, answer.text
 
 
-async def test_a_parameter_or_field_that_is_not_documented_is_refused(bench: Bench) -> None:
+async def test_a_parameter_or_field_that_is_not_documented_is_refused(bench):
     for operation in OPERATIONS:
         request = {"path": IDS, "query": {**subject(operation), "force": "1"}, "body": []}
         answer = await send(bench.http, operation, request | PLAIN.get(operation.id, {}))
@@ -198,7 +198,7 @@ async def test_a_parameter_or_field_that_is_not_documented_is_refused(bench: Ben
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, "colour"), operation.id
 
 
-def test_every_schema_is_a_valid_one_and_every_reference_leads_somewhere() -> None:
+def test_every_schema_is_a_valid_one_and_every_reference_leads_somewhere():
     for schema in DOCUMENT["components"]["schemas"].values():
         Draft202012Validator.check_schema(resolved(schema))
     text = json.dumps(DOCUMENT)
@@ -207,7 +207,7 @@ def test_every_schema_is_a_valid_one_and_every_reference_leads_somewhere() -> No
         assert name in DOCUMENT[kind][section]
 
 
-def test_every_response_header_of_ours_is_in_it() -> None:
+def test_every_response_header_of_ours_is_in_it():
     """Read in the sources: no one answer has them all."""
     written = "".join(
         path.read_text("utf-8") for path in EDGE.rglob("*.py") if "memory_api" not in path.parts
@@ -217,7 +217,7 @@ def test_every_response_header_of_ours_is_in_it() -> None:
     assert DOCUMENT["components"]["headers"]["X-Memory-Reason"]["schema"]["enum"] == [r.value for r in Reason]
 
 
-def test_the_readme_names_every_header_and_every_field_of_a_search() -> None:
+def test_the_readme_names_every_header_and_every_field_of_a_search():
     readme = README.read_text("utf-8")
     assert not [header for header in DOCUMENT["components"]["headers"] if f"`{header}`" not in readme]
     (row,) = re.findall(r"^\| `POST /v1/memory/search` `\{(.+)\}` \|", readme, re.MULTILINE)
@@ -225,7 +225,7 @@ def test_the_readme_names_every_header_and_every_field_of_a_search() -> None:
 
 
 @pytest.mark.parametrize("api", [ResponsesApi, ConversationsApi])
-def test_the_routes_of_stored_objects_are_all_in_it(api: Any) -> None:
+def test_the_routes_of_stored_objects_are_all_in_it(api):
     """Made without parts: only the routes are looked at."""
     hollow = object.__new__(api)
     for route in hollow.routes():
@@ -233,7 +233,7 @@ def test_the_routes_of_stored_objects_are_all_in_it(api: Any) -> None:
             assert method.lower() in DOCUMENT["paths"][route.path], f"{method} {route.path}"
 
 
-async def test_the_document_is_served_to_readers_only() -> None:
+async def test_the_document_is_served_to_readers_only():
     async with (
         serving(answering_errors(OpenApi("1.2.3"))) as origin,
         httpx2.AsyncClient(base_url=origin) as http,
@@ -245,7 +245,7 @@ async def test_the_document_is_served_to_readers_only() -> None:
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_the_server_is_the_address_that_the_document_was_read_from_or_the_configured_one() -> None:
+def test_the_server_is_the_address_that_the_document_was_read_from_or_the_configured_one():
     assert document("1")["servers"] == [{"url": "."}]
     url = load(None, {}, {"server": {"public_url": "https://ai.example.com/memory/v1/"}}).server.public_url
     assert url is not None

@@ -26,7 +26,7 @@ PATHS = [
 ]  # fmt: skip
 
 
-async def test_a_path_that_names_nothing_is_absent_and_changes_nothing(bench: Bench) -> None:
+async def test_a_path_that_names_nothing_is_absent_and_changes_nothing(bench):
     await bench.add("User likes figs.")
     for line in PATHS:
         status, _, body = await raw(bench, line)
@@ -46,13 +46,13 @@ QUERIES = [
 ]  # fmt: skip
 
 
-async def test_an_ambiguous_query_is_refused_by_its_parameter(bench: Bench) -> None:
+async def test_an_ambiguous_query_is_refused_by_its_parameter(bench):
     for query, param in QUERIES:
         status, _, body = await raw(bench, f"GET /v1/memory?{query}")
         assert (status, f'"param":"{param}"'.encode() in body) == (400, True), (query, body)
 
 
-async def test_a_wrong_method_is_answered_with_the_right_ones(bench: Bench) -> None:
+async def test_a_wrong_method_is_answered_with_the_right_ones(bench):
     for path, method in product(sorted({o.path for o in OPERATIONS}), ("PROPFIND", "OPTIONS")):
         answer = await bench.http.request(method, path.removeprefix("/v1"))
         assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed"), path
@@ -64,7 +64,7 @@ async def test_a_wrong_method_is_answered_with_the_right_ones(bench: Bench) -> N
         assert answer.status_code == 405, "a fixed path is never taken for an id"
 
 
-async def test_head_has_the_headers_of_get_and_no_body(bench: Bench) -> None:
+async def test_head_has_the_headers_of_get_and_no_body(bench):
     made = await bench.add("User likes figs.")
     for path in (f"/memory/{made['id']}", "/memory?user_id=alice", "/memory/export?user_id=alice"):
         answer = await bench.http.head(path)
@@ -81,7 +81,7 @@ BODIES = [
 ]  # fmt: skip
 
 
-async def test_a_body_that_is_not_a_memory_stores_nothing(bench: Bench) -> None:
+async def test_a_body_that_is_not_a_memory_stores_nothing(bench):
     for body in BODIES:
         answer = await bench.http.post("/memory", content=body, headers=JSON)
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error"), body
@@ -103,27 +103,27 @@ REFUSALS: list[tuple[dict[str, Any], str, str, str]] = [
 ]
 
 
-async def test_a_refusal_names_the_field_and_says_how_to_correct_it(bench: Bench) -> None:
+async def test_a_refusal_names_the_field_and_says_how_to_correct_it(bench):
     for body, param, code, text in REFUSALS:
         error = (await bench.http.post("/memory", json={"user_id": "a", **body})).json()["error"]
         assert (error["param"], error["code"], text in error["message"]) == (param, code, True), error
 
 
-async def test_a_body_over_the_limit_is_413(bench: Bench) -> None:
+async def test_a_body_over_the_limit_is_413(bench):
     large = b'{"user_id": "a", "content": "' + b"x" * 1_000_001 + b'"}'
     for method, path in (("POST", "/memory"), ("POST", "/memory/search"), ("PATCH", "/memory/mem_1")):
         answer = await bench.http.request(method, path, content=large, headers=JSON)
         assert (answer.status_code, answer.json()["error"]["type"]) == (413, "invalid_request_error")
 
 
-async def test_a_form_of_another_site_can_trigger_nothing(bench: Bench) -> None:
+async def test_a_form_of_another_site_can_trigger_nothing(bench):
     user = "?user_id=a"
     for path in ("jobs/retry", "jobs/1/retry", f"sessions/s/end{user}", f"quarantine/q/release{user}"):
         answer = await bench.http.post(f"/memory/{path}", data={"x": "y"})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "content-type"), path
 
 
-async def test_text_is_never_syntax(bench: Bench) -> None:
+async def test_text_is_never_syntax(bench):
     for text in (
         "User's query is '; DROP TABLE memories; --", 'User writes "figs" OR NEAR(a b) AND NOT * ^col : {x}',
         "User likes <script>alert(1)</script> and & entities.",
@@ -136,7 +136,7 @@ async def test_text_is_never_syntax(bench: Bench) -> None:
     assert (await bench.listed(q="%' OR 1=1 --"))["total"] == 0
 
 
-async def test_a_client_that_leaves_in_the_middle_of_a_body_stores_nothing(bench: Bench) -> None:
+async def test_a_client_that_leaves_in_the_middle_of_a_body_stores_nothing(bench):
     reader, writer = await asyncio.open_connection("127.0.0.1", int(bench.origin.rpartition(":")[2]))
     writer.write(
         b"POST /v1/memory HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n"

@@ -37,14 +37,14 @@ async def ask(bench: Bench, operation: Operation, path: str, params: dict[str, s
     return await bench.http.request(operation.method, path, params=params, **more)
 
 
-async def test_a_credential_without_the_right_memory_is_refused_everywhere(bench: Bench) -> None:
+async def test_a_credential_without_the_right_memory_is_refused_everywhere(bench):
     bench.call_as(Caller("default", user="alice", rights=frozenset(("chat",))))
     for operation in OPERATIONS:
         answer = await ask(bench, operation, path_of(operation))
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "missing_right"), operation.id
 
 
-async def test_what_concerns_the_whole_tenant_takes_the_right_admin(bench: Bench) -> None:
+async def test_what_concerns_the_whole_tenant_takes_the_right_admin(bench):
     for operation in (o for o in OPERATIONS if o.id in OF_ALL_USERS):
         bench.call_as(Caller("default", rights=MEMORY))
         refused = await ask(bench, operation, path_of(operation))
@@ -55,7 +55,7 @@ async def test_what_concerns_the_whole_tenant_takes_the_right_admin(bench: Bench
         assert (await ask(bench, operation, path_of(operation))).status_code in (200, 404)
 
 
-async def test_another_users_name_is_refused_to_a_credential_with_a_user(bench: Bench) -> None:
+async def test_another_users_name_is_refused_to_a_credential_with_a_user(bench):
     made = await bench.add("User likes figs.", user="bob")
     bench.call_as(Caller("default", user="alice"))
     for operation in (o for o in OPERATIONS if "user_id" in o.query.model_fields):
@@ -69,7 +69,7 @@ async def test_another_users_name_is_refused_to_a_credential_with_a_user(bench: 
     assert (await bench.http.get(f"/memory/{made['id']}")).json()["content"] == "User likes figs."
 
 
-async def test_a_foreign_id_is_as_absent_as_none(bench: Bench) -> None:
+async def test_a_foreign_id_is_as_absent_as_none(bench):
     made = await bench.add("User likes figs.", user="bob")
     for caller, operation in product((Caller("default", user="alice"), Caller("other")), OPERATIONS):
         if operation.id not in ("getMemory", "getHistory", "editMemory", "forgetMemory"):
@@ -81,7 +81,7 @@ async def test_a_foreign_id_is_as_absent_as_none(bench: Bench) -> None:
         assert foreign.text.replace(made["id"], "") == missing.text.replace("mem_" + "0" * 24, "")
 
 
-async def test_users_of_the_same_name_in_two_tenants_are_two_users(bench: Bench) -> None:
+async def test_users_of_the_same_name_in_two_tenants_are_two_users(bench):
     await bench.add("User likes figs.")
     bench.call_as(Caller("other"))
     await bench.add("User's dentist is Dr. Okafor.")
@@ -97,7 +97,7 @@ async def test_users_of_the_same_name_in_two_tenants_are_two_users(bench: Bench)
     assert (await bench.http.get("/memory/receipts")).json()["data"] == []
 
 
-async def test_me_tells_what_the_credential_fixes(bench: Bench) -> None:
+async def test_me_tells_what_the_credential_fixes(bench):
     bench.call_as(Caller("acme", user="alice", rights=MEMORY, label="key:k"))
     assert (await bench.http.get("/memory/me")).json() == {
         "object": "memory.identity", "mode": "open", "tenant": "acme", "user_id": "alice",

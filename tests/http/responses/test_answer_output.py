@@ -18,9 +18,7 @@ STREAM = b": keep-alive\n\n" + b"".join(completion_events("Grüße", " aus", " �
 DOCUMENT = json.dumps(completion("Grüße aus 東京")).encode()
 
 
-def heard(
-    body: bytes, *, cuts: list[int] | None = None, kind: str = "", coding: str = "", cut: bool = False
-) -> tuple[list[dict[str, Any]], AnswerParser, dict[str, Any]]:
+def heard(body, *, cuts=None, kind="", coding="", cut=False):
     translation = Translation(
         plan({"model": "m", "input": "Hi"}, ()), response_id="resp_1", created_at=1, clock=lambda: 2.0
     )
@@ -33,12 +31,12 @@ def heard(
 
 
 @given(st.lists(st.integers(0, len(STREAM))))
-def test_a_stream_means_the_same_however_it_is_split(cuts: list[int]) -> None:
+def test_a_stream_means_the_same_however_it_is_split(cuts):
     assert heard(STREAM, cuts=cuts, kind="text/event-stream")[0] == heard(STREAM)[0]
 
 
 @given(st.lists(st.integers(0, len(DOCUMENT))))
-def test_a_document_means_the_same_however_it_is_split(cuts: list[int]) -> None:
+def test_a_document_means_the_same_however_it_is_split(cuts):
     events, _, response = heard(DOCUMENT, cuts=cuts)
     assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
     assert sum(event["type"] in TERMINAL for event in events) == 1
@@ -54,7 +52,7 @@ def ends_whole(stream: bytes) -> bool:
 # With `Connection: close` and no length, an upstream that dies looks like one that ended in order.
 @pytest.mark.parametrize("cut", [True, False], ids=["seen to be cut", "seemingly in order"])
 @pytest.mark.parametrize("kind", ["text/event-stream", "text/plain"])
-def test_a_stream_that_is_cut_before_its_finish_reason_fails(cut: bool, kind: str) -> None:
+def test_a_stream_that_is_cut_before_its_finish_reason_fails(cut, kind):
     for end in range(0, STREAM.index(b'"stop"'), 7):
         events, _, response = heard(STREAM[:end], kind=kind, cut=cut)
         # Without an event of its end, a stream that ends in order behind an event with text is believed.
@@ -63,12 +61,12 @@ def test_a_stream_that_is_cut_before_its_finish_reason_fails(cut: bool, kind: st
         assert events[-1]["type"] == f"response.{response['status']}"
 
 
-def test_an_error_in_the_middle_fails_the_response_with_its_words() -> None:
+def test_an_error_in_the_middle_fails_the_response_with_its_words():
     body = STREAM[:300].rpartition(b"data:")[0] + b'data: {"error": {"message": "overloaded"}}\n\n'
     assert heard(body)[2]["error"]["message"] == "overloaded"
 
 
-def test_nonsense_is_not_an_answer() -> None:
+def test_nonsense_is_not_an_answer():
     for body in (b"", b"<html>", b"[]", b"{}", b'{"choices": []}', DOCUMENT[:-5]):
         _, listener, response = heard(body)
         assert response["status"] == "failed", body
@@ -77,10 +75,10 @@ def test_nonsense_is_not_an_answer() -> None:
     assert heard(DOCUMENT, cut=True)[2]["status"] == "failed"
 
 
-async def test_silence_in_a_stream_is_filled_until_it_is_stopped() -> None:
+async def test_silence_in_a_stream_is_filled_until_it_is_stopped():
     sent: list[Any] = []
 
-    async def send(message: Any) -> None:
+    async def send(message):
         sent.append(message["body"])
 
     async with asyncio.TaskGroup() as tasks:

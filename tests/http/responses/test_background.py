@@ -21,7 +21,7 @@ def live(of: Owner, size: int = 0) -> BackgroundResponse:
     return made
 
 
-def test_one_is_seen_by_its_user_and_by_its_key() -> None:
+def test_one_is_seen_by_its_user_and_by_its_key():
     seen: list[tuple[Owner, Owner, bool]] = [
         (owner("alice"), owner("alice"), True), (owner("alice"), owner("alice", OTHER), True),
         (owner("alice"), owner(), True), (owner(), owner("alice"), True),
@@ -34,10 +34,10 @@ def test_one_is_seen_by_its_user_and_by_its_key() -> None:
         assert (lives.under_way(asked_by, "resp_1") is not None) is visible
 
 
-async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end() -> None:
+async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end():
     made = live(owner(), size=1)
 
-    async def follow(after: int) -> bytes:
+    async def follow(after):
         return b"".join([piece async for piece in made.follow(after)])
 
     followers = [asyncio.create_task(follow(after)) for after in (-1, 0, 1, 9)]

@@ -15,7 +15,7 @@ from proxy.http.responses.router import REPROBE_S, EndpointProbe, ResponsesMode,
         b'{"error":"Unexpected endpoint or method. (POST /v1/responses)"}', b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_a_404_that_is_about_the_route_means_that_there_is_none(body: bytes) -> None:
+def test_a_404_that_is_about_the_route_means_that_there_is_none(body):
     assert is_absence(404, body)
 
 
@@ -31,11 +31,11 @@ def test_a_404_that_is_about_the_route_means_that_there_is_none(body: bytes) -> 
         b'{"error":"model not loaded"}',
     ],
 )
-def test_a_404_that_is_about_what_the_request_names_means_that_the_route_is_there(body: bytes) -> None:
+def test_a_404_that_is_about_what_the_request_names_means_that_the_route_is_there(body):
     assert not is_absence(404, body)
 
 
-def test_an_upstream_is_asked_first_believed_and_asked_again() -> None:
+def test_an_upstream_is_asked_first_believed_and_asked_again():
     hearing = EndpointProbe(ResponsesMode.AUTO)
     assert hearing.speaks(0.0)
     assert not hearing.known_absent()
@@ -52,7 +52,7 @@ def test_an_upstream_is_asked_first_believed_and_asked_again() -> None:
 @pytest.mark.parametrize(
     ("speech", "speaks"), [(ResponsesMode.NATIVE, True), (ResponsesMode.TRANSLATE, False)]
 )
-def test_a_setting_is_not_overruled(speech: ResponsesMode, speaks: bool) -> None:
+def test_a_setting_is_not_overruled(speech, speaks):
     hearing = EndpointProbe(speech)
     for status in (404, 200):
         assert not hearing.heard(status, b"", 0.0)

@@ -5,7 +5,7 @@ import json
 import sys
 
 from tests.e2e.chat_only import ChatOnly, chunk
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House
 from tests.http.test_large_bodies import MOST_S, TRANSLATE, TRIES, Watchdog
 from tests.support.upstream import Exchange
 
@@ -48,7 +48,7 @@ async def asked(house: House, *request: str) -> tuple[int, str, float]:
     return int(size), id_, min(stalls)
 
 
-async def test_an_answer_of_15_mb_does_not_stall_other_clients(house: Houses) -> None:
+async def test_an_answer_of_15_mb_does_not_stall_other_clients(house):
     body = json.dumps({"model": "m", "input": "x"})
     async with house(long_answer(), **TRANSLATE) as h:
         size, id_, stall_s = await asked(h, "POST", "/v1/responses", body)

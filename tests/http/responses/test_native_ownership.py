@@ -1,7 +1,6 @@
 """Notes of who made the objects that an upstream stores."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from proxy.http.responses.native_ownership import (
     tells_apart,
 )
 from proxy.http.responses.owners import absent
-from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import Metrics
 
 ANSWER = (
@@ -43,29 +41,25 @@ async def sighted(*pieces: bytes, status: int = 200, kind: str = RESPONSE) -> tu
     return sighting.id, b"".join(m["body"] for m in passed[1:])
 
 
-async def test_the_id_is_seen_however_the_answer_is_cut() -> None:
+async def test_the_id_is_seen_however_the_answer_is_cut():
     for cut in range(len(ANSWER)):
         assert await sighted(ANSWER[:cut], ANSWER[cut:]) == ("resp_1a-b", ANSWER)
 
 
-async def test_only_the_first_of_its_kind_counts() -> None:
+async def test_only_the_first_of_its_kind_counts():
     assert (await sighted(ANSWER, kind=CONVERSATION))[0] == "conv_9"
     assert (await sighted(ANSWER, b'{"id": "resp_3"}'))[0] == "resp_1a-b"
 
 
-async def test_a_refusal_makes_nothing() -> None:
+async def test_a_refusal_makes_nothing():
     assert (await sighted(ANSWER, status=404))[0] == ""
 
 
 @pytest.mark.parametrize(
     ("caller", "apart"),
-    [
-        (OPEN, False),
-        (Caller("t", label="key:1"), True),
-        (Caller("t", user="u", label="jwt"), True),
-    ],
+    [(OPEN, False), (Caller("t", label="key:1"), True), (Caller("t", user="u", label="jwt"), True)],
 )
-def test_callers_are_distinguished_where_they_have_credentials_of_ours(caller: Caller, apart: bool) -> None:
+def test_callers_are_distinguished_where_they_have_credentials_of_ours(caller, apart):
     assert tells_apart(caller) is apart
 
 
@@ -77,7 +71,7 @@ OTHER_APP = Caller("u", label="key:other")
 
 
 @pytest.fixture
-def process(stores: SqliteStores) -> Callable[[], NativeOwnership]:
+def process(stores):
     """Begin the notes of a process that knows nothing but what is stored."""
     return lambda: NativeOwnership(stores.chains, FailOpen(time.time, Metrics()), time.time, 1e6)
 
@@ -96,9 +90,7 @@ async def sees(makers: NativeOwnership, caller: Caller, id_: str = "resp_1") -> 
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
-    process: Callable[[], NativeOwnership], restarts: bool
-) -> None:
+async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(process, restarts):
     makers = process()
     for caller, key in ((ALICE, "a"), (BOB, "b"), (ALICE, "a")):
         await makers.note(maker_of(caller, None, with_key(key)), ("resp_1",))
@@ -109,9 +101,7 @@ async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_of_two_with_one_key_the_first_stays(
-    process: Callable[[], NativeOwnership], restarts: bool
-) -> None:
+async def test_of_two_with_one_key_the_first_stays(process, restarts):
     """Making the upstream repeat another user's id does not make its owner."""
     makers = process()
     await makers.note(maker_of(ALICE, None, with_key("k")), ("resp_1",))
@@ -121,9 +111,7 @@ async def test_of_two_with_one_key_the_first_stays(
         assert [await sees(each, caller) for caller in (ALICE, BOB)] == [True, False]
 
 
-async def test_a_tenants_key_with_an_upstream_key_of_its_own_sees_what_it_made(
-    process: Callable[[], NativeOwnership],
-) -> None:
+async def test_a_tenants_key_with_an_upstream_key_of_its_own_sees_what_it_made(process):
     makers = process()
     await makers.note(maker_of(ALICE, None, with_key("a")), ("resp_1",))
     await makers.note(maker_of(OTHER_APP, "zoe", with_key("b")), ("resp_1",))

@@ -7,7 +7,6 @@ import pytest
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner, Sealed, SealKey, is_ours, new_id, owner_of
-from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import Metrics
 from proxy.wire.extensions import is_usable_id
 from proxy.wire.translation.items import PACKED
@@ -16,21 +15,21 @@ OPEN = Caller("default")
 ONE, OTHER = [(b"authorization", b"Bearer sk-1")], [(b"authorization", b"Bearer sk-2")]
 
 
-def test_a_key_of_ours_owns_what_it_made_whichever_upstream_key_it_stands_for() -> None:
+def test_a_key_of_ours_owns_what_it_made_whichever_upstream_key_it_stands_for():
     one, other = Caller("t", label="key:1"), Caller("t", label="key:2")
     assert owner_of(one, ONE, None) == owner_of(one, OTHER, None) == owner_of(one, [], None)
     assert owner_of(one, ONE, None).scope != owner_of(other, ONE, None).scope
     assert owner_of(Caller("u", label="key:1"), [], None) != owner_of(one, [], None)
 
 
-def test_the_key_itself_is_not_in_the_owners_name_and_no_user_can_have_that_name() -> None:
+def test_the_key_itself_is_not_in_the_owners_name_and_no_user_can_have_that_name():
     for headers in (ONE, []):
         name = owner_of(OPEN, headers, None).scope.user
         assert "sk-1" not in name
         assert not is_usable_id(name)
 
 
-def test_ids_are_long_random_and_differ_from_an_upstreams() -> None:
+def test_ids_are_long_random_and_differ_from_an_upstreams():
     ids = {new_id("resp") for _ in range(1_000)}
     assert len(ids) == 1_000
     assert all(is_ours(id_) and len(id_.removeprefix("resp_mp")) * 4 >= 128 for id_ in ids)
@@ -59,7 +58,7 @@ def opened(sealed: str, reader: Owner, key: bytes = KEY) -> str | None:
         (FIXED, [FIXED]),
     ],
 )
-def test_a_seal_opens_as_a_stored_response_is_found(maker: Owner, readers: list[Owner]) -> None:
+def test_a_seal_opens_as_a_stored_response_is_found(maker, readers):
     sealed = Sealed(KEY, maker).seal("thoughts", TEXT)
     everyone = [ALICE, BOB, UNNAMED, UNNAMED_2, owner_of(OPEN, OTHER, "alice"), FIXED]
     assert [opened(sealed, who) for who in everyone] == [TEXT if who in readers else None for who in everyone]
@@ -69,7 +68,7 @@ def test_a_seal_opens_as_a_stored_response_is_found(maker: Owner, readers: list[
     assert PACKED.open("thoughts", sealed) is None
 
 
-def test_every_changed_byte_breaks_the_seal() -> None:
+def test_every_changed_byte_breaks_the_seal():
     sealed = Sealed(KEY, ALICE).seal("thoughts", "x")
     for at in range(4, len(sealed) - 2, 7):
         changed = sealed[:at] + ("A" if sealed[at] != "A" else "B") + sealed[at + 1 :]
@@ -77,8 +76,8 @@ def test_every_changed_byte_breaks_the_seal() -> None:
         assert opened(changed, BOB) is None
 
 
-async def test_all_processes_have_one_key(stores: SqliteStores) -> None:
-    def process() -> SealKey:
+async def test_all_processes_have_one_key(stores):
+    def process():
         return SealKey(stores.conversations, FailOpen(time.time, Metrics()), time.time)
 
     one, other = process(), process()

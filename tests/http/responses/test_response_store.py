@@ -12,7 +12,6 @@ from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner
 from proxy.http.responses.response_store import NewResponse, ResponseStore
-from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import Metrics
 from proxy.wire.body import dump
 from proxy.wire.translation.items import as_items
@@ -24,7 +23,7 @@ TEXT = "x" * 1_000
 
 
 @pytest.fixture
-def store(stores: SqliteStores) -> ResponseStore:
+def store(stores):
     fail_open = FailOpen(time.time, Metrics())
     return ResponseStore(
         stores.chains, stores.conversations, stores.memories, fail_open, time.time, 1e6, 1e6
@@ -63,7 +62,7 @@ class Unread:
         return watched
 
 
-async def test_a_chain_that_is_too_large_is_refused_unread(store: ResponseStore) -> None:
+async def test_a_chain_that_is_too_large_is_refused_unread(store):
     await save_chain(store, "a", "b", "c")
     small = replace(store, responses=Unread(store.responses), most_replayed_bytes=3_000)
     with pytest.raises(InvalidRequest, match=r"more than 0\.00286 MB") as refused:
@@ -72,7 +71,7 @@ async def test_a_chain_that_is_too_large_is_refused_unread(store: ResponseStore)
     assert len((await replace(small, responses=store.responses).earlier(ANNA, "b", None)).items) == 2
 
 
-async def test_a_conversation_that_is_too_large_is_refused_unread(store: ResponseStore) -> None:
+async def test_a_conversation_that_is_too_large_is_refused_unread(store):
     conversation = await store.converse(ANNA, items("a", "b", "c"), {})
     small = replace(store, conversations=Unread(store.conversations), most_replayed_bytes=3_000)
     with pytest.raises(InvalidRequest, match="The conversation holds more than") as refused:
@@ -81,7 +80,7 @@ async def test_a_conversation_that_is_too_large_is_refused_unread(store: Respons
     assert len((await store.earlier(ANNA, None, conversation.id)).items) == 3
 
 
-async def test_a_chain_without_its_beginning_cannot_be_continued(store: ResponseStore) -> None:
+async def test_a_chain_without_its_beginning_cannot_be_continued(store):
     await save_chain(store, "a", "b", "c")
     assert await store.responses.trim(ANNA.scope, 2_500) == 1
     with pytest.raises(InvalidRequest, match=r"with id 'a' not found\. 'c' continues it") as refused:
@@ -90,7 +89,7 @@ async def test_a_chain_without_its_beginning_cannot_be_continued(store: Response
 
 
 @pytest.mark.parametrize("owner", [ANNA, APP], ids=["a user's key", "an application's key"])
-async def test_a_conversation_expires_after_its_last_use(store: ResponseStore, owner: Owner) -> None:
+async def test_a_conversation_expires_after_its_last_use(store, owner):
     now = time.time()
     used, unused = [await store.converse(owner, items("a"), {}) for _ in range(2)]
     await replace(store, clock=lambda: now + 9e5).append(owner, used, items("b"))
@@ -126,10 +125,10 @@ async def texts(store: ResponseStore, conversation_id: str) -> list[bytes]:
     return list(page.items) if page else []
 
 
-async def test_a_concurrent_forget_of_a_memory_loses_no_appended_item(store: ResponseStore) -> None:
+async def test_a_concurrent_forget_of_a_memory_loses_no_appended_item(store):
     memories, now = store.memories, time.time()
 
-    async def forget_another() -> None:
+    async def forget_another():
         memory = Memory(
             id="mem_1", scope=ANNA.scope, type="semantic", content="A comet.", source="api",
             created_at=now, updated_at=now, valid_from=now,
@@ -144,9 +143,7 @@ async def test_a_concurrent_forget_of_a_memory_loses_no_appended_item(store: Res
     assert len(await texts(store, conversation.id)) == 2
 
 
-async def test_nothing_is_appended_to_a_conversation_that_is_forgotten_concurrently(
-    store: ResponseStore,
-) -> None:
+async def test_nothing_is_appended_to_a_conversation_that_is_forgotten_concurrently(store):
     conversation = await store.converse(ANNA, items("one"), {})
     forgetting: Any = ForgettingMemories(
         store.memories, lambda: store.memories.forget(ALL_OF_ANNA, by="test")

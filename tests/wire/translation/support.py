@@ -40,9 +40,7 @@ def translation(**body: Any) -> Translation:
     )
 
 
-def streamed(
-    chunks: Iterable[Json], *, ended_well: bool = True, cut: bool = False, **body: Any
-) -> list[Json]:
+def streamed(chunks, *, ended_well=True, cut=False, **body):
     """Return all events of a stream, checked."""
     making = translation(**body)
     events = making.start()

@@ -65,7 +65,7 @@ def refusal(items: Any, earlier: list[Json] | None = None) -> InvalidRequest:
 
 
 # ---------------------------------------------------------------- messages
-def test_messages_become_messages_and_whatever_the_system_says_comes_first() -> None:
+def test_messages_become_messages_and_whatever_the_system_says_comes_first():
     items = [
         {"role": "system", "content": "Be brief."},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
@@ -81,7 +81,7 @@ def test_messages_become_messages_and_whatever_the_system_says_comes_first() -> 
     ]
 
 
-def test_parts_become_chat_parts() -> None:
+def test_parts_become_chat_parts():
     content = [
         {"type": "input_text", "text": "Look"},
         {"type": "input_image", "image_url": PIXEL},
@@ -120,12 +120,12 @@ def test_parts_become_chat_parts() -> None:
         ({"type": "reasoning", "summary": "x"}, "input[0].summary"),
     ],
 )
-def test_what_has_no_chat_form_is_refused_by_name(item: Any, param: str) -> None:
+def test_what_has_no_chat_form_is_refused_by_name(item, param):
     assert refusal([item]).param == param
 
 
 # ---------------------------------------------------------------- calls and outputs
-def test_parallel_calls_are_one_message_followed_by_their_outputs() -> None:
+def test_parallel_calls_are_one_message_followed_by_their_outputs():
     items = [user("Go"), called("c1"), called("c2", "g"), answered("c1", "one"), answered("c2", "two")]
     assert messages(items)[1:] == [
         {
@@ -141,7 +141,7 @@ def test_parallel_calls_are_one_message_followed_by_their_outputs() -> None:
     ]
 
 
-def test_text_and_calls_of_one_answer_are_one_message() -> None:
+def test_text_and_calls_of_one_answer_are_one_message():
     message = messages([user("Go"), said("Let me see."), called("c1"), answered("c1")])[1]
     assert message["content"] == "Let me see."
     assert message["tool_calls"][0]["id"] == "c1"
@@ -152,24 +152,24 @@ def test_text_and_calls_of_one_answer_are_one_message() -> None:
     ]
 
 
-def test_an_output_after_another_message_is_hoisted_behind_its_call() -> None:
+def test_an_output_after_another_message_is_hoisted_behind_its_call():
     items = [user("Go"), called("c1"), called("c2"), user("Wait"), answered("c2"), answered("c1")]
     assert outline(items) == ["user", "assistant c1 c2", "tool c1", "tool c2", "user"]
 
 
-def test_servers_that_restart_call_ids_are_understood() -> None:
+def test_servers_that_restart_call_ids_are_understood():
     items = [user("Go"), called("c"), answered("c", "1"), called("c"), answered("c", "2")]
     assert [m["content"] for m in messages(items) if m["role"] == "tool"] == ["1", "2"]
 
 
-def test_an_output_without_its_call_is_refused() -> None:
+def test_an_output_without_its_call_is_refused():
     error = refusal([user("Go"), answered("c9")])
     assert error.param == "input"
     assert "c9" in error.message
     assert refusal([user("Go"), called("c1"), answered("c1"), answered("c1")]).param == "input"
 
 
-def test_a_call_without_its_output_is_refused_unless_it_was_cut_off() -> None:
+def test_a_call_without_its_output_is_refused_unless_it_was_cut_off():
     error = refusal([user("Hi")], [called("c1", id="fc_1", status="completed")])
     assert error.param == "input"
     assert "c1" in error.message
@@ -177,7 +177,7 @@ def test_a_call_without_its_output_is_refused_unless_it_was_cut_off() -> None:
     assert outline([user("Hi")], cut) == ["assistant", "user"]
 
 
-def test_an_output_may_be_a_list() -> None:
+def test_an_output_may_be_a_list():
     text = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]
     image = {"type": "input_image", "image_url": PIXEL}
     assert messages([called("c"), answered("c", text)])[1]["content"] == "one\ntwo"
@@ -187,7 +187,7 @@ def test_an_output_may_be_a_list() -> None:
     ]
 
 
-def test_a_part_of_an_output_that_has_no_chat_form_is_a_word() -> None:
+def test_a_part_of_an_output_that_has_no_chat_form_is_a_word():
     output = [
         {"type": "input_text", "text": "one"},
         {"type": "encrypted_content", "encrypted_content": "x"},
@@ -199,7 +199,7 @@ def test_a_part_of_an_output_that_has_no_chat_form_is_a_word() -> None:
 
 
 # ---------------------------------------------------------------- reasoning
-def test_thoughts_go_back_while_the_model_is_calling_tools_and_no_longer() -> None:
+def test_thoughts_go_back_while_the_model_is_calling_tools_and_no_longer():
     loop = [thought("Hmm"), called("c1"), answered("c1")]
     assert messages([user("Go"), *loop])[1]["reasoning_content"] == "Hmm"
     assert all(
@@ -208,7 +208,7 @@ def test_thoughts_go_back_while_the_model_is_calling_tools_and_no_longer() -> No
     assert messages([user("Go"), thought("Hmm"), said("Done")])[1] == {"role": "assistant", "content": "Done"}
 
 
-def test_sealed_thoughts_and_summaries_are_accepted_and_left_out() -> None:
+def test_sealed_thoughts_and_summaries_are_accepted_and_left_out():
     sealed = {
         "type": "reasoning",
         "id": "rs_1",
@@ -222,7 +222,7 @@ def test_sealed_thoughts_and_summaries_are_accepted_and_left_out() -> None:
 
 
 # ---------------------------------------------------------------- references
-def test_a_reference_becomes_the_item_it_names() -> None:
+def test_a_reference_becomes_the_item_it_names():
     reference = {"type": "item_reference", "id": "msg_9"}
     made = plan(
         {"model": "m", "input": [user("Hi"), reference, user("Bye")]}, [], {"msg_9": said("Yo", "msg_9")}
@@ -232,12 +232,12 @@ def test_a_reference_becomes_the_item_it_names() -> None:
 
 
 @pytest.mark.parametrize("reference", [{"type": "item_reference", "id": "msg_1"}, {"id": "msg_1"}])
-def test_a_reference_to_what_is_in_the_context_already_adds_nothing(reference: Json) -> None:
+def test_a_reference_to_what_is_in_the_context_already_adds_nothing(reference):
     assert outline([reference, user("Bye")], [said("Yo")]) == ["assistant", "user"]
     assert outline([said("Yo"), user("Bye"), reference]) == ["assistant", "user"]
 
 
-def test_a_reference_to_nothing_is_refused() -> None:
+def test_a_reference_to_nothing_is_refused():
     with pytest.raises(NotFound) as caught:
         messages([user("Hi"), {"type": "item_reference", "id": "msg_9"}])
     assert (caught.value.param, caught.value.code) == ("input", "item_not_found")
@@ -245,7 +245,7 @@ def test_a_reference_to_nothing_is_refused() -> None:
 
 
 # ---------------------------------------------------------------- as they are kept
-def test_items_are_complete_to_the_official_sdk() -> None:
+def test_items_are_complete_to_the_official_sdk():
     items = as_items(
         [
             user("Hi"), user([{"type": "input_image", "image_url": PIXEL}]),
@@ -263,7 +263,7 @@ def test_items_are_complete_to_the_official_sdk() -> None:
     assert items[5]["output"] == "ok"
 
 
-def test_ids_are_kept_where_they_are_unique() -> None:
+def test_ids_are_kept_where_they_are_unique():
     items = as_items(
         [said("a", "msg_1"), said("b", "msg_1"), said("c", "msg_0"), user("d")], [said("z", "msg_0")]
     )
@@ -292,7 +292,7 @@ HELD: list[Json] = [
 # fmt: on
 
 
-def test_what_a_host_ran_becomes_text_of_the_assistant() -> None:
+def test_what_a_host_ran_becomes_text_of_the_assistant():
     items = [user("Go"), *HELD, said("Done"), user("Thanks")]
     first, assistant, last = messages(items)
     assert (first["content"], last["content"]) == ("Go", "Thanks")
@@ -305,7 +305,7 @@ def test_what_a_host_ran_becomes_text_of_the_assistant() -> None:
 
 
 @pytest.mark.parametrize("item", HELD)
-def test_what_a_host_ran_may_be_malformed(item: Json) -> None:
+def test_what_a_host_ran_may_be_malformed(item):
     for wrong in (7, [7], None, {"a": [1]}):
         stated = messages([user("Go"), {name: item[name] if name == "type" else wrong for name in item}])
         assert stated[0] == {"role": "user", "content": "Go"}
@@ -335,16 +335,14 @@ CLIENT_RUN: list[tuple[Json, Json, str, Json, str]] = [
 
 
 @pytest.mark.parametrize(("call", "output", "name", "arguments", "text"), CLIENT_RUN)
-def test_what_the_client_ran_is_a_call_and_its_output(
-    call: Json, output: Json, name: str, arguments: Json, text: str
-) -> None:
+def test_what_the_client_ran_is_a_call_and_its_output(call, output, name, arguments, text):
     _, asked, came = messages([user("Go"), call, output])
     function = asked["tool_calls"][0]["function"]
     assert (function["name"], json.loads(function["arguments"])) == (name, arguments)
     assert came == {"role": "tool", "tool_call_id": "c", "content": text}
 
 
-def test_a_screenshot_is_an_image_and_a_shell_in_a_container_a_hosts() -> None:
+def test_a_screenshot_is_an_image_and_a_shell_in_a_container_a_hosts():
     shot = {"type": "computer_screenshot", "image_url": PIXEL}
     items = [
         {"type": "computer_call", "call_id": "c", "actions": []},
@@ -362,7 +360,7 @@ def test_a_screenshot_is_an_image_and_a_shell_in_a_container_a_hosts() -> None:
     assert made[2] == {"role": "assistant", "content": '[Ran in a container: ["ls"]]'}
 
 
-def test_approvals_and_other_agents_are_set_apart_from_the_users_words() -> None:
+def test_approvals_and_other_agents_are_set_apart_from_the_users_words():
     asked = {"type": "mcp_approval_request", "id": "a1", "server_label": "docs", "name": "find"}
     items = [
         asked | {"arguments": "{}"},
@@ -376,7 +374,7 @@ def test_approvals_and_other_agents_are_set_apart_from_the_users_words() -> None
     ]
 
 
-def test_an_unknown_item_is_left_out_and_named_and_kept() -> None:
+def test_an_unknown_item_is_left_out_and_named_and_kept():
     made = planned([user("Hi"), {"type": "hologram\r\n", "x": 1}, {"type": "hologram\r\n"}, user("Ho")])
     assert [m["content"] for m in made.chat["messages"]] == ["Hi", "Ho"]
     assert made.left_out == ("hologram??",)

@@ -38,9 +38,7 @@ def interleaved_calls(draw: st.DrawFn) -> tuple[list[str], list[Json]]:
 
 
 @given(st.data(), st.text(), st.text(min_size=1), interleaved_calls())
-def test_any_cutting_gives_the_same_output(
-    data: st.DataObject, thoughts: str, text: str, calls: tuple[list[str], list[Json]]
-) -> None:
+def test_any_cutting_gives_the_same_output(data, thoughts, text, calls):
     arguments, call_chunks = calls
     chunks = [delta(reasoning=piece) for piece in data.draw(pieces(thoughts))]
     chunks += [delta(content=piece) for piece in data.draw(pieces(text))]
@@ -73,9 +71,7 @@ CHUNK = st.one_of(
 
 
 @given(st.lists(CHUNK, max_size=12), st.booleans(), st.booleans(), st.sampled_from([{}, {"summary": "auto"}]))
-def test_any_stream_keeps_every_promise(
-    chunks: list[Json], ended_well: bool, cut: bool, reasoning: Json
-) -> None:
+def test_any_stream_keeps_every_promise(chunks, ended_well, cut, reasoning):
     events = streamed(
         chunks, ended_well=ended_well, cut=cut, reasoning=reasoning,
         tools=[{"type": "custom", "name": "patch"}],
@@ -99,7 +95,7 @@ DELTA_NAMES = (
 
 @settings(max_examples=examples(40))
 @given(st.lists(st.dictionaries(st.sampled_from(DELTA_NAMES), ANY_JSON), max_size=4), ANY_JSON)
-def test_nonsense_from_the_upstream_breaks_no_promise(deltas: list[Json], elsewhere: Any) -> None:
+def test_nonsense_from_the_upstream_breaks_no_promise(deltas, elsewhere):
     chunks = [{**delta(**fields), "usage": elsewhere, "service_tier": elsewhere} for fields in deltas]
     chunks += [{"choices": [{"message": fields, "logprobs": elsewhere}]} for fields in deltas]
     streamed([*chunks, {"choices": elsewhere}, {"choices": [elsewhere]}, delta("stop")])

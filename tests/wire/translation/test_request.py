@@ -65,7 +65,7 @@ UNKNOWN_TO_CHAT = {
         ({"tools": [{"type": "web_search"}], "tool_choice": "auto", "parallel_tool_calls": True}, {}),
     ],
 )
-def test_fields_have_the_names_that_chat_completions_know(body: dict[str, Any], chat: dict[str, Any]) -> None:
+def test_fields_have_the_names_that_chat_completions_know(body, chat):
     assert chat_of(**body) == chat
 
 
@@ -78,7 +78,7 @@ def test_fields_have_the_names_that_chat_completions_know(body: dict[str, Any], 
         ("gpt-5.1", "max_completion_tokens"),
     ],
 )
-def test_the_limit_has_the_name_that_the_models_servers_read(model: str, name: str) -> None:
+def test_the_limit_has_the_name_that_the_models_servers_read(model, name):
     assert chat_of(model=model, max_output_tokens=20) == {name: 20}
 
 
@@ -97,7 +97,7 @@ def test_the_limit_has_the_name_that_the_models_servers_read(model: str, name: s
         ),
     ],
 )
-def test_text_format_becomes_response_format(given: dict[str, Any], expected: Any) -> None:
+def test_text_format_becomes_response_format(given, expected):
     assert chat_of(text={"format": given}).get("response_format") == expected
 
 
@@ -124,11 +124,11 @@ def test_text_format_becomes_response_format(given: dict[str, Any], expected: An
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
     ],
 )  # fmt: skip
-def test_what_is_malformed_is_refused_by_name(body: dict[str, Any], param: str) -> None:
+def test_what_is_malformed_is_refused_by_name(body, param):
     assert refusal(**body).param == param
 
 
-def test_the_body_is_not_changed_and_the_chat_takes_a_memory_block() -> None:
+def test_the_body_is_not_changed_and_the_chat_takes_a_memory_block():
     body = {"model": "m", "input": [{"role": "user", "content": "Hi"}], "tools": [FUNCTION], "stream": True}
     before = copy.deepcopy(body)
     chat = plan(body, []).chat
@@ -140,7 +140,7 @@ def test_the_body_is_not_changed_and_the_chat_takes_a_memory_block() -> None:
 
 
 # ---------------------------------------------------------------- tools
-def test_flat_and_nested_functions_are_the_same() -> None:
+def test_flat_and_nested_functions_are_the_same():
     nested = {"type": "function", "function": {"name": "f", "parameters": FUNCTION["parameters"]}}
     bare = chat_of(tools=[{"type": "function", "name": "f"}])["tools"][0]["function"]
     assert bare["parameters"] == {"type": "object", "properties": {}}  # some servers fail without one
@@ -149,7 +149,7 @@ def test_flat_and_nested_functions_are_the_same() -> None:
         assert planned(tools=[tool]).echo["tools"] == [{"description": None, "strict": None, **FUNCTION}]
 
 
-def test_hosted_tools_are_left_out_and_named_once() -> None:
+def test_hosted_tools_are_left_out_and_named_once():
     tools = [{"type": "web_search"}, FUNCTION, {"type": "namespace", "name": "n"}, {"type": "web_search"}]
     made = planned(tools=tools, tool_choice="auto", parallel_tool_calls=False)
     assert made.dropped == ("web_search", "namespace")
@@ -164,7 +164,7 @@ def test_hosted_tools_are_left_out_and_named_once() -> None:
 @pytest.mark.parametrize(
     "choice", [{"type": "function", "name": "f"}, {"type": "function", "function": {"name": "f"}}]
 )
-def test_a_chosen_function_is_nested_for_chat_and_flat_in_the_echo(choice: dict[str, Any]) -> None:
+def test_a_chosen_function_is_nested_for_chat_and_flat_in_the_echo(choice):
     made = planned(tools=[FUNCTION], tool_choice=choice)
     assert made.chat["tool_choice"] == {"type": "function", "function": {"name": "f"}}
     assert made.echo["tool_choice"]["name"] == "f"
@@ -178,12 +178,12 @@ def test_a_chosen_function_is_nested_for_chat_and_flat_in_the_echo(choice: dict[
         {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]},
     ],
 )
-def test_a_choice_that_demands_what_cannot_be_had_is_refused(choice: dict[str, Any]) -> None:
+def test_a_choice_that_demands_what_cannot_be_had_is_refused(choice):
     assert refusal(tools=[FUNCTION, {"type": "web_search"}], tool_choice=choice).param == "tool_choice"
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_allowed_tools_cut_the_list_and_leave_the_mode(nested: bool) -> None:
+def test_allowed_tools_cut_the_list_and_leave_the_mode(nested):
     allowed = [
         {"type": "function", "function": {"name": "g"}} if nested else {"type": "function", "name": "g"}
     ]
@@ -196,7 +196,7 @@ def test_allowed_tools_cut_the_list_and_leave_the_mode(nested: bool) -> None:
     assert made.dropped == ()
 
 
-def test_a_custom_tool_is_a_function_of_one_string() -> None:
+def test_a_custom_tool_is_a_function_of_one_string():
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
     tool = {"type": "custom", "name": "patch", "description": "Edits.", "format": grammar}
     made = planned(tools=[tool], tool_choice={"type": "custom", "name": "patch"})
@@ -222,7 +222,7 @@ def names_of(**body: Any) -> list[str]:
     return [tool["function"]["name"] for tool in planned(**body).chat.get("tools", [])]
 
 
-def test_the_tools_of_a_namespace_get_flat_names() -> None:
+def test_the_tools_of_a_namespace_get_flat_names():
     made = planned(tools=[space("mcp__tickets", "search"), space("mcp__mail__", "search", "send"), FUNCTION])
     assert made.dropped == ()
     assert {flat: (key.namespace, key.name) for flat, key in made.tools.items()} == {
@@ -236,7 +236,7 @@ def test_the_tools_of_a_namespace_get_flat_names() -> None:
     )
 
 
-def test_flat_names_are_valid_unique_and_do_not_depend_on_the_order() -> None:
+def test_flat_names_are_valid_unique_and_do_not_depend_on_the_order():
     tools = [
         space("a", "b__c"), space("a__b", "c"), space("1 naïve", "x.y"), space("long" * 20, "tool" * 20),
         FUNCTION | {"name": "a__z"}, space("a", "z"), {"type": "shell"}, FUNCTION | {"name": "shell"},
@@ -271,12 +271,12 @@ MAIL = {"type": "namespace", "name": "mail"}
         ({"type": "allowed_tools", "mode": "required", "tools": [named("send")]}, 1, "required"),
     ],
 )
-def test_a_choice_may_name_tools_of_a_namespace(choice: Any, names: int, mode: Any) -> None:
+def test_a_choice_may_name_tools_of_a_namespace(choice, names, mode):
     chat = chat_of(tools=[space("tickets", "search"), space("mail", "search", "send")], tool_choice=choice)
     assert (len(chat["tools"]), chat["tool_choice"]) == (names, mode)
 
 
-def test_a_replayed_call_has_the_name_that_the_model_knows() -> None:
+def test_a_replayed_call_has_the_name_that_the_model_knows():
     call = {"type": "function_call", "call_id": "c", "name": "search", "arguments": "{}"}
     items = [
         call | {"namespace": "tickets"},
@@ -287,7 +287,7 @@ def test_a_replayed_call_has_the_name_that_the_model_knows() -> None:
         assert message["tool_calls"][0]["function"]["name"] == "tickets__search"
 
 
-def test_the_clients_own_tools_are_offered_and_hosted_ones_are_not() -> None:
+def test_the_clients_own_tools_are_offered_and_hosted_ones_are_not():
     tools = [
         {"type": "local_shell"},
         {"type": "shell", "environment": {"type": "container_auto"}},
@@ -310,7 +310,7 @@ def test_the_clients_own_tools_are_offered_and_hosted_ones_are_not() -> None:
     assert made.chat["tool_choice"] == {"type": "function", "function": {"name": "apply_patch"}}
 
 
-def test_tools_that_the_conversation_brings_are_offered() -> None:
+def test_tools_that_the_conversation_brings_are_offered():
     found = {
         "type": "tool_search_output",
         "execution": "client",
@@ -329,7 +329,7 @@ def test_tools_that_the_conversation_brings_are_offered() -> None:
 # ---------------------------------------------------------------- echo
 
 
-def test_the_echo_fills_in_what_the_request_leaves_out() -> None:
+def test_the_echo_fills_in_what_the_request_leaves_out():
     echo = planned().echo
     assert echo["text"] == {"format": {"type": "text"}, "verbosity": "medium"}
     assert echo["reasoning"] == {"effort": None, "summary": None}
@@ -352,6 +352,6 @@ def test_the_echo_fills_in_what_the_request_leaves_out() -> None:
         },
     ],
 )
-def test_the_echo_is_a_response_to_the_official_sdk(body: dict[str, Any]) -> None:
+def test_the_echo_is_a_response_to_the_official_sdk(body):
     making = Translation(planned(**body), response_id="resp_1", created_at=1)
     Response.model_validate_json(json.dumps(making.response), strict=True)

@@ -6,7 +6,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from proxy.wire.translation.response import encode
-from tests.support.upstream import Exchange, ScriptedUpstream
+from tests.support.upstream import ScriptedUpstream
 from tests.wire.translation.support import call, delta, final, streamed
 
 TOOLS: list[Any] = [
@@ -26,10 +26,10 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_the_sdk_reads_what_the_stream_says(name: str) -> None:
+async def test_the_sdk_reads_what_the_stream_says(name):
     events = streamed(STREAMS[name], tools=TOOLS)
 
-    async def script(exchange: Exchange) -> None:
+    async def script(exchange):
         await exchange.stream(*(encode(event) for event in events))
 
     async with (

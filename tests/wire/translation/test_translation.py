@@ -17,7 +17,7 @@ USAGE_CHUNK = {"choices": [], "usage": USAGE}
 
 
 # ---------------------------------------------------------------- text
-def test_text_comes_in_the_order_that_clients_rely_on() -> None:
+def test_text_comes_in_the_order_that_clients_rely_on():
     events = streamed(
         [delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop")]
     )
@@ -34,7 +34,7 @@ def test_text_comes_in_the_order_that_clients_rely_on() -> None:
     assert final(events)["output"] == [message]
 
 
-def test_a_delta_is_sent_when_it_arrives() -> None:
+def test_a_delta_is_sent_when_it_arrives():
     making = translation()
     assert kinds(making.start()) == ["created", "in_progress"]
     assert making.start() == []
@@ -45,7 +45,7 @@ def test_a_delta_is_sent_when_it_arrives() -> None:
     Response.model_validate_json(json.dumps(making.response), strict=True)
 
 
-def test_a_completed_response_has_its_model_tier_time_and_usage() -> None:
+def test_a_completed_response_has_its_model_tier_time_and_usage():
     chunk = {**delta("stop", content="Hi"), "service_tier": "flex"}
     response = final(streamed([chunk, USAGE_CHUNK]))
     assert (response["status"], response["completed_at"]) == ("completed", 1_700_000_009)
@@ -57,7 +57,7 @@ def test_a_completed_response_has_its_model_tier_time_and_usage() -> None:
     }  # fmt: skip
 
 
-def test_log_probabilities_reach_the_deltas_and_the_part() -> None:
+def test_log_probabilities_reach_the_deltas_and_the_part():
     entry = {
         "token": "Hé",
         "logprob": -0.1,
@@ -73,7 +73,7 @@ def test_log_probabilities_reach_the_deltas_and_the_part() -> None:
     assert final(events)["output"][0]["content"][0]["logprobs"] == [stated]
 
 
-def test_cited_pages_become_annotations() -> None:
+def test_cited_pages_become_annotations():
     page = {"start_index": 0, "end_index": 2, "url": "https://a/b", "title": "A"}
     cited = [
         {"type": "url_citation", "url_citation": page},
@@ -90,7 +90,7 @@ def test_cited_pages_become_annotations() -> None:
 
 
 # ---------------------------------------------------------------- refusal and reasoning
-def test_a_refusal_is_a_part_of_its_own_and_completes() -> None:
+def test_a_refusal_is_a_part_of_its_own_and_completes():
     events = streamed([delta(refusal="I can"), delta(refusal="not."), delta("stop")])
     assert kinds(events)[3:8] == [
         "content_part.added", "refusal.delta", "refusal.delta", "refusal.done", "content_part.done",
@@ -100,7 +100,7 @@ def test_a_refusal_is_a_part_of_its_own_and_completes() -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_is_an_item_before_the_message(name: str) -> None:
+def test_reasoning_is_an_item_before_the_message(name):
     events = streamed([delta(**{name: "Hm"}), delta(**{name: "m"}), delta(content="Yes"), delta("stop")])
     assert kinds(events)[2:10] == [
         "output_item.added", "content_part.added", "reasoning_text.delta", "reasoning_text.delta",
@@ -112,7 +112,7 @@ def test_reasoning_is_an_item_before_the_message(name: str) -> None:
     assert message["type"] == "message"
 
 
-def test_thoughts_are_sealed_for_clients_that_keep_them_themselves() -> None:
+def test_thoughts_are_sealed_for_clients_that_keep_them_themselves():
     chunks = [
         delta(reasoning="Hm"),
         delta(reasoning="m \u00e9"),
@@ -130,7 +130,7 @@ def test_thoughts_are_sealed_for_clients_that_keep_them_themselves() -> None:
 
 
 # ---------------------------------------------------------------- tool calls
-def test_a_call_keeps_the_upstreams_id_in_addition_to_its_own() -> None:
+def test_a_call_keeps_the_upstreams_id_in_addition_to_its_own():
     events = streamed(
         [delta(**call(0, "call_7", "f", "")), delta(**call(0, None, None, '{"a":1}')), delta("tool_calls")]
     )
@@ -150,7 +150,7 @@ def test_a_call_keeps_the_upstreams_id_in_addition_to_its_own() -> None:
     ]  # fmt: skip
 
 
-def test_each_call_has_an_id_of_its_own_and_arguments() -> None:
+def test_each_call_has_an_id_of_its_own_and_arguments():
     chunks = [
         delta(**call(0, "c0", "f", "")),
         delta(**call(1, "c0", "f", "")),
@@ -170,7 +170,7 @@ MAIL: dict[str, Any] = {
 }
 
 
-def test_a_name_that_two_namespaces_share_is_not_guessed() -> None:
+def test_a_name_that_two_namespaces_share_is_not_guessed():
     tickets = {**MAIL, "name": "mcp__tickets"}
     chunks = [delta(**call(0, "c0", "search", "{}")), delta("tool_calls")]
     (item,) = final(streamed(chunks, tools=[MAIL, tickets]))["output"]
@@ -178,7 +178,7 @@ def test_a_name_that_two_namespaces_share_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize("said", ["mcp__mail__search", "mcp__mail.search", "search"])
-def test_a_call_into_a_namespace_comes_back_with_name_and_namespace_apart(said: str) -> None:
+def test_a_call_into_a_namespace_comes_back_with_name_and_namespace_apart(said):
     events = streamed([delta(**call(0, "c0", said, "{}")), delta("tool_calls")], tools=[MAIL])
     (item,) = final(events)["output"]
     assert (item["type"], item["name"], item["namespace"]) == ("function_call", "search", "mcp__mail")
@@ -200,9 +200,7 @@ def test_a_call_into_a_namespace_comes_back_with_name_and_namespace_apart(said: 
          {"execution": "client", "arguments": {"query": "mail"}}),
     ],
 )  # fmt: skip
-def test_a_call_of_the_clients_own_tool_has_its_type(
-    tool: Any, arguments: str, kind: str, fields: Any
-) -> None:
+def test_a_call_of_the_clients_own_tool_has_its_type(tool, arguments, kind, fields):
     name = tool["type"]
     chunks = [
         delta(**call(0, "c0", name, arguments[:9])),
@@ -224,12 +222,12 @@ def test_a_call_of_the_clients_own_tool_has_its_type(
     "arguments", ["", "nonsense", "[]", '{"command":7,"commands":{},"operation":[],"type":7,"path":[]}']
 )
 @pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
-def test_nonsense_for_the_clients_own_tool_is_still_an_item(kind: str, arguments: str) -> None:
+def test_nonsense_for_the_clients_own_tool_is_still_an_item(kind, arguments):
     final(streamed([delta(**call(0, "c0", kind, arguments)), delta("tool_calls")], tools=[{"type": kind}]))
     final(streamed([delta(**call(0, "c0", kind, arguments)), delta("length")], tools=[{"type": kind}]))
 
 
-def test_a_custom_tools_call_is_unwrapped() -> None:
+def test_a_custom_tools_call_is_unwrapped():
     tools = [{"type": "custom", "name": "patch"}]
     chunks = [
         delta(**call(0, "c0", "patch", '{"input":"*** ')),
@@ -250,7 +248,7 @@ def test_a_custom_tools_call_is_unwrapped() -> None:
 
 
 # ---------------------------------------------------------------- endings
-def test_a_length_limit_leaves_the_response_incomplete() -> None:
+def test_a_length_limit_leaves_the_response_incomplete():
     events = streamed([delta(content="Hel"), delta("length"), USAGE_CHUNK])
     response = final(events)
     assert events[-1]["type"] == "response.incomplete"
@@ -261,7 +259,7 @@ def test_a_length_limit_leaves_the_response_incomplete() -> None:
     assert response["usage"]["total_tokens"] == 14
 
 
-def test_a_limit_cuts_the_last_call_and_not_those_before() -> None:
+def test_a_limit_cuts_the_last_call_and_not_those_before():
     chunks = [
         delta(content="So"),
         delta(**call(0, "c0", "f", "{}")),
@@ -273,13 +271,13 @@ def test_a_limit_cuts_the_last_call_and_not_those_before() -> None:
     assert items[2]["arguments"] == '{"b"'
 
 
-def test_a_failure_leaves_no_open_call_completed() -> None:
+def test_a_failure_leaves_no_open_call_completed():
     chunks = [delta(**call(0, "c0", "f", "{}")), delta(**call(1, "c1", "g", "{"))]
     items = final(streamed(chunks, ended_well=False))["output"]
     assert [item["status"] for item in items] == ["incomplete", "incomplete"]
 
 
-def test_nothing_is_said_after_the_terminal_event() -> None:
+def test_nothing_is_said_after_the_terminal_event():
     making = translation()
     events = making.start() + making.fail("It broke.")
     check(events)
@@ -291,7 +289,7 @@ def test_nothing_is_said_after_the_terminal_event() -> None:
 
 
 # ---------------------------------------------------------------- not streamed
-def test_a_whole_completion_gives_the_same_response_as_its_stream() -> None:
+def test_a_whole_completion_gives_the_same_response_as_its_stream():
     tool = {"id": "c0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
     message = {
         "role": "assistant", "content": "Hi", "reasoning_content": "Hm", "refusal": None,
@@ -309,7 +307,7 @@ def test_a_whole_completion_gives_the_same_response_as_its_stream() -> None:
 
 
 # ---------------------------------------------------------------- the object
-def test_the_response_holds_every_field_from_the_first_event_on() -> None:
+def test_the_response_holds_every_field_from_the_first_event_on():
     making = translation()
     created = making.start()[0]["response"]
     names = set(
