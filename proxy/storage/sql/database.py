@@ -20,12 +20,13 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import DamagedRow as DamagedRow
-from proxy.domain.errors import StoreUnavailable
+from proxy.domain.errors import NotFound, StoreUnavailable
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Store")
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
+BEYOND_ALL = 2**63 - 1  # a number that no row has
 Method = Callable[Concatenate[S, P], Coroutine[Any, Any, T]]
 
 
@@ -142,6 +143,28 @@ def value(tx: Connection, sql: str, parameters: Parameters = ()) -> Any:
     """Return the first column of the first row, None if there is no row."""
     row = tx.execute(sql, parameters).fetchone()
     return row[0] if row else None
+
+
+def records(tx: Connection, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+    """Return the rows by the names of their columns."""
+    cursor = tx.execute(sql, parameters)
+    names = [each[0] for each in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def insert(tx: Connection, table: str, ending: str = "", /, **columns: Any) -> Any:
+    """Insert one row; return the number that an `ending` such as RETURNING seq asks for, else None."""
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    cursor = tx.execute(f"INSERT INTO {table} ({names}) VALUES ({marks}) {ending}", tuple(columns.values()))
+    row = cursor.fetchone() if cursor.description else None
+    return row[0] if row else None
+
+
+def place_after(tx: Connection, sql: str, parameters: Parameters, message: str) -> Any:
+    """Return the first column of the row that a page begins after. Raises NotFound."""
+    if (place := value(tx, sql, parameters)) is None:
+        raise NotFound(message, param="after")
+    return place
 
 
 def reads(work: Callable[Concatenate[S, Connection, P], T]) -> "Method[S, P, T]":

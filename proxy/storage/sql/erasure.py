@@ -13,25 +13,32 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
-from proxy.domain.errors import NotFound
 from proxy.storage.sql import rows, users
-from proxy.storage.sql.database import Connection, Store, legible, reads, value
+from proxy.storage.sql.database import (
+    BEYOND_ALL,
+    Connection,
+    Store,
+    insert,
+    legible,
+    place_after,
+    reads,
+    records,
+    value,
+)
 from proxy.storage.sql.derivation import release_sources
-from proxy.storage.sql.forget_plan import Bounds, ForgetPlan, ForgetTarget, Seqs, bounds_now
-from proxy.storage.sql.rows import FORGOTTEN
+from proxy.storage.sql.forget_plan import KINDS, ForgetPlan, ForgetTarget, Seqs, bounds_now
 
 # ---------------------------------------------------------------- receipts
+RECEIPT = "SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts"
 # A forget that has not finished proves nothing yet.
-_LIST = """
-    SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
-    FROM scopes s JOIN receipts r ON r.owner = s.id
+_LIST = f"""
+    {RECEIPT} FROM scopes s JOIN receipts r ON r.owner = s.id
     WHERE s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
     AND r.seq < :before AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.receipt = r.seq)
     ORDER BY r.seq DESC LIMIT :limit"""
 _CURSOR = """
     SELECT r.seq FROM receipts r JOIN scopes s ON s.id = r.owner
     WHERE r.id = :after AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)"""
-_NEWEST = 2**63 - 1
 _NAMES = frozenset(each.name for each in fields(ForgetCounts)) - {"receipt"}
 
 
@@ -43,12 +50,10 @@ class SqlReceipts(Store):
         self, tx: Connection, tenant: str, user: str | None, *, limit: int, after: str | None = None
     ) -> Sequence[Receipt]:
         """As the port says. Raises NotFound for an `after` that is none of them."""
-        wanted = {"tenant": tenant, "user": user, "limit": limit, "after": after, "before": _NEWEST}
+        wanted = {"tenant": tenant, "user": user, "limit": limit, "after": after, "before": BEYOND_ALL}
         if after is not None:
-            wanted["before"] = value(tx, _CURSOR, wanted)
-            if wanted["before"] is None:
-                raise NotFound("no receipt has this id", param="after")
-        return [receipt_of(row) for row in tx.execute(_LIST, wanted)]
+            wanted["before"] = place_after(tx, _CURSOR, wanted, "no receipt has this id")
+        return [receipt_of(row) for row in records(tx, _LIST, wanted)]
 
 
 def issue_receipt(
@@ -65,10 +70,10 @@ def issue_receipt(
 def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> int:
     """Write the receipt, issued here or by another database; return its number."""
     r, counts = receipt, json.dumps(counts_as_dict(receipt.counts))
-    stored = """
-        INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq"""
-    return int(value(tx, stored, (r.id, owner, r.project, r.type, r.memory_id, r.by, r.at, counts)))
+    return int(insert(
+        tx, "receipts", "RETURNING seq", id=r.id, owner=owner, project=r.project, type=r.type,
+        memory_id=r.memory_id, by=r.by, at=r.at, counts=counts,
+    ))  # fmt: skip
 
 
 def add_to_receipt(tx: Connection, seq: int, more: ForgetCounts) -> None:
@@ -84,15 +89,10 @@ def receipt_counts(tx: Connection, seq: int) -> ForgetCounts:
         return counts_from_dict(json.loads(text), id_)
 
 
-def receipt_of(row: tuple[Any, ...]) -> Receipt:
-    """Return a row: id, tenant, user, project, type, memory_id, by, at, counts."""
-    id_, tenant, user, project, type_, memory_id, by, at, text = row
+def receipt_of(row: dict[str, Any]) -> Receipt:
+    """Return the receipt of a record of RECEIPT."""
     with legible():
-        counts = counts_from_dict(json.loads(text), id_)
-    return Receipt(
-        id=id_, tenant=tenant, user=user, project=project, type=type_, memory_id=memory_id, by=by, at=at,
-        counts=counts,
-    )  # fmt: skip
+        return Receipt(counts=counts_from_dict(json.loads(row.pop("counts")), row["id"]), **row)
 
 
 # ---------------------------------------------------------------- counts
@@ -116,64 +116,10 @@ def counts_from_dict(row: Mapping[str, int], receipt: str | None = None) -> Forg
 
 # ---------------------------------------------------------------- rows
 Portion = tuple[tuple[str, Seqs], ...]
-"""Tables, by their names in ForgetPlan, and numbers of rows."""
+"""Names of KINDS, and numbers of rows."""
 
 _FULL = 1.0
-# What one row takes of a portion: a portion is to hold the writer up for about 5 ms.
-_WEIGHTS = {
-    "linked_responses": 1 / 25,  # large
-    "responses": 1 / 25,
-    "derived": 0.0,  # together: what they superseded inherits what supersedes the last of them
-    "older": 0.0,  # together: the way to them is lost with the first of those that superseded them
-}
-_WEIGHT = 1 / 100
-_THESE = rows.seqs_in(":seqs")
-# With those that continue one of them since it was found.
-_RESPONSES = f"""
-        DELETE FROM stored_responses WHERE seq IN (
-            WITH RECURSIVE erased (seq, owner, id) AS (
-                SELECT seq, owner, id FROM stored_responses WHERE seq IN {_THESE}
-                UNION
-                SELECT later.seq, later.owner, later.id FROM erased JOIN stored_responses later
-                ON later.previous_id = erased.id AND later.owner = erased.owner)
-            SELECT seq FROM erased)
-        RETURNING response IS NOT NULL"""
-_ITEMS = f"DELETE FROM conversation_items WHERE seq IN {_THESE}"
-_DELETE = {
-    "linked_items": _ITEMS,
-    "linked_responses": _RESPONSES,
-    "responses": _RESPONSES,
-    "items": _ITEMS,
-    "conversations": f"DELETE FROM conversations WHERE seq IN {_THESE}",
-    "answers": f"""
-        UPDATE exchanges SET answer = '', recalled = CASE
-            WHEN recalled = '[]' THEN '["{FORGOTTEN}"]'
-            WHEN EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value = '{FORGOTTEN}')
-            THEN recalled
-            ELSE substr(recalled, 1, length(recalled) - 1) || ', "{FORGOTTEN}"]' END
-        WHERE seq IN {_THESE}""",
-    "quotes": f"UPDATE evidence SET span = '' WHERE id IN {_THESE}",
-    "jobs": f"DELETE FROM jobs WHERE id IN {_THESE}",
-    "exchanges": f"DELETE FROM exchanges WHERE seq IN {_THESE}",
-    "held": f"DELETE FROM quarantine WHERE seq IN {_THESE}",
-    # With what cascades: vectors, events, evidence.
-    "derived": f"DELETE FROM memories WHERE seq IN {_THESE}",
-    "older": f"DELETE FROM memories WHERE seq IN {_THESE}",
-    "memories": f"DELETE FROM memories WHERE seq IN {_THESE}",
-    "sessions": f"""
-        DELETE FROM sessions WHERE id IN {_THESE}
-        AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = sessions.id)""",
-    "passages": f"DELETE FROM passages WHERE seq IN {_THESE}",
-    "documents": f"DELETE FROM documents WHERE seq IN {_THESE}",
-}
-# Of the others the name is that of the count.
-_COUNTED_AS = {
-    "derived": "memories",
-    "older": "memories",
-    "linked_responses": "responses",
-    "held": "quarantined",
-}
-_NOT_COUNTED = {"linked_items", "items", "answers", "quotes", "passages"}
+_WEIGHT = 1 / 100  # what one row takes of a portion, which is to hold the writer up for about 5 ms
 
 
 def portions(plan: ForgetPlan) -> Iterator[Portion]:
@@ -181,7 +127,7 @@ def portions(plan: ForgetPlan) -> Iterator[Portion]:
     portion: list[tuple[str, Seqs]] = []
     room = _FULL
     for table, seqs in plan.tables():
-        weight = _WEIGHTS.get(table, _WEIGHT)
+        weight = _WEIGHT if (own := KINDS[table].weight) is None else own
         start = 0
         while start < len(seqs):
             size = len(seqs) if not weight else max(1, int(room / weight))
@@ -204,10 +150,10 @@ def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
             _mark_changed(tx, owner, these)
         if table == "derived" and seqs:
             release_sources(tx, owner, these["seqs"], users.raise_version(tx, owner))
-        cursor = tx.execute(_DELETE[table], these)
+        cursor = tx.execute(KINDS[table].erase, these)
         count = sum(whole for (whole,) in cursor.fetchall()) if cursor.description else cursor.rowcount
-        if table not in _NOT_COUNTED:
-            counted[_COUNTED_AS.get(table, table)] += count
+        if counted_as := KINDS[table].counted_as:
+            counted[counted_as] += count
     return ForgetCounts(**counted)
 
 
@@ -218,7 +164,7 @@ def erase_all(tx: Connection, owner: int, plan: ForgetPlan) -> ForgetCounts:
 
 def _mark_changed(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
     """Mark the memories that lose a quote as changed, since they are cached with it."""
-    of_quotes = f"SELECT memory FROM evidence WHERE id IN {_THESE}"
+    of_quotes = f"SELECT memory FROM evidence WHERE id IN {rows.seqs_in(':seqs')}"
     marked = f"UPDATE memories SET changed = :version WHERE seq IN ({of_quotes})"
     tx.execute(marked, quotes | {"version": users.raise_version(tx, owner)})
 
@@ -290,11 +236,9 @@ def start_forget(
         tx.execute(f"UPDATE documents SET doomed = 1 WHERE {_OF_TARGET} AND doomed = 0", ours)
     receipt, _ = issue_receipt(tx, named, where, memory_id=target.memory_id, by=by, counts=erased)
     types = None if target.types is None else json.dumps(sorted(target.types))
-    tx.execute(
-        "INSERT INTO forgets (receipt, owner, project, type, types, memory_id, bounds, instance)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (receipt, target.owner, target.project, target.type, types, target.memory_id,
-         json.dumps(asdict(target.bounds)), instance),
+    insert(
+        tx, "forgets", receipt=receipt, owner=target.owner, project=target.project, type=target.type,
+        types=types, memory_id=target.memory_id, bounds=json.dumps(target.bounds), instance=instance,
     )  # fmt: skip
     return PendingForget(receipt, target, instance)
 
@@ -302,13 +246,12 @@ def start_forget(
 def pending_forgets(tx: Connection) -> list[PendingForget]:
     """Return the forgets that are not carried out yet, the oldest first."""
     query = "SELECT receipt, instance, bounds, owner, project, type, memory_id FROM forgets ORDER BY receipt"
-    pending = []
     with legible():
-        for receipt, instance, bounds, owner, project, type_, memory_id in tx.execute(query).fetchall():
-            target = ForgetTarget(owner=owner, project=project, type=type_, memory_id=memory_id)
-            target = replace(target, bounds=Bounds(**json.loads(bounds)))
-            pending.append(PendingForget(receipt, target, instance))
-    return pending
+        return [
+            PendingForget(row.pop("receipt"), instance=row.pop("instance"),
+                          target=ForgetTarget(bounds=json.loads(row.pop("bounds")), **row))
+            for row in records(tx, query)
+        ]  # fmt: skip
 
 
 def finish_forget(tx: Connection, forget: PendingForget) -> ForgetCounts:

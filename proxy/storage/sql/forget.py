@@ -26,7 +26,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import Conflict
 from proxy.storage.sql import derivation, erasure, rows, users
-from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
+from proxy.storage.sql.database import Connection, Database, Store, column, purges, records, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
 from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
 from proxy.storage.sql.forget_related import Verdicts
@@ -95,7 +95,7 @@ class Forgetting(Store):
         if (owner := users.lock(tx, scope)) is None:
             return ForgetCounts(), None
         plan = plan_forget(tx, ForgetTarget(owner=owner.id, document_id=rows.storable(document_id)))
-        if not plan.documents:
+        if not plan.rows["documents"]:
             return ForgetCounts(), None
         users.raise_generation(tx, owner.id)
         erased = erase_all(tx, owner.id, plan)
@@ -254,7 +254,7 @@ def unblock_insert(tx: Connection, owner: int, changes: Sequence[Change]) -> Non
 def _would_be_covered(tx: Connection, target: ForgetTarget, edited: Memory) -> bool:
     query = "SELECT seq FROM memories WHERE id = ? AND owner = ?"
     seq = value(tx, query, (rows.storable(edited.id), target.owner))
-    if seq is None or seq > target.bounds.memories or not target.is_of_many:
+    if seq is None or seq > target.bounds["memories"] or not target.is_of_many:
         return False
     of_project = target.project in (None, edited.scope.project)
     return of_project and (target.types is None or edited.type in target.types)
@@ -330,9 +330,9 @@ def _expire(
 # ---------------------------------------------------------------- after a restore
 # A receipt names what was forgotten, not what that had been made of. So, for the users in the receipts,
 # nothing is extracted that had not been read yet: what was forgotten may be in it.
-RECEIPTS = """
-    SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
-    FROM receipts r JOIN scopes s ON s.id = r.owner WHERE s.user IS NOT NULL ORDER BY r.seq"""
+RECEIPTS = f"""
+    {erasure.RECEIPT} FROM receipts r JOIN scopes s ON s.id = r.owner
+    WHERE s.user IS NOT NULL ORDER BY r.seq"""
 _OF_USER = (
     "JOIN sessions n ON n.id = x.session JOIN scopes s ON s.id = n.owner"
     " WHERE s.tenant = :tenant AND s.user = :user"
@@ -352,7 +352,7 @@ class Repeated:
 
 def receipts_in(tx: Connection) -> tuple[Receipt, ...]:
     """Return all receipts, the oldest first."""
-    return tuple(erasure.receipt_of(row) for row in tx.execute(RECEIPTS))
+    return tuple(erasure.receipt_of(row) for row in records(tx, RECEIPTS))
 
 
 def to_lines(receipts: Iterable[Receipt]) -> Iterator[str]:

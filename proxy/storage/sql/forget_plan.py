@@ -5,32 +5,22 @@ In doubt a row is erased. With an exchange, or an answer that was given with wha
 are erased: the later answers of its session, which had it in their history (what the user said stays); the
 stored responses of its session, which replay or repeat earlier ones; and what is linked to those."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.domain.core import ForgetCounts, MemoryFilter, with_children
 from proxy.storage.sql import rows
-from proxy.storage.sql.database import Connection, column, value
+from proxy.storage.sql.database import BEYOND_ALL, Connection, column, value
 from proxy.storage.sql.derivation import derived_from
 from proxy.storage.sql.forget_related import LinkedResponses, Session, Verdicts, mentioning_exchanges
 
 # ---------------------------------------------------------------- target
-_NO_BOUND = 2**63 - 1
-_TABLES = {"held": "quarantine", "responses": "stored_responses", "items": "conversation_items"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The last row of each table that a forget covers: what is written after it began survives it."""
-
-    memories: int = _NO_BOUND
-    exchanges: int = _NO_BOUND
-    held: int = _NO_BOUND
-    responses: int = _NO_BOUND
-    conversations: int = _NO_BOUND
-    items: int = _NO_BOUND
-    documents: int = _NO_BOUND
+_BOUNDED = {
+    "memories": "memories", "exchanges": "exchanges", "held": "quarantine", "responses": "stored_responses",
+    "conversations": "conversations", "items": "conversation_items", "documents": "documents",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +35,8 @@ class ForgetTarget:
     memory_id: str | None = None
     document_id: str | None = None  # no memory, but this document
     only: tuple[int, ...] | None = None  # of the memories, just these rows
-    bounds: Bounds = Bounds()
+    # The last row of each table that the forget covers: what is written after it began survives it.
+    bounds: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(_BOUNDED, BEYOND_ALL))
 
     @property
     def is_scope(self) -> bool:
@@ -76,7 +67,7 @@ class ForgetTarget:
             "only": None if self.only is None else rows.as_json(self.only),
             "document_id": self.document_id,
             "id": None if self.memory_id is None else rows.storable(self.memory_id),
-            **asdict(self.bounds),
+            **self.bounds,
         }
 
 
@@ -87,11 +78,10 @@ def target_of(owner: int, where: MemoryFilter, memory_id: str | None) -> ForgetT
     )  # fmt: skip
 
 
-def bounds_now(tx: Connection) -> Bounds:
+def bounds_now(tx: Connection) -> dict[str, int]:
     """Return the last row of each table. All of them count upwards and never use a number twice."""
-    tables = {each.name: _TABLES.get(each.name, each.name) for each in fields(Bounds)}
     last = "SELECT coalesce(max(seq), 0) FROM"
-    return Bounds(**{name: value(tx, f"{last} {table}") for name, table in tables.items()})
+    return {name: value(tx, f"{last} {table}") for name, table in _BOUNDED.items()}
 
 
 # ---------------------------------------------------------------- rows
@@ -202,56 +192,112 @@ _ITEMS_OF_PROJECT = """
     SELECT i.seq FROM conversations c JOIN conversation_items i ON i.conversation = c.seq
     WHERE c.owner = :owner AND i.seq <= :items
     AND (:project IS NULL OR :project IN (c.project, i.project))"""
+_EVERYTHING = {
+    "responses": _RESPONSES, "items": _ITEMS_OF_PROJECT, "conversations": _CONVERSATIONS, "jobs": _JOBS,
+    "exchanges": _SAID, "held": _HELD, "sessions": _SESSIONS, "documents": _DOCUMENTS,
+    "memories": "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories",
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- how they are erased
+FORGET_ANSWERS = f"""
+    UPDATE exchanges SET answer = '', recalled = CASE
+        WHEN recalled = '[]' THEN '["{rows.FORGOTTEN}"]'
+        WHEN EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value = '{rows.FORGOTTEN}')
+        THEN recalled
+        ELSE substr(recalled, 1, length(recalled) - 1) || ', "{rows.FORGOTTEN}"]' END
+    WHERE seq IN {rows.seqs_in(":seqs")}"""
+# With those that continue one of them since it was found.
+_ERASE_RESPONSES = f"""
+    DELETE FROM stored_responses WHERE seq IN (
+        WITH RECURSIVE erased (seq, owner, id) AS (
+            SELECT seq, owner, id FROM stored_responses WHERE seq IN {rows.seqs_in(":seqs")}
+            UNION
+            SELECT later.seq, later.owner, later.id FROM erased JOIN stored_responses later
+            ON later.previous_id = erased.id AND later.owner = erased.owner)
+        SELECT seq FROM erased)
+    RETURNING response IS NOT NULL"""
+_LARGE = 1 / 25
+_TOGETHER = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Rows of one kind: the statement that erases `:seqs`, the field of ForgetCounts that they count in, and
+    what one of them takes of a portion (None: the usual)."""
+
+    erase: str
+    counted_as: str | None = None
+    weight: float | None = None
+
+
+def _deleted(
+    table: str, counted_as: str | None = None, key: str = "seq", *, weight: float | None = None
+) -> Kind:
+    return Kind(f"DELETE FROM {table} WHERE {key} IN {rows.seqs_in(':seqs')}", counted_as, weight)
+
+
+# In the order of erasure: what leads to others comes last, so that after a crash the rest is found again.
+KINDS = {
+    # Exchanges that lose their answer, or will not get it; the user's words stay.
+    "answers": Kind(FORGET_ANSWERS),
+    "linked_items": _deleted("conversation_items"),  # that responses, or other items, have led to
+    # The same; those that were led to by most others first.
+    "linked_responses": Kind(_ERASE_RESPONSES, "responses", _LARGE),
+    "responses": Kind(_ERASE_RESPONSES, "responses", _LARGE),
+    "items": _deleted("conversation_items"),
+    "conversations": _deleted("conversations", "conversations"),
+    # Evidence of memories that stay.
+    "quotes": Kind(f"UPDATE evidence SET span = '' WHERE id IN {rows.seqs_in(':seqs')}"),
+    "jobs": _deleted("jobs", "jobs", "id"),
+    "held": _deleted("quarantine", "quarantined"),
+    "exchanges": _deleted("exchanges", "exchanges"),
+    # Memories made from those below; what else they superseded becomes current again, and inherits what
+    # supersedes the last of them.
+    "derived": _deleted("memories", "memories", weight=_TOGETHER),
+    # Memories that the forget reaches only through what superseded them: the first of those shows the way.
+    "older": _deleted("memories", "memories", weight=_TOGETHER),
+    "memories": _deleted("memories", "memories"),
+    "sessions": Kind(
+        f"DELETE FROM sessions WHERE id IN {rows.seqs_in(':seqs')}"
+        " AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = sessions.id)",
+        "sessions",
+    ),
+    "passages": _deleted("passages"),
+    "documents": _deleted("documents", "documents"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """Numbers of rows, table by table, in the order of erasure: what leads to others comes last, so
-    that after a crash the rest is found again."""
+    """Numbers of rows by the names of KINDS."""
 
-    answers: Seqs = ()  # exchanges that lose their answer, or will not get it; the user's words stay
-    linked_items: Seqs = ()  # that responses, or other items, have led to
-    linked_responses: Seqs = ()  # the same; those that were led to by most others first
-    responses: Seqs = ()
-    items: Seqs = ()
-    conversations: Seqs = ()
-    quotes: Seqs = ()  # evidence of memories that stay
-    jobs: Seqs = ()
-    held: Seqs = ()
-    exchanges: Seqs = ()
-    derived: Seqs = ()  # memories made from those below; what else they superseded becomes current again
-    older: Seqs = ()  # memories that the forget reaches only through what superseded them
-    memories: Seqs = ()
-    sessions: Seqs = ()
-    passages: Seqs = ()
-    documents: Seqs = ()
-    with_content: int = field(default=0, compare=False)  # responses that still had content
+    rows: Mapping[str, Seqs]
+    with_content: int = 0  # responses that still had content
 
     @property
     def counts(self) -> ForgetCounts:
         """What their removal will be counted as."""
-        return ForgetCounts(
-            memories=len(self.derived) + len(self.older) + len(self.memories),
-            exchanges=len(self.exchanges),
-            sessions=len(self.sessions),
-            jobs=len(self.jobs),
-            responses=self.with_content,
-            quarantined=len(self.held),
-            documents=len(self.documents),
-            conversations=len(self.conversations),
-        )
+        counted: dict[str, Any] = defaultdict(int)
+        for name, seqs in self.tables():
+            if counted_as := KINDS[name].counted_as:
+                counted[counted_as] += len(seqs)
+        return ForgetCounts(**counted | {"responses": self.with_content})
 
     def tables(self) -> Iterator[tuple[str, Seqs]]:
-        """Yield what is to go by name, in order."""
-        for each in fields(self):
-            if each.name != "with_content" and (seqs := getattr(self, each.name)):
-                yield each.name, seqs
+        """Yield what is to be erased by name, in order."""
+        for name in KINDS:
+            if seqs := self.rows.get(name):
+                yield name, seqs
 
 
 def plan_forget(tx: Connection, target: ForgetTarget, verdicts: Verdicts | None = None) -> ForgetPlan:
     """Return what a forget of the target deletes and is still there."""
     if target.is_everything:
-        return _everything(tx, target)
+        ours = target.parameters()
+        found = {name: column(tx, query, ours) for name, query in _EVERYTHING.items()}
+        found["passages"] = column(tx, _PASSAGES, {"of_documents": rows.as_json(found["documents"])})
+        return ForgetPlan(found, _with_content(tx, found["responses"]))
     search = _Search(tx, target, verdicts or Verdicts())
     if target.document_id is not None:
         search.documents()
@@ -262,24 +308,6 @@ def plan_forget(tx: Connection, target: ForgetTarget, verdicts: Verdicts | None 
     return search.found()
 
 
-def _everything(tx: Connection, target: ForgetTarget) -> ForgetPlan:
-    ours = target.parameters()
-    responses, documents = column(tx, _RESPONSES, ours), column(tx, _DOCUMENTS, ours)
-    return ForgetPlan(
-        responses=responses,
-        items=column(tx, _ITEMS_OF_PROJECT, ours),
-        conversations=column(tx, _CONVERSATIONS, ours),
-        jobs=column(tx, _JOBS, ours),
-        exchanges=column(tx, _SAID, ours),
-        held=column(tx, _HELD, ours),
-        memories=column(tx, "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories", ours),
-        sessions=column(tx, _SESSIONS, ours),
-        passages=column(tx, _PASSAGES, {"of_documents": rows.as_json(documents)}),
-        documents=documents,
-        with_content=_with_content(tx, responses),
-    )
-
-
 class _Search:
     """Follows what hangs together, from the memories to everything that may repeat them."""
 
@@ -288,9 +316,7 @@ class _Search:
         self._ours: dict[str, Any] = target.parameters() | {"these": "[]"}
         self._sources: set[str] = set()
         self._sessions: set[Session] = set()
-        self._seqs: dict[str, set[int]] = {
-            each.name: set() for each in fields(ForgetPlan) if each.name != "with_content"
-        }
+        self._seqs: dict[str, set[int]] = {name: set() for name in KINDS}
 
     def memories(self) -> None:
         """Find the memories, the exchanges they came from, and the answers that may repeat them."""
@@ -396,7 +422,7 @@ class _Search:
         found = {name: tuple(sorted(seqs)) for name, seqs in self._seqs.items()}
         found |= {"linked_responses": linked.linked_responses, "linked_items": linked.linked_items}
         responses = (*found["responses"], *found["linked_responses"])
-        return ForgetPlan(**found, with_content=_with_content(self._tx, responses))
+        return ForgetPlan(found, _with_content(self._tx, responses))
 
     def _add(self, table: str, query: str) -> None:
         """Add what the query finds; where it names sessions, remember them."""

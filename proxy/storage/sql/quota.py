@@ -9,31 +9,13 @@ it supersedes, which stays in its history; otherwise a full memory could only be
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import assert_never
 
-from proxy.domain.core import (
-    Archive,
-    Change,
-    Close,
-    Confirm,
-    Consolidate,
-    Create,
-    Edit,
-    Flag,
-    Hold,
-    Pin,
-    Quota,
-    Release,
-    Restore,
-    Review,
-    Settle,
-    Supersede,
-    Undo,
-)
+from proxy.domain.core import Change, Consolidate, Create, Edit, Quota, Release, Settle, Supersede
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.database import Connection
 
+STORING = (Create, Supersede, Edit, Consolidate)  # changes that bring a memory
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
 
 # Word for word those of the index `memories_weakest`, which spares the sort.
@@ -115,9 +97,7 @@ def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Resu
             changed |= different
         else:
             writer.tx.execute("ROLLBACK TO change")
-            refused += (
-                [change.memory.id] if isinstance(change, Create | Supersede | Edit | Consolidate) else []
-            )
+            refused += [change.memory.id] if isinstance(change, STORING) else []
         writer.tx.execute("RELEASE change")
     return Result(changed, tuple(refused), displaced)
 
@@ -164,17 +144,10 @@ def grown_too_far(quota: Quota, before: Usage, after: Usage) -> bool:
 
 def growth(change: Change) -> Usage:
     """Return the most that the change can add."""
-    match change:
-        case Create() | Supersede() | Consolidate():
-            return Usage(1, _size(change.memory.content))
-        case Edit():
-            return Usage(0, _size(change.memory.content))
-        case Confirm() | Hold() | Release() | Archive() | Restore() | Pin():
-            return Usage()
-        case Undo() | Close() | Flag() | Settle() | Review():
-            return Usage()
-        case _:
-            assert_never(change)
+    if not isinstance(change, STORING):
+        return Usage()
+    size = len(rows.storable(change.memory.content).encode())
+    return Usage(0 if isinstance(change, Edit) else 1, size)
 
 
 def time_of(changes: Sequence[Change]) -> float:
@@ -183,16 +156,6 @@ def time_of(changes: Sequence[Change]) -> float:
 
 
 def _time(change: Change) -> float:
-    match change:
-        case Create() | Supersede() | Edit() | Consolidate():
-            return change.memory.updated_at
-        case Confirm() | Hold() | Archive() | Restore() | Pin() | Undo() | Close() | Flag() | Review():
-            return change.at
-        case Release() | Settle():
-            return 0.0
-        case _:
-            assert_never(change)
-
-
-def _size(content: str) -> int:
-    return len(rows.storable(content).encode())
+    if isinstance(change, STORING):
+        return change.memory.updated_at
+    return 0.0 if isinstance(change, Release | Settle) else change.at
