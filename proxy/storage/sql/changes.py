@@ -60,15 +60,21 @@ def _own(tx: Connection, owner: int, scope: Scope, id_: str) -> str:
 # ---------------------------------------------------------------- quarantine
 MOST_HELD = 1000  # of one user; beyond that the oldest is deleted: a flood must not fill the disk
 
-_HELD = """
-    SELECT q.seq, q.id, s.tenant, s.user, q.project, q.reason, q.at, q.type, q.content, q.confidence, q.tags,
-           q.span, q.replaces, q.source, q.importance, q.observed_at, q.expires_at, q.session_id,
-           q.exchange_id
+_OURS = """
     FROM quarantine q JOIN scopes s ON s.id = q.owner
     WHERE s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR q.project = :project)"""
+_HELD = f"""
+    SELECT q.id, s.tenant, s.user, q.project, q.reason, q.at, q.type, q.content, q.confidence, q.tags,
+           q.span AS evidence, q.replaces, q.source, q.importance, q.observed_at, q.expires_at, q.session_id,
+           q.exchange_id {_OURS}"""
 _TRIM = """
     DELETE FROM quarantine WHERE owner = :owner AND seq <= (
         SELECT seq FROM quarantine WHERE owner = :owner ORDER BY seq DESC LIMIT 1 OFFSET :most)"""
+
+
+_AS_THEY_ARE = (
+    "type", "source", "confidence", "importance", "replaces", "observed_at", "expires_at",
+)  # fmt: skip
 
 
 class SqlQuarantine(Store):
@@ -80,35 +86,27 @@ class SqlQuarantine(Store):
     ) -> Sequence[QuarantinedCandidate]:
         asked = rows.named(scope, limit=limit, before=None)
         if after is not None:
-            if (row := _find(tx, Scope(scope.tenant, scope.user), after)) is None:
-                raise NotFound("Nothing is held under this id.", param="after")
-            asked["before"] = row[0]
+            named = {**asked, "project": None, "id": rows.storable(after)}
+            message = "Nothing is held under this id."
+            asked["before"] = rows.place_after(tx, f"SELECT q.seq {_OURS} AND q.id = :id", named, message)
         query = f"{_HELD} AND (:before IS NULL OR q.seq < :before) ORDER BY q.seq DESC LIMIT :limit"
-        return [_read(row) for row in tx.execute(query, asked)]
+        return [_read(row) for row in rows.records(tx, query, asked)]
 
     @reads
     def find(self, tx: Connection, scope: Scope, held_id: str) -> QuarantinedCandidate | None:
-        row = _find(tx, scope, held_id)
-        return _read(row) if row else None
-
-
-def _find(tx: Connection, scope: Scope, held_id: str) -> tuple[Any, ...] | None:
-    asked = rows.named(scope, id=rows.storable(held_id))
-    row: tuple[Any, ...] | None = tx.execute(f"{_HELD} AND q.id = :id", asked).fetchone()
-    return row
+        found = rows.records(tx, f"{_HELD} AND q.id = :id", rows.named(scope, id=rows.storable(held_id)))
+        return _read(found[0]) if found else None
 
 
 def hold(tx: Connection, owner: int, project: str | None, change: Hold) -> bool:
     """Put the candidate in, unless it is there; searches are not affected (False)."""
     candidate, origin = change.candidate, change.candidate.origin or Evidence("", "")
-    tx.execute(
-        "INSERT INTO quarantine (id, owner, project, type, content, reason, source, confidence, importance,"
-        " tags, replaces, observed_at, expires_at, session_id, exchange_id, span, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (change.id, owner, project, candidate.type, rows.storable(candidate.content), change.reason,
-         candidate.source, candidate.confidence, candidate.importance, json.dumps(candidate.tags),
-         candidate.replaces, candidate.observed_at, candidate.expires_at, origin.session_id,
-         origin.exchange_id, rows.storable(origin.span or candidate.evidence), change.at),
+    rows.insert(
+        tx, "quarantine", "ON CONFLICT DO NOTHING", id=change.id, owner=owner, project=project,
+        content=rows.storable(candidate.content), tags=json.dumps(candidate.tags), reason=change.reason,
+        session_id=origin.session_id, exchange_id=origin.exchange_id,
+        span=rows.storable(origin.span or candidate.evidence), at=change.at,
+        **{name: getattr(candidate, name) for name in _AS_THEY_ARE},
     )  # fmt: skip
     tx.execute(_TRIM, {"owner": owner, "most": MOST_HELD})
     return False
@@ -120,18 +118,13 @@ def release(tx: Connection, owner: int, held_id: str) -> bool:
     return False
 
 
-def _read(row: tuple[Any, ...]) -> QuarantinedCandidate:
-    _, id_, tenant, user, project, reason, at, type_, content, confidence, tags, span, *more = row
-    replaces, source, importance, observed_at, expires_at, session_id, exchange_id = more
-    origin = Evidence(session_id, exchange_id, span) if session_id or exchange_id else None
+def _read(row: dict[str, Any]) -> QuarantinedCandidate:
+    held = {"scope": rows.scope_in(row), **{name: row.pop(name) for name in ("id", "reason", "at")}}
+    said_in = (row.pop("session_id"), row.pop("exchange_id"))
+    origin = Evidence(*said_in, row["evidence"]) if any(said_in) else None
     with legible():
-        named = tuple(json.loads(tags))
-    candidate = Candidate(
-        type=type_, content=content, confidence=confidence, tags=named, evidence=span, replaces=replaces,
-        source=source, importance=importance, observed_at=observed_at, expires_at=expires_at, origin=origin,
-    )  # fmt: skip
-    scope = Scope(tenant, user, project)
-    return QuarantinedCandidate(id=id_, scope=scope, candidate=candidate, reason=reason, at=at)
+        candidate = Candidate(tags=tuple(json.loads(row.pop("tags"))), origin=origin, **row)
+    return QuarantinedCandidate(candidate=candidate, **held)
 
 
 # ---------------------------------------------------------------- memories
@@ -372,10 +365,10 @@ class Writer:
         check(memory, vector, self.scope, self.held.dimension)
         seq = rows.insert_memory(self.tx, self.owner, memory, statement, self.version)
         if seq is not None:
-            self.tx.execute(
-                "INSERT INTO vectors (memory, embedding, terms, generation, reading) VALUES (?, ?, ?, ?, ?)",
-                (seq, vector, pack(terms(memory.content)), self._generation(vector), reading),
-            )
+            rows.insert(
+                self.tx, "vectors", memory=seq, embedding=vector, terms=pack(terms(memory.content)),
+                generation=self._generation(vector), reading=reading,
+            )  # fmt: skip
             entities.record(self.tx, self.owner, seq, memory.content, memory.tags)
         return seq
 
@@ -444,8 +437,10 @@ class Writer:
         return str(value(self.tx, "SELECT superseded_by FROM memories WHERE seq = ?", (seq,)))
 
     def record(self, seq: int, at: float, action: str, by: str, content: str) -> None:
-        event = "INSERT INTO events (memory, owner, at, action, by, content) VALUES (?, ?, ?, ?, ?, ?)"
-        self.tx.execute(event, (seq, self.owner, at, action, by, rows.storable(content)))
+        said = rows.storable(content)
+        rows.insert(
+            self.tx, "events", memory=seq, owner=self.owner, at=at, action=action, by=by, content=said
+        )
 
 
 def check(memory: Memory, vector: bytes | None, scope: Scope, dimension: int | None) -> None:

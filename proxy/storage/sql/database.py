@@ -20,7 +20,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import DamagedRow as DamagedRow
-from proxy.domain.errors import NotFound, StoreUnavailable
+from proxy.domain.errors import StoreUnavailable
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Store")
@@ -55,7 +55,6 @@ class Connection(Protocol):
     def for_update(self) -> str:
         """What ends a SELECT of rows that this transaction is about to change: `FOR UPDATE` where several
         transactions write at once, nothing where there is one writer."""
-        ...
 
     def execute(self, sql: str, parameters: Any = ..., /) -> Cursor: ...
 
@@ -83,31 +82,24 @@ class Database(Protocol):
         """Run the work in a write transaction and return its result once it is durable.
 
         With `purge`, what it deleted is to be removed from the database's logs too, where the engine can."""
-        ...
 
     async def read(self, work: Work[T]) -> T:
         """Run the work on one consistent state of the database."""
-        ...
 
     def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
         """Begin a short read at once; several begun together may share a transaction."""
-        ...
 
     async def probe(self) -> None:
         """Try what is in trouble, so that it is known when that is over. Never raises StoreUnavailable."""
-        ...
 
     async def close(self) -> None:
         """Finish the writes that wait, then end the threads."""
-        ...
 
     async def purge_if_due(self) -> None:
         """Do what a `purge` has left undone."""
-        ...
 
     async def checkpoint(self) -> None:
         """Give other writers a turn between the portions of a large change."""
-        ...
 
 
 async def try_out(database: Database) -> None:
@@ -145,28 +137,6 @@ def value(tx: Connection, sql: str, parameters: Parameters = ()) -> Any:
     return row[0] if row else None
 
 
-def records(tx: Connection, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
-    """Return the rows by the names of their columns."""
-    cursor = tx.execute(sql, parameters)
-    names = [each[0] for each in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-def insert(tx: Connection, table: str, ending: str = "", /, **columns: Any) -> Any:
-    """Insert one row; return the number that an `ending` such as RETURNING seq asks for, else None."""
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    cursor = tx.execute(f"INSERT INTO {table} ({names}) VALUES ({marks}) {ending}", tuple(columns.values()))
-    row = cursor.fetchone() if cursor.description else None
-    return row[0] if row else None
-
-
-def place_after(tx: Connection, sql: str, parameters: Parameters, message: str) -> Any:
-    """Return the first column of the row that a page begins after. Raises NotFound."""
-    if (place := value(tx, sql, parameters)) is None:
-        raise NotFound(message, param="after")
-    return place
-
-
 def reads(work: Callable[Concatenate[S, Connection, P], T]) -> "Method[S, P, T]":
     """Make a method that is given a transaction one that awaits Database.read."""
 
@@ -198,15 +168,12 @@ class Instance(Protocol):
 
     def is_dead(self, tx: Connection, instance: str) -> bool:
         """True if the process with this id has ended."""
-        ...
 
     def clean(self) -> None:
         """Remove what dead processes have left."""
-        ...
 
     def close(self) -> None:
         """Be dead to the others."""
-        ...
 
 
 # ---------------------------------------------------------------- damaged rows

@@ -5,7 +5,7 @@ chosen. A section's vector is the mean of its passages' vectors, its words are a
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -28,7 +28,7 @@ from proxy.domain.documents import (
     PassageToEmbed,
     searched_text,
 )
-from proxy.domain.errors import NotFound, QuotaExceeded
+from proxy.domain.errors import QuotaExceeded
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.exact_index import Row, UserIndex, build, pack
@@ -40,23 +40,23 @@ from proxy.text.words import terms
 
 # ---------------------------------------------------------------- documents
 COLUMNS = """
-    d.seq, d.id, s.tenant, s.user, d.project, d.name, d.version, d.digest, d.characters, d.sections,
+    d.id, s.tenant, s.user, d.project, d.name, d.version, d.digest, d.characters, d.sections,
     d.passages, d.created_at, d.updated_at,
     EXISTS (SELECT 1 FROM passages p WHERE p.document = d.seq AND p.generation < (
-                SELECT max(generation) FROM embeddings))"""
-_DOCUMENTS = f"SELECT {COLUMNS} FROM documents d JOIN scopes s ON s.id = d.owner WHERE d.doomed = 0"
+                SELECT max(generation) FROM embeddings)) AS waiting"""
+_SAME = (
+    "id", "name", "version", "digest", "characters", "sections", "passages", "created_at", "updated_at",
+)  # fmt: skip
+_FROM = "FROM documents d JOIN scopes s ON s.id = d.owner WHERE d.doomed = 0"
+_DOCUMENTS = f"SELECT {COLUMNS} {_FROM}"
 _NAMED = f"""
     {_DOCUMENTS} AND s.tenant = :tenant AND s.user = :user AND coalesce(d.project, '') = :in_project
     AND d.name = :name"""
-_DOCUMENT_BY_ID = f"{_DOCUMENTS} AND d.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)"
+_BY_ID = f"{_FROM} AND d.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)"
 _LIST = f"""
     {_DOCUMENTS} AND s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR d.project = :project)
     AND (:before IS NULL OR d.seq < :before) ORDER BY d.seq DESC LIMIT :limit"""
 _USED = "SELECT count(*), coalesce(sum(passages), 0) FROM documents WHERE owner = ? AND doomed = 0"
-_INSERT = """
-    INSERT INTO documents (id, owner, project, name, version, digest, characters, sections, passages,
-           created_at, updated_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq"""
 _INSERT_PASSAGE = """
     INSERT INTO passages (document, section, headings, start, lead, tile, terms, generation, embedding)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -104,16 +104,15 @@ class SqlDocuments(Store):
     @reads
     def find(self, tx: Connection, tenant: str, user: str | None, document_id: str) -> Document | None:
         asked = {"tenant": tenant, "user": user, "id": rows.storable(document_id)}
-        row = tx.execute(_DOCUMENT_BY_ID, asked).fetchone()
-        return document_of(row) if row else None
+        return next(_documents(tx, f"SELECT {COLUMNS} {_BY_ID}", asked), None)
 
     @reads
     def passages(self, tx: Connection, document: Document) -> Sequence[Passage]:
         scope = document.scope
         asked = (document.id, document.version, scope.tenant, scope.user)
-        found = tx.execute(_PASSAGES, asked).fetchall()
+        found = rows.records(tx, _PASSAGES, asked)
         with legible():
-            return [passage_of(row) for row in found]
+            return [_passage(row) for row in found]
 
     @reads
     def list(
@@ -121,10 +120,11 @@ class SqlDocuments(Store):
     ) -> Sequence[Document]:
         asked = rows.named(scope, limit=limit, before=None)
         if after is not None:
-            asked["before"] = value(tx, _DOCUMENT_BY_ID, rows.named(scope, id=rows.storable(after)))
-            if asked["before"] is None:
-                raise NotFound("No document has this id.", param="after")
-        return [document_of(row) for row in tx.execute(_LIST, asked)]
+            named = rows.named(scope, id=rows.storable(after))
+            asked["before"] = rows.place_after(
+                tx, f"SELECT d.seq {_BY_ID}", named, "No document has this id."
+            )
+        return list(_documents(tx, _LIST, asked))
 
     async def delete(self, document: Document, *, by: str, now: float) -> ForgetCounts:
         return await self._forgetting.forget_document(document.scope, document.id, by, now)
@@ -134,27 +134,23 @@ def _packed(passages: Sequence[Passage]) -> list[bytes]:
     return [pack(terms(searched_text(p.headings, p.text))) for p in passages]
 
 
-def document_of(row: Sequence[Any]) -> Document:
-    """Return the document of a row of COLUMNS."""
-    _, id_, tenant, user, project, name, version, digest, characters, sections, passages, *more = row
-    created_at, updated_at, waiting = more
-    return Document(
-        id=id_, scope=Scope(tenant, user, project), name=name, version=version,
-        status=INDEXING if waiting else READY, digest=digest, characters=characters, sections=sections,
-        passages=passages, created_at=created_at, updated_at=updated_at,
-    )  # fmt: skip
+def _documents(tx: Connection, query: str, asked: dict[str, Any]) -> Iterator[Document]:
+    return map(_document, rows.records(tx, query, asked))
 
 
-def passage_of(row: Sequence[Any]) -> Passage:
-    """Return the passage of a row: headings, section, tile, start, lead."""
-    headings, section, tile, start, lead = row
-    return Passage(headings=tuple(json.loads(headings)), section=section, tile=tile, start=start, lead=lead)
+def _document(row: dict[str, Any]) -> Document:
+    """Take the columns of a document out of the row."""
+    same = {name: row.pop(name) for name in _SAME}
+    return Document(scope=rows.scope_in(row), status=INDEXING if row.pop("waiting") else READY, **same)
+
+
+def _passage(row: dict[str, Any]) -> Passage:
+    return Passage(headings=tuple(json.loads(row.pop("headings"))), **row)
 
 
 def _named(tx: Connection, scope: Scope, name: str) -> Document | None:
     asked = rows.named(scope, in_project=scope.project or "", name=rows.storable(name))
-    row = tx.execute(_NAMED, asked).fetchone()
-    return document_of(row) if row else None
+    return next(_documents(tx, _NAMED, asked), None)
 
 
 def _insert(
@@ -162,12 +158,13 @@ def _insert(
     generation: int,
 ) -> None:  # fmt: skip
     last = new.passages[-1]
-    of_document = (
-        old.id if old else f"doc_{uuid4().hex}", owner, new.scope.project, rows.storable(new.name),
-        old.version + 1 if old else 1, new.digest, last.start + len(last.tile),
-        len({p.section for p in new.passages}), len(new.passages), old.created_at if old else new.at, new.at,
+    document = rows.insert(
+        tx, "documents", "RETURNING seq", id=old.id if old else f"doc_{uuid4().hex}", owner=owner,
+        project=new.scope.project, name=rows.storable(new.name), version=old.version + 1 if old else 1,
+        digest=new.digest, characters=last.start + len(last.tile), passages=len(new.passages),
+        sections=len({p.section for p in new.passages}), created_at=old.created_at if old else new.at,
+        updated_at=new.at,
     )  # fmt: skip
-    document = value(tx, _INSERT, of_document)
     made = new.vectors if new.vectors is not None else (None,) * len(new.passages)
     generation = NO_MODEL if new.vectors is None else generation
     passages = []
@@ -351,10 +348,10 @@ class SqlPassages(Store):
 
 def _hits(tx: Connection, found: Sequence[tuple[int, PassageScores, PassageScores]]) -> Sequence[PassageHit]:
     seqs = rows.as_json(seq for seq, _, _ in found)
-    read = {seq: row for seq, *row in tx.execute(_FOUND_PASSAGES, (seqs,))}
+    read = {row.pop("seq"): row for row in rows.records(tx, _FOUND_PASSAGES, (seqs,))}
     with legible():
         return [
-            PassageHit(document_of(read[seq][5:]), passage_of(read[seq][:5]), own, section)
+            PassageHit(_document(row), _passage(row), own, section)
             for seq, own, section in found
-            if seq in read
+            if (row := read.get(seq)) is not None
         ]

@@ -14,17 +14,7 @@ from typing import Any
 
 from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
 from proxy.storage.sql import rows, users
-from proxy.storage.sql.database import (
-    BEYOND_ALL,
-    Connection,
-    Store,
-    insert,
-    legible,
-    place_after,
-    reads,
-    records,
-    value,
-)
+from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, legible, reads, value
 from proxy.storage.sql.derivation import release_sources
 from proxy.storage.sql.forget_plan import KINDS, ForgetPlan, ForgetTarget, Seqs, bounds_now
 
@@ -52,8 +42,8 @@ class SqlReceipts(Store):
         """As the port says. Raises NotFound for an `after` that is none of them."""
         wanted = {"tenant": tenant, "user": user, "limit": limit, "after": after, "before": BEYOND_ALL}
         if after is not None:
-            wanted["before"] = place_after(tx, _CURSOR, wanted, "no receipt has this id")
-        return [receipt_of(row) for row in records(tx, _LIST, wanted)]
+            wanted["before"] = rows.place_after(tx, _CURSOR, wanted, "no receipt has this id")
+        return [receipt_of(row) for row in rows.records(tx, _LIST, wanted)]
 
 
 def issue_receipt(
@@ -70,7 +60,7 @@ def issue_receipt(
 def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> int:
     """Write the receipt, issued here or by another database; return its number."""
     r, counts = receipt, json.dumps(counts_as_dict(receipt.counts))
-    return int(insert(
+    return int(rows.insert(
         tx, "receipts", "RETURNING seq", id=r.id, owner=owner, project=r.project, type=r.type,
         memory_id=r.memory_id, by=r.by, at=r.at, counts=counts,
     ))  # fmt: skip
@@ -236,7 +226,7 @@ def start_forget(
         tx.execute(f"UPDATE documents SET doomed = 1 WHERE {_OF_TARGET} AND doomed = 0", ours)
     receipt, _ = issue_receipt(tx, named, where, memory_id=target.memory_id, by=by, counts=erased)
     types = None if target.types is None else json.dumps(sorted(target.types))
-    insert(
+    rows.insert(
         tx, "forgets", receipt=receipt, owner=target.owner, project=target.project, type=target.type,
         types=types, memory_id=target.memory_id, bounds=json.dumps(target.bounds), instance=instance,
     )  # fmt: skip
@@ -250,7 +240,7 @@ def pending_forgets(tx: Connection) -> list[PendingForget]:
         return [
             PendingForget(row.pop("receipt"), instance=row.pop("instance"),
                           target=ForgetTarget(bounds=json.loads(row.pop("bounds")), **row))
-            for row in records(tx, query)
+            for row in rows.records(tx, query)
         ]  # fmt: skip
 
 

@@ -68,32 +68,25 @@ class CandidateIndex(Protocol):
     @property
     def name(self) -> str:
         """Distinguishes the index from others that the same database was copied to."""
-        ...
 
     async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:
         """Return the numbers of memories found in these generations' collections, all of which must exist."""
-        ...
 
     async def upsert(self, generation: int, points: Sequence[Point], dimension: int) -> None:
         """Write the points, durable on return, and make the collection if it is missing, for vectors of this
         dimension (0: for none)."""
-        ...
 
     async def delete(self, memories: Sequence[int], generations: Sequence[int]) -> None:
         """Delete the memories from the generations' collections; absent ones are not an error."""
-        ...
 
     async def generations(self) -> frozenset[int]:
         """Return the generations that have a collection."""
-        ...
 
     async def drop(self) -> None:
         """Delete all collections of this index."""
-        ...
 
     async def close(self) -> None:
         """End the connections."""
-        ...
 
 
 # ---------------------------------------------------------------- outbox

@@ -26,7 +26,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import Conflict
 from proxy.storage.sql import derivation, erasure, rows, users
-from proxy.storage.sql.database import Connection, Database, Store, column, purges, records, value
+from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
 from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
 from proxy.storage.sql.forget_related import Verdicts
@@ -352,7 +352,7 @@ class Repeated:
 
 def receipts_in(tx: Connection) -> tuple[Receipt, ...]:
     """Return all receipts, the oldest first."""
-    return tuple(erasure.receipt_of(row) for row in records(tx, RECEIPTS))
+    return tuple(erasure.receipt_of(row) for row in rows.records(tx, RECEIPTS))
 
 
 def to_lines(receipts: Iterable[Receipt]) -> Iterator[str]:

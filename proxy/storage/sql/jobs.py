@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from proxy.domain.core import Scope
-from proxy.domain.errors import LeaseLost, NotFound
+from proxy.domain.errors import LeaseLost
 from proxy.domain.ports import Trigger
 from proxy.domain.session import Batch, Job, JobInfo, JobState, NewJob, QueueCounts, SessionState, rest_of
 from proxy.storage.sql import rows, users
@@ -22,8 +22,10 @@ _LONGEST_ID = 18  # digits: fits SQLite's integers
 
 # Exchanges that are answered, not extracted, and not in the hands of a running job.
 _STATES = """
-    SELECT e.session, max(n.owner), max(n.ended), max(s.tenant), max(s.user), max(n.project), max(n.name),
-           max(n.last_at), max(e.seq), count(*), max(e.explicit), max(e.personal), max(e.at_work)
+    SELECT e.session, max(n.owner) AS owner, max(n.ended) AS ended, max(s.tenant) AS tenant,
+           max(s.user) AS user, max(n.project) AS project, max(n.name) AS session_id,
+           max(n.last_at) AS last_at, max(e.seq) AS last_seq, count(*) AS pending,
+           max(e.explicit) AS explicit, max(e.personal) AS personal, max(e.at_work) AS at_work
     FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
     WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
       AND e.seq > coalesce(
@@ -36,7 +38,8 @@ _DUE = """
 # Lanes first; within a lane the user who was served longest ago.
 _NEXT = f"SELECT j.id {_DUE} ORDER BY j.lane, s.served, j.id LIMIT 1"
 _IF_DUE = f"""
-    SELECT s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at, j.closing
+    SELECT s.id AS owner, s.tenant, s.user, n.project, n.name AS session_id, j.upto, j.lane,
+           j.attempts + 1 AS attempts, j.created_at, j.closing
     {_DUE} AND j.id = :job"""
 _LEASE = """
     UPDATE jobs SET state = 'running', attempts = attempts + 1, leased_until = ?, instance = ? WHERE id = ?"""
@@ -70,12 +73,12 @@ _BEFORE = """
               ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq"""
 # A dead letter has what it read; another has to read what is pending and not in another job's hands.
 _INFOS = """
-    SELECT j.id, s.tenant, s.user, n.project, n.name, j.state, j.lane, j.attempts,
+    SELECT j.id, s.tenant, s.user, n.project, n.name AS session_id, j.state, j.lane, j.attempts,
            CASE j.state WHEN 'dead'
                THEN (SELECT count(*) FROM exchanges e WHERE e.job = j.id AND e.extraction = 'dead')
                ELSE (SELECT count(*) FROM exchanges e
                      WHERE e.session = j.session AND e.extraction = 'pending' AND e.state = 'done'
-                     AND e.seq <= j.upto AND coalesce(e.job, j.id) = j.id) END,
+                     AND e.seq <= j.upto AND coalesce(e.job, j.id) = j.id) END AS exchanges,
            j.created_at, j.due_at, j.reason
     FROM jobs j JOIN sessions n ON n.id = j.session JOIN scopes s ON s.id = j.owner
     WHERE s.tenant = :tenant AND s.user = coalesce(:user, s.user) AND j.state = coalesce(:state, j.state)
@@ -121,16 +124,15 @@ class SqlJobs(Store):
         """Lease the job; None if it is no longer due, or another transaction has its user."""
         if not users.lock_free(tx, "SELECT owner FROM jobs WHERE id = ?", (job_id,)):
             return None
-        row = tx.execute(_IF_DUE, {"job": job_id, "now": now, "lane": upto_lane}).fetchone()
-        if row is None:
+        found = rows.records(tx, _IF_DUE, {"job": job_id, "now": now, "lane": upto_lane})
+        if not found:
             return None
-        owner, tenant, user, project, name, upto, lane, attempts, created_at, closing = row
-        tx.execute("UPDATE scopes SET served = (SELECT max(served) + 1 FROM scopes) WHERE id = ?", (owner,))
-        tx.execute(_LEASE, (now + lease_s, self._living.id, job_id))
-        return Job(
-            id=str(job_id), scope=Scope(tenant, user, project), session_id=name, upto=upto, lane=lane,
-            attempts=attempts + 1, leased_until=now + lease_s, created_at=created_at, closing=bool(closing),
-        )  # fmt: skip
+        (row,), until = found, now + lease_s
+        served = "UPDATE scopes SET served = (SELECT max(served) + 1 FROM scopes) WHERE id = ?"
+        tx.execute(served, (row.pop("owner"),))
+        tx.execute(_LEASE, (until, self._living.id, job_id))
+        scope, closing = rows.scope_in(row), bool(row.pop("closing"))
+        return Job(id=str(job_id), scope=scope, leased_until=until, closing=closing, **row)
 
     @writes
     def batch(self, tx: Connection, job: Job, *, limit: int, context: int) -> Batch:
@@ -196,24 +198,17 @@ class SqlJobs(Store):
         state: JobState | None, limit: int, after: str | None = None,
     ) -> Sequence[JobInfo]:  # fmt: skip
         number = 0 if after is None else _number(after)
-        if after is not None and not value(tx, _IS_JOB, (number, tenant, user)):
-            raise NotFound("No job has this id.", param="after")
+        if after is not None:
+            rows.place_after(tx, _IS_JOB, (number, tenant, user), "No job has this id.")
         asked = {"tenant": tenant, "user": user, "state": state, "limit": limit, "after": number}
-        return [_info(row) for row in tx.execute(_INFOS, asked)]
+        found = rows.records(tx, _INFOS, asked)
+        return [JobInfo(id=str(row.pop("id")), scope=rows.scope_in(row), **row) for row in found]
 
     async def revive(self, tenant: str, user: str | None, job_id: str | None = None) -> int:
         number = None if job_id is None else _number(job_id)
         if job_id is not None and number is None:
             return 0
         return await self._database.write(partial(_revive, asked=(tenant, user, number)))
-
-
-def _info(row: tuple[Any, ...]) -> JobInfo:
-    id_, tenant, user, project, name, state, lane, attempts, exchanges, created_at, due_at, reason = row
-    return JobInfo(
-        id=str(id_), scope=Scope(tenant, user, project), session_id=name, state=state, lane=lane,
-        attempts=attempts, exchanges=exchanges, created_at=created_at, due_at=due_at, reason=reason,
-    )  # fmt: skip
 
 
 def _number(job_id: str) -> int | None:
@@ -239,20 +234,14 @@ class PendingSession:
 def pending_sessions(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[PendingSession]:
     """Return the sessions that hold exchanges to extract, selected by constant SQL over `e` and `n`."""
     return [
-        PendingSession(session, owner, bool(ended), _state(*state))
-        for session, owner, ended, *state in tx.execute(_STATES.format(condition=condition), parameters)
+        PendingSession(row.pop("session"), row.pop("owner"), bool(row.pop("ended")), _state(row))
+        for row in rows.records(tx, _STATES.format(condition=condition), parameters)
     ]
 
 
-def _state(
-    tenant: str, user: str, project: str | None, name: str, last_at: float, last_seq: int, pending: int,
-    *flags: int,
-) -> SessionState:  # fmt: skip
-    explicit, personal, at_work = map(bool, flags)
-    return SessionState(
-        scope=Scope(tenant, user, project), session_id=name, last_at=last_at, last_seq=last_seq,
-        pending=pending, explicit=explicit, personal=personal, at_work=at_work,
-    )  # fmt: skip
+def _state(row: dict[str, Any]) -> SessionState:
+    row |= {name: bool(row[name]) for name in ("explicit", "personal", "at_work")}
+    return SessionState(scope=rows.scope_in(row), **row)
 
 
 def due(tx: Connection, condition: str, trigger: Trigger) -> list[tuple[int, NewJob]]:

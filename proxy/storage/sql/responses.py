@@ -11,7 +11,17 @@ from typing import Any
 from proxy.domain.core import Scope
 from proxy.domain.responses import Chain, Conversation, ItemPage, StoredResponse
 from proxy.storage.sql import rows, sessions, users
-from proxy.storage.sql.database import Connection, Database, Store, column, purges, reads, value, writes
+from proxy.storage.sql.database import (
+    BEYOND_ALL,
+    Connection,
+    Database,
+    Store,
+    column,
+    purges,
+    reads,
+    value,
+    writes,
+)
 from proxy.storage.sql.rows import FORGOTTEN
 
 Items = Sequence[tuple[str, bytes]]
@@ -22,13 +32,12 @@ _CONVERSATION = """
     conversations c JOIN scopes s ON s.id = c.owner
     WHERE s.tenant = :tenant AND s.user = :user AND c.id = :id"""
 _ITEM = f"conversation = (SELECT c.seq FROM {_CONVERSATION}) AND id = :item"
-_BEYOND_ALL = 2**63 - 1
 _THESE = rows.seqs_in(":seqs")
 _CONVERSATIONS_AT_ONCE = 20  # conversations of a transaction, with all of their items: other writers wait
 _USED = "UPDATE conversations SET used_at = max(used_at, :at) WHERE seq = :seq AND used_at IS NOT NULL"
 _GET = f"""
-    SELECT c.id, c.project, c.metadata, c.created_at, c.used_at,
-           (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq)
+    SELECT c.id, s.tenant, s.user, c.project, c.metadata, c.created_at, c.used_at, coalesce(
+               (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq), 0) AS size
     FROM {_CONVERSATION}"""
 
 
@@ -37,25 +46,17 @@ class SqlConversations(Store):
 
     @writes
     def create(self, tx: Connection, conversation: Conversation, items: Items) -> None:
-        c = conversation
-        seq = value(
-            tx,
-            "INSERT INTO conversations (id, owner, project, metadata, created_at, used_at)"
-            " VALUES (?, ?, ?, ?, ?, ?) RETURNING seq",
-            (c.id, users.ensure(tx, c.scope).id, c.scope.project, c.metadata, c.created_at, c.used_at),
-        )
+        c, owner = conversation, users.ensure(tx, conversation.scope).id
+        seq = rows.insert(
+            tx, "conversations", "RETURNING seq", id=c.id, owner=owner, project=c.scope.project,
+            metadata=c.metadata, created_at=c.created_at, used_at=c.used_at,
+        )  # fmt: skip
         _append(tx, seq, items, project=c.scope.project, session=None)
 
     @reads
     def get(self, tx: Connection, scope: Scope, conversation_id: str) -> Conversation | None:
-        row = tx.execute(_GET, rows.named(scope, id=rows.storable(conversation_id))).fetchone()
-        if row is None:
-            return None
-        id_, project, metadata, created_at, used_at, size = row
-        return Conversation(
-            id=id_, scope=Scope(scope.tenant, scope.user, project), metadata=metadata, created_at=created_at,
-            used_at=used_at, size=size or 0,
-        )  # fmt: skip
+        found = rows.records(tx, _GET, rows.named(scope, id=rows.storable(conversation_id)))
+        return next((Conversation(scope=rows.scope_in(row), **row) for row in found), None)
 
     @writes
     def update(
@@ -100,7 +101,7 @@ class SqlConversations(Store):
         conversation = _seq(tx, scope, conversation_id)
         if conversation is None:
             return None
-        start = 0 if ascending else _BEYOND_ALL
+        start = 0 if ascending else BEYOND_ALL
         if after is not None:
             query = "SELECT seq FROM conversation_items WHERE conversation = ? AND id = ?"
             if (start := value(tx, query, (conversation, rows.storable(after)))) is None:
@@ -177,8 +178,8 @@ def _append(
 
 # ---------------------------------------------------------------- stored responses
 _COLUMNS = """
-    r.id, r.project, r.session, r.previous_id, r.conversation_id, r.response, r.input_items, r.created_at,
-    r.expires_at"""
+    r.id, r.project, r.session AS session_id, r.previous_id, r.conversation_id, r.response, r.input_items,
+    r.created_at, r.expires_at"""
 _RESPONSE = """
     stored_responses r JOIN scopes s ON s.id = r.owner
     WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.response IS NOT NULL"""
@@ -280,8 +281,8 @@ class SqlChains(Store):
     @reads
     def get(self, tx: Connection, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
         asked = rows.named(scope, id=rows.storable(response_id), now=now)
-        row = tx.execute(f"SELECT {_COLUMNS} FROM {_ALIVE}", asked).fetchone()
-        return _response(scope, row) if row else None
+        found = rows.records(tx, f"SELECT {_COLUMNS} FROM {_ALIVE}", asked)
+        return _response(scope, found[0]) if found else None
 
     @reads
     def chain(
@@ -291,7 +292,7 @@ class SqlChains(Store):
         count, size, before = tx.execute(_SIZE_OF_CHAIN, parameters).fetchone()
         if not count or size > most_bytes:
             return Chain(size=size or 0)
-        found = tx.execute(_WHOLE_CHAIN, parameters).fetchall()
+        found = rows.records(tx, _WHOLE_CHAIN, parameters)
         return Chain(tuple(_response(scope, row) for row in found), before, size)
 
     @purges
@@ -332,10 +333,9 @@ def _save(
     if _has_lost_its_beginning(tx, owner, response):
         return False
     r = response
-    if over is not None:
-        named = rows.named(r.scope, id=rows.storable(r.id))
-        if value(tx, f"SELECT r.response FROM {_RESPONSE}", named) != over:
-            return False
+    named = rows.named(r.scope, id=rows.storable(r.id))
+    if over is not None and value(tx, f"SELECT r.response FROM {_RESPONSE}", named) != over:
+        return False
     saved = tx.execute(
         _SAVE,
         (r.id, owner, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
@@ -381,10 +381,5 @@ def _has_lost_its_beginning(tx: Connection, owner: int, response: StoredResponse
     return bool(value(tx, query, (response.previous_id, response.id, owner)))
 
 
-def _response(scope: Scope, row: tuple[Any, ...]) -> StoredResponse:
-    id_, project, session, previous_id, conversation_id, response, input_items, created_at, expires_at = row
-    return StoredResponse(
-        id=id_, scope=Scope(scope.tenant, scope.user, project), session_id=session, previous_id=previous_id,
-        conversation_id=conversation_id, response=response, input_items=input_items, created_at=created_at,
-        expires_at=expires_at,
-    )  # fmt: skip
+def _response(scope: Scope, row: dict[str, Any]) -> StoredResponse:
+    return StoredResponse(scope=Scope(scope.tenant, scope.user, row.pop("project")), **row)

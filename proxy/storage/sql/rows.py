@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, with_children
+from proxy.domain.errors import NotFound
 from proxy.domain.session import Exchange
 from proxy.storage.sql.database import Connection, legible, value
 from proxy.text.words import fold, normalise
@@ -26,18 +27,17 @@ _MEMORY = """
            (SELECT n.id FROM contradictions c JOIN memories n ON n.seq = c.newer
             WHERE c.older = m.seq ORDER BY c.seq DESC LIMIT 1), m.changed
     FROM memories m JOIN scopes s ON s.id = m.owner"""
-_INSERT_MEMORY = """
-    INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
-           valid_from, valid_to, superseded_by, expires_at, archived, importance, weight, confidence, tags,
-           access_count, last_accessed, pinned, uses, used_at, archived_by, core, sources, changed, written)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT DO NOTHING RETURNING seq"""
+_AS_THEY_ARE = (
+    "id", "type", "source", "created_at", "updated_at", "valid_from", "valid_to", "superseded_by",
+    "expires_at", "archived", "importance", "weight", "confidence", "access_count", "last_accessed", "pinned",
+    "uses", "used_at",
+)  # fmt: skip
 # While something is being forgotten, an answer that was given with memories in view may repeat it.
 _EXCHANGE = """
     SELECT e.seq, e.id, e.model, e.said,
            iif(e.recalled <> '[]' AND EXISTS (
                SELECT 1 FROM sessions x JOIN forgets f ON f.owner = x.owner WHERE x.id = e.session
-           ), '', e.answer), e.at, e.whole, e.timezone, e.dated
+           ), '', e.answer) AS answer, e.at, e.whole, e.timezone, e.dated
     FROM exchanges e"""
 _IN_VIEW = """
     SELECT e.seq, e.recalled FROM exchanges e
@@ -81,6 +81,33 @@ def named(scope: Scope, **others: Any) -> dict[str, Any]:
     return {"tenant": scope.tenant, "user": scope.user, "project": scope.project, **others}
 
 
+def records(tx: Connection, sql: str, parameters: Any = ()) -> list[dict[str, Any]]:
+    """Return the rows by the names of their columns."""
+    cursor = tx.execute(sql, parameters)
+    names = [each[0] for each in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def insert(tx: Connection, table: str, ending: str = "", /, **columns: Any) -> Any:
+    """Insert one row; return the number that an `ending` such as RETURNING seq asks for, else None."""
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    cursor = tx.execute(f"INSERT INTO {table} ({names}) VALUES ({marks}) {ending}", tuple(columns.values()))
+    row = cursor.fetchone() if cursor.description else None
+    return row[0] if row else None
+
+
+def place_after(tx: Connection, sql: str, parameters: Any, message: str) -> Any:
+    """Return the first column of the row that a page begins after. Raises NotFound."""
+    if (place := value(tx, sql, parameters)) is None:
+        raise NotFound(message, param="after")
+    return place
+
+
+def scope_in(record: dict[str, Any]) -> Scope:
+    """Take tenant, user and project out of the record."""
+    return Scope(record.pop("tenant"), record.pop("user"), record.pop("project"))
+
+
 def seqs_in(parameter: str) -> str:
     """Return SQL for the numbers in a parameter that `as_json` made, for `IN`."""
     return f"(SELECT CAST(value AS INTEGER) FROM json_each({parameter}))"
@@ -95,14 +122,12 @@ def as_json(values: Iterable[Any]) -> str:
 def insert_memory(tx: Connection, owner: int, memory: Memory, statement: bytes, changed: int) -> int | None:
     """Store the memory's own row and evidence, `statement` being its digest; return its seq, or None if the
     same one is already there."""
-    m, content = memory, storable(memory.content)
-    seq: int | None = value(
-        tx,
-        _INSERT_MEMORY,
-        (owner, m.scope.project, m.id, m.type, content, statement, m.source, m.created_at, m.updated_at,
-         m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
-         m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, m.pinned, m.uses, m.used_at,
-         _archived_by(m), m.core or m.pinned, json.dumps(m.sources), changed, changed),
+    m = memory
+    seq: int | None = insert(
+        tx, "memories", "ON CONFLICT DO NOTHING RETURNING seq", owner=owner, project=m.scope.project,
+        content=storable(m.content), digest=statement, tags=json.dumps(m.tags), sources=json.dumps(m.sources),
+        archived_by=_archived_by(m), core=m.core or m.pinned, changed=changed, written=changed,
+        **{name: getattr(m, name) for name in _AS_THEY_ARE},
     )  # fmt: skip
     if seq is not None:
         insert_evidence(tx, seq, memory.evidence)
@@ -128,12 +153,13 @@ def _archived_by(memory: Memory) -> str | None:
 
 def insert_evidence(tx: Connection, seq: int, evidence: Sequence[Evidence]) -> None:
     """Add where a memory comes from; what is known already is not doubled."""
+    known = "SELECT 1 FROM evidence WHERE memory = ? AND session_id = ? AND exchange_id = ? AND span = ?"
     for item in evidence:
         row = (seq, item.session_id, item.exchange_id, storable(item.span))
-        known = "SELECT 1 FROM evidence WHERE memory = ? AND session_id = ? AND exchange_id = ? AND span = ?"
         if not value(tx, known, row):
-            new = "INSERT INTO evidence (memory, session_id, exchange_id, span) VALUES (?, ?, ?, ?)"
-            tx.execute(new, row)
+            tx.execute(
+                "INSERT INTO evidence (memory, session_id, exchange_id, span) VALUES (?, ?, ?, ?)", row
+            )
 
 
 def memories_where(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[tuple[int, Memory]]:
@@ -262,15 +288,9 @@ def exchanges_where(
     tx: Connection, scope: Scope, session_id: str, condition: str, parameters: dict[str, Any]
 ) -> list[Exchange]:
     """Return exchanges of one session, selected and ordered by constant SQL over `e`."""
-    return [
-        Exchange(
-            seq=seq, id=id_, scope=scope, session_id=session_id, model=model, said=said, answer=answer, at=at,
-            whole=bool(whole), timezone=timezone, dated=dated,
-        )
-        for seq, id_, model, said, answer, at, whole, timezone, dated in tx.execute(
-            f"{_EXCHANGE} WHERE {condition}", parameters
-        )
-    ]  # fmt: skip
+    found = records(tx, f"{_EXCHANGE} WHERE {condition}", parameters)
+    same: dict[str, Any] = {"scope": scope, "session_id": session_id}
+    return [Exchange(whole=bool(row.pop("whole")), **same, **row) for row in found]
 
 
 def without_tainted(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:

@@ -11,7 +11,7 @@ from proxy.domain.errors import NotFound
 from proxy.domain.ports import Trigger
 from proxy.domain.session import ORDINARY, Exchange, NewExchange, NewJob, Outcome, SessionInfo, StoredExchange
 from proxy.storage.sql import jobs, notes, rows, users
-from proxy.storage.sql.database import Connection, Instance, Store, column, reads, value, writes
+from proxy.storage.sql.database import BEYOND_ALL, Connection, Instance, Store, column, reads, value, writes
 from proxy.storage.sql.rows import FORGOTTEN
 
 # ---------------------------------------------------------------- exchanges, inside the writer's transaction
@@ -116,10 +116,11 @@ _OURS = """
     FROM sessions n JOIN scopes s ON s.id = n.owner
     WHERE s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR n.project = :project)"""
 _SESSIONS = f"""
-    SELECT n.name, n.project, n.last_at, (SELECT count(*) FROM exchanges e WHERE e.session = n.id),
-           (SELECT count(*) FROM exchanges e WHERE e.session = n.id AND e.extraction = 'pending'),
+    SELECT n.name AS id, s.tenant, s.user, n.project, n.last_at,
+           (SELECT count(*) FROM exchanges e WHERE e.session = n.id) AS exchanges,
+           (SELECT count(*) FROM exchanges e WHERE e.session = n.id AND e.extraction = 'pending') AS pending,
            iif((SELECT count(*) FROM sessions other WHERE other.owner = n.owner AND other.name = n.name) > 1,
-               substr(n.name, 1, {_MARKED}) || '@' || n.id, n.name)
+               substr(n.name, 1, {_MARKED}) || '@' || n.id, n.name) AS cursor
     {_OURS} AND (:last_at IS NULL OR (n.last_at, n.id) < (:last_at, :last_id))
     ORDER BY n.last_at DESC, n.id DESC LIMIT :limit"""
 _UNQUEUED = """
@@ -141,7 +142,6 @@ _IS_OLD = """
     n.last_at < :before AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.session = n.id)
     AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id)"""
 _SLICE = 10_000  # sessions that one read looks at: other readers wait for it
-_BEYOND_ALL = 2**63 - 1
 _SLICE_END = f"SELECT id FROM sessions WHERE id > :edge ORDER BY id LIMIT 1 OFFSET {_SLICE - 1}"
 _OLD_SESSIONS = f"SELECT n.id FROM sessions n WHERE n.id > :edge AND n.id <= :end AND {_IS_OLD}"
 # Which responses were made in a session is deleted with it.
@@ -167,12 +167,12 @@ class SqlSessions(Store):
                 again = "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?"
                 tx.execute(again, (instance, seq))
             return StoredExchange(id_, generation)
-        (number,) = tx.execute(
-            "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal,"
-            " instance, timezone, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq",
-            (new.id, key, session, owner.stamp.generation, new.model, rows.storable(new.said), new.at,
-             new.explicit, new.personal, instance, users.timezone(tx, owner.id, new), new.said_at),
-        ).fetchone()  # fmt: skip
+        number = rows.insert(
+            tx, "exchanges", "RETURNING seq", id=new.id, key=key, session=session, model=new.model,
+            generation=owner.stamp.generation, said=rows.storable(new.said), at=new.at, explicit=new.explicit,
+            personal=new.personal, instance=instance, timezone=users.timezone(tx, owner.id, new),
+            dated=new.said_at,
+        )  # fmt: skip
         notes.anchor(tx, session, number, new)
         if fresh:
             # Who opens a new conversation should be known in it.
@@ -287,13 +287,7 @@ class SqlSessions(Store):
     ) -> Sequence[SessionInfo]:
         last_at, last_id = _cursor(tx, scope, after)
         page = rows.named(scope, last_at=last_at, last_id=last_id, limit=limit)
-        return [
-            SessionInfo(
-                id=name, scope=Scope(scope.tenant, scope.user, project), last_at=at, exchanges=count,
-                pending=pending, cursor=cursor,
-            )
-            for name, project, at, count, pending, cursor in tx.execute(_SESSIONS, page)
-        ]  # fmt: skip
+        return [SessionInfo(scope=rows.scope_in(row), **row) for row in rows.records(tx, _SESSIONS, page)]
 
     async def prune(self, before: float) -> int:
         """Delete the exchanges from before `before` that are extracted, and the sessions last used before
@@ -335,7 +329,7 @@ def _prune_exchanges(tx: Connection, *, before: float) -> int:
 def _old(tx: Connection, *, before: float, edge: int) -> tuple[Sequence[int], int | None]:
     """Return the old and empty sessions of the slice beyond the edge, and where it ends, if there is more."""
     end = value(tx, _SLICE_END, {"edge": edge})
-    asked = {"before": before, "edge": edge, "end": _BEYOND_ALL if end is None else end}
+    asked = {"before": before, "edge": edge, "end": BEYOND_ALL if end is None else end}
     return column(tx, _OLD_SESSIONS, asked), end
 
 

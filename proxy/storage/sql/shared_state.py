@@ -3,11 +3,13 @@ accept, and the hourly quota of model calls. See ports.KeyStore, ports.FormStore
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from proxy.domain import limits
 from proxy.domain.limits import QuotaDecision
 from proxy.domain.ports import Key, latest_forms
+from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, DamagedRow, Store, legible, reads, writes
 
 
@@ -35,21 +37,16 @@ class SqlKeys(Store):
 
     @writes
     def add(self, tx: Connection, key: Key, digest: bytes) -> None:
-        tx.execute(
-            "INSERT INTO keys (id, digest, name, tenant, user, rights, upstream_key, created_at, revoked_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (key.id, digest, key.name, key.tenant, key.user, json.dumps(sorted(key.rights)),
-             key.upstream_key, key.created_at, key.revoked_at),
-        )  # fmt: skip
+        columns = {each.name: getattr(key, each.name) for each in fields(Key)}
+        rows.insert(tx, "keys", digest=digest, **columns | {"rights": json.dumps(sorted(key.rights))})
 
     @reads
     def find(self, tx: Connection, digest: bytes) -> Key | None:
-        row = tx.execute(f"{_SELECT_KEY} WHERE digest = ?", (digest,)).fetchone()
-        return _read(row) if row else None
+        return next(map(_read, rows.records(tx, f"{_SELECT_KEY} WHERE digest = ?", (digest,))), None)
 
     @reads
     def list(self, tx: Connection) -> Sequence[Key]:
-        return [_read(row) for row in tx.execute(f"{_SELECT_KEY} ORDER BY seq DESC")]
+        return list(map(_read, rows.records(tx, f"{_SELECT_KEY} ORDER BY seq DESC")))
 
     @writes
     def revoke(self, tx: Connection, key_id: str, at: float) -> bool:
@@ -58,14 +55,9 @@ class SqlKeys(Store):
         return tx.execute(revoked, (at, key_id)).rowcount > 0
 
 
-def _read(row: tuple[Any, ...]) -> Key:
-    id_, name, tenant, user, rights, upstream_key, created_at, revoked_at = row
+def _read(row: dict[str, Any]) -> Key:
     with legible():
-        allowed = frozenset(json.loads(rights))
-    return Key(
-        id=id_, name=name, tenant=tenant, user=user, rights=allowed,
-        upstream_key=upstream_key, created_at=created_at, revoked_at=revoked_at,
-    )  # fmt: skip
+        return Key(rights=frozenset(json.loads(row.pop("rights"))), **row)
 
 
 # ---------------------------------------------------------------- forms
