@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import orjson
@@ -147,13 +147,8 @@ class _Writer(Moved):
 
     def insert(self, table: str, returning: str = "", **columns: Any) -> int:
         """Insert a row; return its number, where `returning` names the column."""
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        wanted = f" RETURNING {returning}" if returning else ""
-        cursor = self.tx.execute(
-            f"INSERT INTO {table} ({names}) VALUES ({marks}){wanted}", tuple(columns.values())
-        )
         self.rows[table] += 1
-        return int(cursor.fetchone()[0]) if returning else 0
+        return int(rows.insert(self.tx, table, returning and f"RETURNING {returning}", **columns) or 0)
 
 
 def _keys(writer: _Writer, old: OldRedis, uid: str) -> None:
@@ -212,9 +207,8 @@ class _User:
         writer, vectors, history = self._writer, self._vectors(), self._table("events")
         for memory_id, row in _in_order(self._table("memories")):
             memory = self._memory(memory_id, row)
-            seq = rows.insert_memory(
-                writer.tx, self._owner, memory, rows.digest(memory.content), row["written"]
-            )
+            digest = rows.digest(memory.content)
+            seq = rows.insert_memory(writer.tx, self._owner, memory, digest, row["written"])
             if seq is None:
                 raise Refused("two current memories of a user say the same, which the store does not take")
             writer.rows["memories"] += 1
@@ -233,12 +227,10 @@ class _User:
     def _memory(self, memory_id: str, row: Row) -> Memory:
         scope = Scope(self._scope.tenant, self._scope.user, row["project"])
         evidence = tuple(Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in row["evidence"])
-        same = _same(
-            row,
-            "type content source created_at updated_at valid_from valid_to superseded_by expires_at archived"
-            " importance weight confidence access_count last_accessed",
+        same = {each.name: row[each.name] for each in fields(Memory) if each.name in row}
+        return Memory(
+            **same | {"id": memory_id, "scope": scope, "tags": tuple(row["tags"]), "evidence": evidence}
         )
-        return Memory(id=memory_id, scope=scope, tags=tuple(row["tags"]), evidence=evidence, **same)
 
     def _vectors(self) -> dict[tuple[str, int], bytes]:
         """Return vectors by memory and by the number that its row gives to its vector."""
@@ -259,8 +251,8 @@ class _User:
     def _sessions(self) -> None:
         for sid, row in _in_order(self._table("sessions")):
             self._session_ids[sid] = self._writer.insert(
-                "sessions", "id", owner=self._owner, ended=int(row["ended"]), stateful=int(row["stateful"]),
-                retold=int(row["retold"]), **_same(row, "project name last_at unsummarised"),
+                "sessions", "id", owner=self._owner,
+                **_same(row, "project name last_at unsummarised ended stateful retold"),
             )  # fmt: skip
         for response_id, made in self._table("made").items():
             sid, _, exchange = made.partition(" ")
@@ -279,12 +271,11 @@ class _User:
             extraction = "pending" if row["open"] or entry else "done"
             self._exchange_seqs[row["seq"]] = self._writer.insert(
                 "exchanges", "seq", session=self._session_ids[sid], recalled=rows.as_json(row["recalled"]),
-                state="open" if row["open"] else "done", whole=int(row["whole"]),
-                explicit=int(row["explicit"]), personal=int(row["personal"]),
+                state="open" if row["open"] else "done", timezone=row.get("timezone", "UTC"),
                 extraction="dead" if entry and entry["dead"] else extraction,
-                at_work=int(bool(entry and entry.get("at_work"))), timezone=row.get("timezone", "UTC"),
-                dated=row.get("dated"),
-                **_same(row, "id key generation model said answer at instance holders"),
+                at_work=int(bool(entry and entry.get("at_work"))), dated=row.get("dated"),
+                **_same(row, "id key generation model said answer at whole explicit personal instance"
+                             " holders"),
             )  # fmt: skip
 
     def _upto(self, seq: int) -> int:
@@ -298,16 +289,12 @@ class _User:
         for job_id, row in _in_order(self._table("jobs") | self._table("dead")):
             numbers[job_id] = self._writer.insert(
                 "jobs", "id", session=self._session_ids[row["sid"]], owner=self._owner,
-                upto=self._upto(row["upto"]), closing=int(row["closing"]),
-                **_same(row, "lane state attempts due_at leased_until instance created_at reason"),
+                upto=self._upto(row["upto"]),
+                **_same(row, "lane state attempts due_at leased_until instance created_at reason closing"),
             )  # fmt: skip
-        for entries in self._table("unread").values():
-            for entry in entries:
-                if entry["job"] in numbers:
-                    self._writer.tx.execute(
-                        "UPDATE exchanges SET job = ? WHERE seq = ?",
-                        (numbers[entry["job"]], self._exchange_seqs[entry["seq"]]),
-                    )
+        unread = (entry for entries in self._table("unread").values() for entry in entries)
+        of_job = [(numbers[e["job"]], self._exchange_seqs[e["seq"]]) for e in unread if e["job"] in numbers]
+        self._writer.tx.executemany("UPDATE exchanges SET job = ? WHERE seq = ?", of_job)
 
     def _notes(self) -> None:
         """Copy standing instructions and states. Its exchange may have been deleted: number 0."""
@@ -315,7 +302,7 @@ class _User:
             for _, row in _in_order(self._table(f"anchors:{sid}")):
                 self._writer.insert(
                     "anchors", session=session, exchange=self._exchange_seqs.get(row["exchange"], 0),
-                    holds=int(row["holds"]), **_same(row, "exchange_id slot content at"),
+                    **_same(row, "exchange_id slot content at holds"),
                 )  # fmt: skip
         for sid, row in self._table("states").items():
             session, content = self._session_ids[sid], json.dumps(row["content"], ensure_ascii=False)
@@ -327,18 +314,17 @@ class _User:
     # ------------------------------------------------------------ quarantine, responses, receipts
     def _quarantine(self) -> None:
         for held_id, row in _in_order(self._table("held")):
-            columns = {name: value for name, value in row.items() if name not in ("seq", "tags")}
-            self._writer.insert(
-                "quarantine", id=held_id, owner=self._owner, tags=json.dumps(row["tags"]), **columns
-            )
+            columns = {name: value for name, value in row.items() if name != "seq"}
+            columns |= {"id": held_id, "owner": self._owner, "tags": json.dumps(row["tags"])}
+            self._writer.insert("quarantine", **columns)
 
     def _responses(self) -> None:
         bodies = self._old.hash(f"u:{self._home}:bodies")
         for response_id, row in _in_order(self._table("stored")):
+            texts = [None if row["deleted"] else bodies[f"{response_id} {part}"] for part in "ri"]
             self._writer.insert(
                 "stored_responses", id=response_id, owner=self._owner, recalled=rows.as_json(row["recalled"]),
-                response=None if row["deleted"] else bodies[f"{response_id} r"],
-                input_items=None if row["deleted"] else bodies[f"{response_id} i"],
+                response=texts[0], input_items=texts[1],
                 **_same(row, "project session previous_id conversation_id created_at expires_at"),
             )  # fmt: skip
 
@@ -389,5 +375,6 @@ def _in_order(table: Mapping[str, Row]) -> list[tuple[str, Row]]:
 
 
 def _same(row: Row, names: str) -> dict[str, Any]:
-    """Return the columns that are as they were."""
-    return {name: row[name] for name in names.split()}
+    """Return the columns that are as they were; truth values as numbers."""
+    found = {name: row[name] for name in names.split()}
+    return {name: int(value) if isinstance(value, bool) else value for name, value in found.items()}

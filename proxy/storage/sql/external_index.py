@@ -274,10 +274,8 @@ class Outbox(Store):
     @writes
     def _acknowledge(self, tx: Connection, portion: _Portion) -> bool:
         if not tx.execute(_RENEW, self._lease()).rowcount:
-            tx.executemany(
-                "INSERT INTO vector_outbox (owner, memory) VALUES (?, ?)",
-                [(owner, memory) for _, owner, memory in portion.entries],
-            )
+            again = "INSERT INTO vector_outbox (owner, memory) VALUES (?, ?)"
+            tx.executemany(again, [entry[1:] for entry in portion.entries])
             return False
         if new := sorted(set(portion.points) - set(portion.target.generations)):
             known = as_json(sorted({*portion.target.generations, *new}))

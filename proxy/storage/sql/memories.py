@@ -108,8 +108,6 @@ class SqlMemories(Store):
         )
 
     async def readings(self, scope: Scope, ids: Sequence[str]) -> Sequence[bytes | None]:
-        """See ports.MemoryStore."""
-
         def work(tx: Connection) -> Sequence[bytes | None]:
             owner = users.find(tx, scope)
             found = dict(tx.execute(_READINGS, (owner.id, rows.as_json(ids))).fetchall()) if owner else {}
@@ -342,11 +340,9 @@ class Taken:
 
     @property
     def profile(self) -> Sequence[tuple[Memory, ProfileKind]]:
-        """See ports.Snapshot."""
         return self.held if self.holds() else ()
 
     def search(self, search: Search) -> Sequence[Hit] | None:
-        """See ports.Snapshot."""
         if self.index is None or search.faded or not self.holds():
             return None
         return _hits(self.index.search(self.project, search), self.memories)

@@ -314,8 +314,8 @@ class SqlChains(Store):
 
     async def expire(self, now: float, *, unused_since: float | None = None) -> int:
         seqs, total = await self._database.read(lambda tx: column(tx, _EXPIRED, {"now": now})), 0
-        for start in range(0, len(seqs), _RESPONSES_AT_ONCE):
-            portion = {"now": now, "seqs": rows.as_json(seqs[start : start + _RESPONSES_AT_ONCE])}
+        for some in rows.in_portions(seqs, _RESPONSES_AT_ONCE):
+            portion = {"now": now, "seqs": rows.as_json(some)}
             total += await self._database.write(partial(_expire, portion=portion))
         if unused_since is not None:
             total += await expire_conversations(self._database, unused_since)

@@ -3,16 +3,18 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, make_dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, with_children
 from proxy.domain.errors import NotFound
 from proxy.domain.session import Exchange
 from proxy.storage.sql.database import Connection, legible, value
 from proxy.text.words import fold, normalise
+
+T = TypeVar("T")
 
 # `recalled` of an exchange: ids of the memories and documents that its answer was given with.
 DOCUMENT = "doc_"  # documents' ids begin so: no memory's do
@@ -111,6 +113,11 @@ def scope_in(record: dict[str, Any]) -> Scope:
 def seqs_in(parameter: str) -> str:
     """Return SQL for the numbers in a parameter that `as_json` made, for `IN`."""
     return f"(SELECT CAST(value AS INTEGER) FROM json_each({parameter}))"
+
+
+def in_portions(found: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the rows a few at a time: other writers wait for each transaction."""
+    yield from (found[start : start + size] for start in range(0, len(found), size))
 
 
 def as_json(values: Iterable[Any]) -> str:

@@ -270,9 +270,8 @@ class SqlSessions(Store):
         await asyncio.to_thread(self._living.clean)
         due = await self._database.read(lambda tx: jobs.due(tx, _UNQUEUED, trigger))
         made = 0
-        for start in range(0, len(due), _AT_ONCE):
-            portion = dict(due[start : start + _AT_ONCE])
-            made += await self._database.write(partial(_queue, wanted=portion, now=now))
+        for portion in rows.in_portions(due, _AT_ONCE):
+            made += await self._database.write(partial(_queue, wanted=dict(portion), now=now))
         return made
 
     @writes
@@ -299,8 +298,8 @@ class SqlSessions(Store):
         edge: int | None = 0
         while edge is not None:  # a slice at a time
             old, edge = await self._database.read(partial(_old, before=before, edge=edge))
-            for start in range(0, len(old), _AT_ONCE):
-                these = {"ids": rows.as_json(old[start : start + _AT_ONCE]), "before": before}
+            for portion in rows.in_portions(old, _AT_ONCE):
+                these = {"ids": rows.as_json(portion), "before": before}
                 await self._database.write(partial(_prune_sessions, these=these))
         return pruned
 

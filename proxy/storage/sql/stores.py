@@ -141,7 +141,6 @@ class SqlStores(ABC):
             await self.entities.catch_up()
 
     async def deliver(self) -> None:
-        """See Stores."""
         if self.outbox is not None:
             with suppress(IndexUnavailable):  # it has logged that, and is tried again
                 await self.outbox.deliver(DELIVER_S)
@@ -150,7 +149,6 @@ class SqlStores(ABC):
             self._is_retired = True
 
     async def reindex(self, report: Report) -> int:
-        """See Stores."""
         if self.outbox is None:
             return 0
         try:
@@ -160,7 +158,6 @@ class SqlStores(ABC):
 
     async def _refuse_unfinished_copy(self) -> None:
         """Raise UnfitStore while a part of what belongs here is still elsewhere."""
-
         query = "SELECT 1 FROM meta WHERE key = ?"
         if await self.database.read(lambda tx: value(tx, query, (UNFINISHED_COPY,))):
             raise UnfitStore("the copy into this database is not finished: run `memory-proxy migrate` again")

@@ -169,7 +169,6 @@ class SqliteDatabase:
         return result
 
     async def read(self, work: Work[T]) -> T:
-        """See Database."""
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
@@ -195,7 +194,6 @@ class SqliteDatabase:
         await asyncio.get_running_loop().run_in_executor(self._copier, self._checkpoint)
 
     async def probe(self) -> None:
-        """See Database."""
         self.outages.settle()
         with suppress(StoreUnavailable):
             if self.outages.is_corrupt:
