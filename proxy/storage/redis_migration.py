@@ -228,9 +228,8 @@ class _User:
         scope = Scope(self._scope.tenant, self._scope.user, row["project"])
         evidence = tuple(Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in row["evidence"])
         same = {each.name: row[each.name] for each in fields(Memory) if each.name in row}
-        return Memory(
-            **same | {"id": memory_id, "scope": scope, "tags": tuple(row["tags"]), "evidence": evidence}
-        )
+        own = {"id": memory_id, "scope": scope, "tags": tuple(row["tags"]), "evidence": evidence}
+        return Memory(**same | own)
 
     def _vectors(self) -> dict[tuple[str, int], bytes]:
         """Return vectors by memory and by the number that its row gives to its vector."""

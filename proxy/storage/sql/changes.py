@@ -5,33 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
-from proxy.domain.core import (
-    Archive,
-    Candidate,
-    Change,
-    Close,
-    Confirm,
-    Consolidate,
-    Create,
-    Edit,
-    Event,
-    Evidence,
-    Flag,
-    Hold,
-    Memory,
-    Pin,
-    QuarantinedCandidate,
-    Release,
-    Restore,
-    Review,
-    Scope,
-    Settle,
-    Supersede,
-    Undo,
-    own_id,
-)
+from proxy.domain import core
+from proxy.domain.core import Candidate, Change, Event, Evidence, Memory, QuarantinedCandidate, Scope, own_id
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
 from proxy.domain.evolution import FADED_BY
 from proxy.storage.exact_index import pack
@@ -98,7 +75,7 @@ class SqlQuarantine(Store):
         return _read(found[0]) if found else None
 
 
-def hold(tx: Connection, owner: int, project: str | None, change: Hold) -> bool:
+def hold(tx: Connection, owner: int, project: str | None, change: core.Hold) -> bool:
     """Put the candidate in, unless it is there; searches are not affected (False)."""
     candidate, origin = change.candidate, change.candidate.origin or Evidence("", "")
     rows.insert(
@@ -128,6 +105,7 @@ def _read(row: dict[str, Any]) -> QuarantinedCandidate:
 
 
 # ---------------------------------------------------------------- memories
+STORING = (core.Create, core.Supersede, core.Edit, core.Consolidate)  # changes that bring a memory
 REMEMBERED_VERSIONS = 1000  # an index older than that is read again: see memory_cache.py
 
 
@@ -146,28 +124,26 @@ class Writer:
     def apply(self, change: Change) -> bool:
         """Apply one change; return whether anything is different now."""
         match change:
-            case Create():
+            case core.Create():
                 return self.create(change.memory, change.vector, change.reading, change.history)
-            case Supersede():
+            case core.Supersede():
                 return self._supersede(change)
-            case Confirm():
+            case core.Confirm():
                 return self._confirm(change)
-            case Edit():
+            case core.Edit():
                 return self._edit(change)
-            case Hold():
+            case core.Hold():
                 return hold(self.tx, self.owner, self.scope.project, change)
-            case Release():
+            case core.Release():
                 return release(self.tx, self.owner, change.id)
-            case Archive():
+            case core.Archive():
                 return self._archive(change)
-            case Restore():
+            case core.Restore():
                 return self._restore(change)
-            case Pin():
+            case core.Pin():
                 return self._pin(change)
-            case Consolidate() | Undo() | Close() | Flag() | Settle() | Review():
-                return derivation.apply(self, change)
             case _:
-                assert_never(change)
+                return derivation.apply(self, change)
 
     def create(
         self, memory: Memory, vector: bytes | None, reading: bytes | None, history: tuple[Event, ...] = ()
@@ -186,7 +162,7 @@ class Writer:
             self.record(seq, event.at, event.action, event.by, event.content)
         return True
 
-    def _supersede(self, change: Supersede) -> bool:
+    def _supersede(self, change: core.Supersede) -> bool:
         """Close the old one first: the new one may say the same in other words."""
         old, new = self.find(change.old_id), change.memory
         if old is None or change.old_id == new.id:
@@ -212,7 +188,7 @@ class Writer:
             self.record(old[0], new.created_at, "superseded", self._successor(old[0]), old[1])
         return created or bool(closed)
 
-    def _confirm(self, change: Confirm) -> bool:
+    def _confirm(self, change: core.Confirm) -> bool:
         found = self.find(change.id)
         if found is None:
             return False
@@ -232,7 +208,7 @@ class Writer:
                 self._restore(Restore(change.id, change.at, source))
         return True
 
-    def _edit(self, change: Edit) -> bool:
+    def _edit(self, change: core.Edit) -> bool:
         """Rewrite the row. Its number stays, and with it its place in lists; so does what it superseded and
         what superseded it."""
         memory, vector = change.memory, change.vector
@@ -262,7 +238,7 @@ class Writer:
         return True
 
     # ------------------------------------------------------------ changes over time
-    def _archive(self, change: Archive) -> bool:
+    def _archive(self, change: core.Archive) -> bool:
         """Archive those of the memories that are current; pinned ones only if their owner does it."""
         archived = self.tx.execute(
             "UPDATE memories SET archived = 1, archived_by = :by, changed = :version"
@@ -274,7 +250,7 @@ class Writer:
             self.record(seq, change.at, "archived", change.by, content)
         return bool(archived)
 
-    def _restore(self, change: Restore) -> bool:
+    def _restore(self, change: core.Restore) -> bool:
         """Make an archived memory current again, as if it had been stated now; one that would be archived
         again for its weight starts with the weight of a new one."""
         seq, content, archived = self._existing(change.id, "archived")
@@ -294,7 +270,7 @@ class Writer:
         self.record(seq, change.at, "restored", change.by, content)
         return True
 
-    def _pin(self, change: Pin) -> bool:
+    def _pin(self, change: core.Pin) -> bool:
         seq, content, pinned = self._existing(change.id, "pinned")
         if bool(pinned) == change.pinned:
             return False
@@ -313,7 +289,7 @@ class Writer:
         return found
 
     # ------------------------------------------------------------ making room
-    def displace(self, change: Supersede) -> bool:
+    def displace(self, change: core.Supersede) -> bool:
         """Let the new memory of an applied Supersede take the place of the old one, with its history and
         what it had superseded in its turn; return False where it superseded nothing."""
         old, new = self.find(change.old_id), self.find(change.memory.id)

@@ -12,20 +12,10 @@ from functools import partial, reduce
 from itertools import groupby
 
 from proxy import telemetry
-from proxy.domain.core import (
-    Change,
-    Consolidate,
-    Create,
-    Edit,
-    ForgetCounts,
-    Memory,
-    MemoryFilter,
-    Receipt,
-    Scope,
-    Supersede,
-)
+from proxy.domain.core import Change, Edit, ForgetCounts, Memory, MemoryFilter, Receipt, Scope
 from proxy.domain.errors import Conflict
 from proxy.storage.sql import derivation, erasure, rows, users
+from proxy.storage.sql.changes import STORING
 from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
 from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
@@ -237,7 +227,7 @@ def unblock_insert(tx: Connection, owner: int, changes: Sequence[Change]) -> Non
     the changes are about to store.
 
     Raises Conflict for an Edit that would turn a memory from before a forget into one that it covers."""
-    new = [change.memory for change in changes if isinstance(change, Create | Supersede | Edit | Consolidate)]
+    new = [change.memory for change in changes if isinstance(change, STORING)]
     if not new or not tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner,)).fetchone():
         return
     for forget in erasure.pending_forgets(tx):

@@ -10,12 +10,11 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from proxy.domain.core import Change, Consolidate, Create, Edit, Quota, Release, Settle, Supersede
+from proxy.domain.core import Change, Edit, Quota, Release, Settle, Supersede
 from proxy.storage.sql import rows
-from proxy.storage.sql.changes import Writer
+from proxy.storage.sql.changes import STORING, Writer
 from proxy.storage.sql.database import Connection
 
-STORING = (Create, Supersede, Edit, Consolidate)  # changes that bring a memory
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
 
 # Word for word those of the index `memories_weakest`, which spares the sort.
@@ -152,10 +151,6 @@ def growth(change: Change) -> Usage:
 
 def time_of(changes: Sequence[Change]) -> float:
     """Return the time of the last change; 0 for none."""
-    return max(map(_time, changes), default=0.0)
-
-
-def _time(change: Change) -> float:
-    if isinstance(change, STORING):
-        return change.memory.updated_at
-    return 0.0 if isinstance(change, Release | Settle) else change.at
+    stored = [change.memory.updated_at for change in changes if isinstance(change, STORING)]
+    others = [change.at for change in changes if not isinstance(change, (*STORING, Release, Settle))]
+    return max(stored + others, default=0.0)
