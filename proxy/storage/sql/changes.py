@@ -105,6 +105,7 @@ def _read(row: dict[str, Any]) -> QuarantinedCandidate:
 
 
 # ---------------------------------------------------------------- memories
+_SAYS_THAT = "Another memory of this user says just that."
 STORING = (core.Create, core.Supersede, core.Edit, core.Consolidate)  # changes that bring a memory
 REMEMBERED_VERSIONS = 1000  # an index older than that is read again: see memory_cache.py
 
@@ -170,11 +171,7 @@ class Writer:
         if self._is_past(new.id):
             self.dropped.append(new.id)
             return False
-        closed = self.tx.execute(
-            "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?,"
-            " changed = ? WHERE seq = ? AND superseded_by IS NULL",
-            (new.id, new.valid_from, new.updated_at, self.version, old[0]),
-        ).rowcount
+        closed = self.close(old[0], new.id, new.valid_from, new.updated_at)
         # The same thing turns out to have held earlier: what it ended, ended then.
         self.tx.execute(
             "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), changed = ?"
@@ -182,11 +179,11 @@ class Writer:
             (new.id, new.valid_from, self.version, self.owner, change.old_id, new.valid_from),
         )
         created = self.create(new, change.vector, change.reading)
-        if closed and not created:
-            self._point_to_twin(old[0], new)
+        if closed and not created and (twin := self.twin(new)) is not None:
+            self.tx.execute("UPDATE memories SET superseded_by = ? WHERE seq = ?", (twin, old[0]))
         if closed:
             self.record(old[0], new.created_at, "superseded", self._successor(old[0]), old[1])
-        return created or bool(closed)
+        return created or closed
 
     def _confirm(self, change: core.Confirm) -> bool:
         found = self.find(change.id)
@@ -205,7 +202,7 @@ class Writer:
         archived_by = value(self.tx, "SELECT archived_by FROM memories WHERE seq = ?", (seq,))
         if archived_by in FADED_BY:
             with suppress(Duplicate):  # another memory states it
-                self._restore(Restore(change.id, change.at, source))
+                self._restore(core.Restore(change.id, change.at, source))
         return True
 
     def _edit(self, change: core.Edit) -> bool:
@@ -213,15 +210,12 @@ class Writer:
         what superseded it."""
         memory, vector = change.memory, change.vector
         check(memory, vector, self.scope, self.held.dimension)
-        query = "SELECT seq, content, source, archived FROM memories WHERE id = ? AND owner = ?"
-        found = self.tx.execute(query, (memory.id, self.owner)).fetchone()
-        if found is None:
-            raise NotFound("No memory has this id.")
-        seq, content, source, archived = found
+        columns = "source, archived, superseded_by"
+        seq, content, source, archived, superseded_by = self._existing(memory.id, columns)
         self._retire_expired(memory, rows.digest(memory.content), at=memory.updated_at, keep=memory.id)
-        if self._has_twin(seq, memory):
-            message = "Another memory of this user says just that."
-            raise Duplicate(message, param="content", code="duplicate_memory")
+        stays_current = not memory.archived and superseded_by is None
+        if stays_current and self.twin(memory) not in (None, memory.id):
+            raise Duplicate(_SAYS_THAT, param="content", code="duplicate_memory")
         rows.update_memory(self.tx, seq, memory, self.version)
         new_content = rows.storable(memory.content)
         if vector is not None or new_content != content:
@@ -253,15 +247,12 @@ class Writer:
     def _restore(self, change: core.Restore) -> bool:
         """Make an archived memory current again, as if it had been stated now; one that would be archived
         again for its weight starts with the weight of a new one."""
-        seq, content, archived = self._existing(change.id, "archived")
+        columns = "archived, superseded_by, project, type, digest"
+        seq, content, archived, superseded_by, *place = self._existing(change.id, columns)
         if not archived:
             return False
-        twin = """
-            SELECT 1 FROM memories t JOIN memories m ON m.seq = ? WHERE t.owner = m.owner AND t.seq <> m.seq
-            AND coalesce(t.project, '') = coalesce(m.project, '') AND t.type = m.type AND t.digest = m.digest
-            AND t.superseded_by IS NULL AND t.archived = 0 AND m.superseded_by IS NULL"""
-        if value(self.tx, twin, (seq,)):
-            raise Duplicate("Another memory of this user says just that.", code="duplicate_memory")
+        if superseded_by is None and rows.twin_of(self.tx, self.owner, place) is not None:
+            raise Duplicate(_SAYS_THAT, code="duplicate_memory")
         self.tx.execute(
             "UPDATE memories SET archived = 0, archived_by = NULL, updated_at = max(updated_at, ?),"
             " weight = max(weight, 1.0), fades_at = NULL, changed = ?, written = ? WHERE seq = ?",
@@ -281,9 +272,9 @@ class Writer:
         self.record(seq, change.at, "pinned" if change.pinned else "unpinned", "user", content)
         return True
 
-    def _existing(self, memory_id: str, flag: str) -> tuple[int, str, int]:
-        query = f"SELECT seq, content, {flag} FROM memories WHERE id = ? AND owner = ?"
-        found: tuple[int, str, int] | None = self.tx.execute(query, (memory_id, self.owner)).fetchone()
+    def _existing(self, memory_id: str, columns: str) -> tuple[Any, ...]:
+        query = f"SELECT seq, content, {columns} FROM memories WHERE id = ? AND owner = ?"
+        found: tuple[Any, ...] | None = self.tx.execute(query, (memory_id, self.owner)).fetchone()
         if found is None:
             raise NotFound("No memory has this id.", param="memory_id", code="memory_not_found")
         return found
@@ -369,24 +360,6 @@ class Writer:
         query = "SELECT superseded_by IS NOT NULL OR archived = 1 FROM memories WHERE id = ? AND owner = ?"
         return bool(value(self.tx, query, (memory_id, self.owner)))
 
-    def _has_twin(self, seq: int, edited: Memory) -> bool:
-        """True if another current memory says what this one is about to say, and this one stays current."""
-        query = """
-            SELECT 1 FROM memories t JOIN memories m ON m.seq = ? WHERE t.owner = ?
-            AND coalesce(t.project, '') = ? AND t.type = ? AND t.digest = ? AND t.superseded_by IS NULL
-            AND t.archived = 0 AND t.seq <> m.seq AND m.superseded_by IS NULL"""
-        asked = (seq, self.owner, edited.scope.project or "", edited.type, rows.digest(edited.content))
-        return not edited.archived and value(self.tx, query, asked) is not None
-
-    def _point_to_twin(self, seq: int, dropped: Memory) -> None:
-        """Let a closed memory name the one that already says what the dropped memory would have said."""
-        self.tx.execute(
-            "UPDATE memories SET superseded_by = coalesce((SELECT id FROM memories WHERE owner = ?"
-            " AND coalesce(project, '') = ? AND type = ? AND digest = ? AND superseded_by IS NULL"
-            " AND archived = 0), superseded_by) WHERE seq = ?",
-            (self.owner, dropped.scope.project or "", dropped.type, rows.digest(dropped.content), seq),
-        )
-
     def _fit_into_history(self, seq: int, past: Memory) -> None:
         """Let one that is stored late end when the next began, and what was before it end when it began."""
         place = {
@@ -408,6 +381,17 @@ class Writer:
         self.tx.execute(
             "UPDATE memories SET superseded_by = :successor, valid_to = :ended WHERE seq = :seq", place
         )
+
+    def twin(self, memory: Memory) -> str | None:
+        """Return the id of the current memory that says the same."""
+        return rows.twin_of(self.tx, self.owner, rows.place_of(memory))
+
+    def close(self, seq: int, by_id: str, began: float, at: float) -> bool:
+        """Let the memory be superseded by one that holds from `began` on; False if it is already."""
+        closed = """
+            UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?, changed = ?
+            WHERE seq = ? AND superseded_by IS NULL"""
+        return self.tx.execute(closed, (by_id, began, at, self.version, seq)).rowcount > 0
 
     def _successor(self, seq: int) -> str:
         return str(value(self.tx, "SELECT superseded_by FROM memories WHERE seq = ?", (seq,)))

@@ -12,7 +12,7 @@ from proxy.domain.core import Close, Consolidate, Derived, Flag, Memory, Review,
 from proxy.domain.derivation import Contradiction, Due
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import rows, users
-from proxy.storage.sql.database import Connection, Store, column, reads, value
+from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, column, reads, value
 
 if TYPE_CHECKING:
     from proxy.storage.sql.changes import Writer
@@ -21,9 +21,6 @@ UNDONE = "undone"  # a step of `reviews`: what was consolidated once, and should
 _IS_CURRENT = "superseded_by IS NULL AND archived = 0"
 _OURS = f"SELECT seq, id, content FROM memories WHERE owner = ? AND {_IS_CURRENT} AND id"
 _THESE = "IN (SELECT value FROM json_each(?))"
-_TWIN = f"""
-    SELECT id FROM memories WHERE owner = :owner AND coalesce(project, '') = coalesce(:project, '')
-    AND type = :type AND digest = :digest AND {_IS_CURRENT}"""
 
 
 # ---------------------------------------------------------------- changes
@@ -47,24 +44,14 @@ def apply(writer: "Writer", change: Derived) -> bool:
 
 
 def _consolidate(writer: "Writer", change: Consolidate) -> bool:
-    tx, owner, new = writer.tx, writer.owner, change.memory
-    olds = _current(tx, owner, change.old_ids)
-    place = {
-        "owner": owner,
-        "project": new.scope.project,
-        "type": new.type,
-        "digest": rows.digest(new.content),
-    }
-    twins = {id_ for (id_,) in tx.execute(_TWIN, place)} - set(change.old_ids)
-    if len(olds) < len(set(change.old_ids)) or twins or writer.find(new.id) is not None:
+    new = change.memory
+    olds = _current(writer.tx, writer.owner, change.old_ids)
+    is_said = writer.twin(new) not in (None, *change.old_ids)
+    if len(olds) < len(set(change.old_ids)) or is_said or writer.find(new.id) is not None:
         writer.dropped.append(new.id)
         return False
-    closed = (
-        "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?, changed = ?"
-        " WHERE seq = ?"
-    )
     for seq, content in olds.values():
-        tx.execute(closed, (new.id, new.valid_from, new.created_at, writer.version, seq))
+        writer.close(seq, new.id, new.valid_from, new.created_at)
         writer.record(seq, new.created_at, "superseded", new.id, content)
     return writer.create(new, change.vector, change.reading)
 
@@ -93,11 +80,7 @@ def _close(writer: "Writer", change: Close) -> bool:
         return False
     seq, content = found[change.id]
     began = value(writer.tx, "SELECT valid_from FROM memories WHERE seq = ?", (found[change.by_id][0],))
-    writer.tx.execute(
-        "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?, changed = ?"
-        " WHERE seq = ?",
-        (change.by_id, began, change.at, writer.version, seq),
-    )
+    writer.close(seq, change.by_id, began, change.at)
     writer.record(seq, change.at, "superseded", change.by_id, content)
     _drop_flags(writer.tx, "? IN (older, newer)", (seq,))
     return True
@@ -150,13 +133,12 @@ def _release(
     restored: list[tuple[int, str]] = []
     older: list[int] = []
     latest = None
-    for seq, id_, content, project, type_, digest, superseded_by, is_source in found:
+    for seq, id_, content, *place, superseded_by, is_source in found:
         if id_ in erased:
             continue
         heir = heir_of(superseded_by, erased)
         if heir is None and is_source:
-            place = {"owner": owner, "project": project, "type": type_, "digest": digest}
-            heir, latest = value(tx, _TWIN, place), id_
+            heir, latest = rows.twin_of(tx, owner, place), id_
         if heir is not None:
             tx.execute(pass_on, (heir, version, seq))
         elif is_source:
@@ -279,7 +261,6 @@ _OUTDATED = """
         WHERE m.archived = 1 OR EXISTS (
             SELECT 1 FROM memories n WHERE n.id = m.superseded_by AND n.owner = m.owner
             AND n.source <> 'consolidated'))"""
-_NEWEST = 2**63 - 1
 
 
 class SqlDerivation(Store):
@@ -303,56 +284,48 @@ class SqlDerivation(Store):
 
     @reads
     def batches(self, tx: Connection, scope: Scope, step: str, since: float) -> int:
-        if (owner := users.find(tx, scope)) is None:
-            return 0
+        owner = users.number(tx, scope.tenant, scope.user)
         query = """
             SELECT count(DISTINCT r.batch) FROM reviews r JOIN memories m ON m.seq = r.memory
             WHERE m.owner = ? AND r.step = ? AND r.at > ? AND r.batch <> ''"""
-        return int(value(tx, query, (owner.id, step, since)))
+        return int(value(tx, query, (owner, step, since)))
 
     @reads
     def undone(self, tx: Connection, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        if (owner := users.find(tx, scope)) is None:
-            return frozenset()
+        owner = users.number(tx, scope.tenant, scope.user)
         query = f"""
             SELECT m.id FROM memories m JOIN reviews r ON r.memory = m.seq
             WHERE +m.owner = ? AND m.id {_THESE} AND r.step = ?"""
-        return frozenset(column(tx, query, (owner.id, rows.as_json(ids), UNDONE)))
+        return frozenset(column(tx, query, (owner, rows.as_json(ids), UNDONE)))
 
     @reads
     def superseded(self, tx: Connection, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Memory]:
-        if (owner := users.find(tx, scope)) is None:
-            return []
-        asked = {"owner": owner.id, "ids": rows.as_json(ids), "limit": limit}
+        owner = users.number(tx, scope.tenant, scope.user)
+        asked = {"owner": owner, "ids": rows.as_json(ids), "limit": limit}
         seqs = column(tx, _SUPERSEDED, asked)
         memories = rows.memories_by_seq(tx, seqs)
         return [memories[seq][1] for seq in seqs]
 
     @reads
     def outdated(self, tx: Connection, scope: Scope) -> Sequence[str]:
-        if (owner := users.find(tx, scope)) is None:
-            return ()
-        return column(tx, _OUTDATED, (owner.id,))
+        owner = users.number(tx, scope.tenant, scope.user)
+        return column(tx, _OUTDATED, (owner,))
 
     @reads
     def contradictions(
         self, tx: Connection, scope: Scope, *, limit: int, after: str | None = None
     ) -> Sequence[Contradiction]:
-        if (owner := users.find(tx, scope)) is None:
-            return ()
-        before = _NEWEST
+        owner = users.number(tx, scope.tenant, scope.user)
+        before, query = BEYOND_ALL, "SELECT seq FROM contradictions WHERE owner = ? AND id = ?"
         if after is not None:
-            query = "SELECT seq FROM contradictions WHERE owner = ? AND id = ?"
-            before = value(tx, query, (owner.id, rows.storable(after)))
-            if before is None:
-                raise NotFound("No contradiction has this id.", param="after")
-        return _flagged(tx, scope, {"owner": owner.id, "before": before, "id": None, "limit": limit})
+            asked = (owner, rows.storable(after))
+            before = rows.place_after(tx, query, asked, "No contradiction has this id.")
+        return _flagged(tx, scope, {"owner": owner, "before": before, "id": None, "limit": limit})
 
     @reads
     def contradiction(self, tx: Connection, scope: Scope, id: str) -> Contradiction | None:
-        if (owner := users.find(tx, scope)) is None:
-            return None
-        asked = {"owner": owner.id, "before": _NEWEST, "id": rows.storable(id), "limit": 1}
+        owner = users.number(tx, scope.tenant, scope.user)
+        asked = {"owner": owner, "before": BEYOND_ALL, "id": rows.storable(id), "limit": 1}
         return next(iter(_flagged(tx, scope, asked)), None)
 
 

@@ -15,14 +15,13 @@ from typing import Any
 from proxy.domain.core import Entity, Memory, MemoryFilter, Page, Scope
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import erasure, rows, users
-from proxy.storage.sql.database import Connection, Store, legible, reads, value
+from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, legible, reads, value
 from proxy.text.names import UNKNOWN, Name, key_of, names
 
 _LOOKED_AT = 200  # of an entity's latest mentions, for its names and links
 _MOST_LINKED = 20
 _COMMON = 12  # memories; a name in more links too much to be followed
 _AT_ONCE = 200
-_BEYOND_ALL = 2**63 - 1
 _INSERT = """
     INSERT INTO mentions (memory, key, owner, entity, name, kind, unsure) VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING"""
@@ -67,8 +66,8 @@ def _keys(name: Name) -> list[str]:
 def _entity(tx: Connection, owner: int, known: Sequence[int]) -> int:
     """Return the entity of a name: the first of those known under it, into which the others are merged."""
     if not known:
-        new = "INSERT INTO entities (id, owner) VALUES (?, ?) RETURNING seq"
-        return int(value(tx, new, (f"ent_{secrets.token_hex(8)}", owner)))
+        new = {"id": f"ent_{secrets.token_hex(8)}", "owner": owner}
+        return int(rows.insert(tx, "entities", "RETURNING seq", **new))
     for other in known[1:]:
         tx.execute("UPDATE mentions SET entity = ? WHERE entity = ?", (known[0], other))
         tx.execute("DELETE FROM entities WHERE seq = ?", (other,))
@@ -97,7 +96,7 @@ class SqlEntities(Store):
         self, tx: Connection, where: MemoryFilter, *, limit: int, after: str | None = None
     ) -> Sequence[Entity]:
         condition, parameters = _current(tx, where)
-        edge = _BEYOND_ALL if after is None else _seq(tx, parameters["owner"], after, "after")
+        edge = BEYOND_ALL if after is None else _seq(tx, parameters["owner"], after, "after")
         named = f"EXISTS (SELECT 1 {_SEEN.format('e.seq', condition)} AND x.unsure = 0)"
         query = (
             f"SELECT e.seq, e.id FROM entities e WHERE e.owner = :owner AND e.seq < :edge AND {named}"
@@ -112,13 +111,10 @@ class SqlEntities(Store):
     ) -> Page:
         condition, parameters = _current(tx, where)
         entity = _seq(tx, parameters["owner"], entity_id, "entity_id")
-        edge: int = _BEYOND_ALL
+        edge, of_owner = BEYOND_ALL, "SELECT seq FROM memories WHERE id = ? AND owner = ?"
         if after is not None:
-            of_owner = "SELECT seq FROM memories WHERE id = ? AND owner = ?"
-            found = value(tx, of_owner, (rows.storable(after), parameters["owner"]))
-            if found is None:
-                raise NotFound("no memory has this id", param="after")
-            edge = found
+            named = (rows.storable(after), parameters["owner"])
+            edge = rows.place_after(tx, of_owner, named, "no memory has this id")
         seqs = f"SELECT DISTINCT m.seq {_SEEN.format(':entity', condition)} AND m.seq < :edge"
         asked = parameters | {"entity": entity, "edge": edge, "limit": limit + 1}
         page = rows.memories_where(
@@ -152,8 +148,8 @@ class SqlEntities(Store):
 def _current(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, Any]]:
     """Return the filter over current memories, with the owner among its parameters."""
     condition, parameters = rows.conditions(where, inactive=False)
-    owner = users.find(tx, Scope(where.tenant, where.user)) if where.user is not None else None
-    return f"{condition}{erasure.hidden(tx)}", {**parameters, "owner": owner.id if owner else -1}
+    owner = users.number(tx, where.tenant, where.user)
+    return f"{condition}{erasure.hidden(tx)}", {**parameters, "owner": owner}
 
 
 def _seq(tx: Connection, owner: int, entity_id: str, param: str) -> int:

@@ -82,9 +82,8 @@ _COUNT_USE = """
     INSERT INTO memory_uses (owner, day, memory, used, unused) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (owner, day, memory) DO UPDATE
     SET used = memory_uses.used + excluded.used, unused = memory_uses.unused + excluded.unused"""
-_USED = (
-    "UPDATE memories SET weight = ?, uses = uses + 1, used_at = max(coalesce(used_at, 0), ?) WHERE seq = ?"
-)
+_USED = """
+    UPDATE memories SET weight = ?, uses = uses + 1, used_at = max(coalesce(used_at, 0), ?) WHERE seq = ?"""
 MOST_WEIGHT = 100.0
 
 # ---------------------------------------------------------------- decay
@@ -113,13 +112,10 @@ class SqlEvolution(Store):
             if found is None:
                 continue
             owner, tenant, user, settings, last_at = found
-            if await self._lease({**asked, "owner": owner, "only_use": int(only_use)}):
+            lease = {**asked, "owner": owner, "only_use": int(only_use)}
+            if await self._database.write(lambda tx, lease=lease: tx.execute(_LEASE, lease).rowcount):  # type: ignore[misc]
                 return VisitLease(Scope(tenant, user), _settings(settings), last_at, now + lease_s, only_use)
         return None
-
-    @writes
-    def _lease(self, tx: Connection, asked: Mapping[str, Any]) -> bool:
-        return tx.execute(_LEASE, asked).rowcount > 0
 
     @writes
     def release(self, tx: Connection, lease: VisitLease, at: float, due_at: float) -> None:
@@ -130,12 +126,10 @@ class SqlEvolution(Store):
 
     @reads
     def own(self, tx: Connection, scope: Scope) -> Mapping[str, Any]:
-        """See EvolutionStore."""
         return _settings(value(tx, _OWN, (scope.tenant, scope.user)) or "{}")
 
     @writes
     def set_own(self, tx: Connection, scope: Scope, own: Mapping[str, Any], at: float) -> None:
-        """See EvolutionStore."""
         owner = users.ensure(tx, scope).id
         make_due(tx, owner, at)
         tx.execute("UPDATE evolution SET settings = ? WHERE owner = ?", (json.dumps(dict(own)), owner))
@@ -143,7 +137,6 @@ class SqlEvolution(Store):
     # ------------------------------------------------------------ use
     @reads
     def answered(self, tx: Connection, scope: Scope, limit: int) -> Sequence[AnsweredExchange]:
-        """See EvolutionStore."""
         found = tx.execute(_UNJUDGED, rows.named(scope, limit=limit)).fetchall()
         generations = rows.as_json(embeddings.generations_of(tx, self._model()).generations)
         exchanges = []
@@ -158,14 +151,9 @@ class SqlEvolution(Store):
 
     @writes
     def record_use(
-        self,
-        tx: Connection,
-        exchange: AnsweredExchange,
-        verdict: UseVerdict | None,
-        policy: EvolutionPolicy,
+        self, tx: Connection, exchange: AnsweredExchange, verdict: UseVerdict | None, policy: EvolutionPolicy,
         at: float,
-    ) -> Mapping[str, Sequence[str]]:
-        """See EvolutionStore."""
+    ) -> Mapping[str, Sequence[str]]:  # fmt: skip
         owner = users.lock(tx, exchange.scope)
         if owner is None or not tx.execute(_JUDGED, (exchange.seq, owner.id)).rowcount or verdict is None:
             return {}
@@ -186,7 +174,6 @@ class SqlEvolution(Store):
 
     # ------------------------------------------------------------ decay
     async def fade(self, visit: Visit, limit: int) -> StepCounts:
-        """See EvolutionStore."""
         if visit.dry_run:
             return await self._database.read(lambda tx: self._fade(tx, visit, limit))
         return await self._database.write(lambda tx: self._fade(tx, visit, limit))
@@ -224,34 +211,22 @@ class SqlEvolution(Store):
     # ------------------------------------------------------------ insights
     @reads
     def insights(self, tx: Connection, scope: Scope, now: float, days: int) -> Insights:
-        """See EvolutionStore."""
-        owner = users.find(tx, scope)
-        today = int(now // DAY_S)
+        owner, today = users.number(tx, scope.tenant, scope.user), int(now // DAY_S)
         since = today - days + 1
-        asked = {"owner": owner.id if owner else -1, "since": since, "at": since * DAY_S, "never": NEVER}
-        by_type = dict(
-            tx.execute(f"SELECT m.type, count(*) FROM memories m WHERE {_CURRENT} GROUP BY m.type", asked)
-        )
+        asked = {"owner": owner, "since": since, "at": since * DAY_S, "never": NEVER}
+        by_type = dict(tx.execute(_BY_TYPE, asked).fetchall())
         counts = {
-            name: value(tx, f"SELECT count(*) FROM memories m WHERE m.owner = :owner AND {which}", asked)
+            name: value(tx, f"SELECT count(*) FROM memories m WHERE {which}", asked)
             for name, which in _COUNTED.items()
         }
-        happened: dict[str, Counter[int]] = {
-            "created": Counter(),
-            "superseded": Counter(),
-            "archived": Counter(),
-        }
-        for at, action in tx.execute(_EVENTS, asked):
-            if action in happened:
-                happened[action][int(at // DAY_S)] += 1
+        happened = Counter((action, int(at // DAY_S)) for at, action in tx.execute(_EVENTS, asked))
         uses = {day: (used, unused) for day, used, unused in tx.execute(_USES, asked)}
         by_day = [
             DayCounts(
                 datetime.fromtimestamp(day * DAY_S, UTC).date().isoformat(),
-                happened["created"][day],
-                happened["superseded"][day],
-                happened["archived"][day],
-                int(uses.get(day, (0, 0))[0]),
+                used=int(uses.get(day, (0, 0))[0]),
+                added=happened["created", day],
+                **{action: happened[action, day] for action in ("superseded", "archived")},
             )
             for day in range(since, today + 1)
         ]
@@ -268,10 +243,11 @@ class SqlEvolution(Store):
 
 
 _COUNTED = {
-    "archived": "m.archived = 1 AND m.superseded_by IS NULL",
-    "core": "m.core = 1 AND m.archived = 0 AND m.superseded_by IS NULL",
-    "pinned": "m.core = 1 AND m.pinned = 1 AND m.archived = 0 AND m.superseded_by IS NULL",
+    "archived": "m.owner = :owner AND m.archived = 1 AND m.superseded_by IS NULL",
+    "core": f"{_CURRENT} AND m.core = 1",
+    "pinned": f"{_CURRENT} AND m.core = 1 AND m.pinned = 1",
 }
+_BY_TYPE = f"SELECT m.type, count(*) FROM memories m WHERE {_CURRENT} GROUP BY m.type"
 _EVENTS = "SELECT at, action FROM events WHERE owner = :owner AND at >= :at"
 _USES = """
     SELECT day, sum(used), sum(unused) FROM memory_uses WHERE owner = :owner AND day >= :since GROUP BY day"""
@@ -298,7 +274,8 @@ class _UseChange:
         weight = min(MOST_WEIGHT, round(max(memory.weight, 1.0 * memory.archived) + self.policy.use_gain, 6))
         self.writer.tx.execute(_USED, (weight, used_at, seq))
         if not memory.core and weight > self.policy.core_above:
-            self._set_core(seq)
+            core = "UPDATE memories SET core = 1, fades_at = NULL, changed = ? WHERE seq = ?"
+            self.writer.tx.execute(core, (self.writer.version, seq))
             self._note("core", memory)
         self._note("used", memory)
 
@@ -311,10 +288,6 @@ class _UseChange:
             self._note("archived", memory)
         self._note("unused", memory)
 
-    def _set_core(self, seq: int) -> None:
-        core = "UPDATE memories SET core = 1, fades_at = NULL, changed = ? WHERE seq = ?"
-        self.writer.tx.execute(core, (self.writer.version, seq))
-
     def _note(self, action: str, memory: Memory) -> None:
         self.did.setdefault(action, []).append(memory.id)
 
@@ -324,15 +297,10 @@ def _to_check(
 ) -> tuple[list[tuple[int, Memory]], str, bool]:
     """Return (seq, memory) of what to check, the digest to store, and whether there is more."""
     wanted = visit.policy.digest
-    known, _, upto = (value(tx, "SELECT digest FROM evolution WHERE owner = ?", (owner,)) or "").partition(
-        "@"
-    )
-    asked = {
-        "owner": owner,
-        "now": visit.now,
-        "limit": limit,
-        "upto": int(upto or 0) if known == wanted else 0,
-    }
+    digest = value(tx, "SELECT digest FROM evolution WHERE owner = ?", (owner,)) or ""
+    known, _, upto = digest.partition("@")
+    last = int(upto or 0) if known == wanted else 0
+    asked = {"owner": owner, "now": visit.now, "limit": limit, "upto": last}
 
     def those(condition: str) -> list[tuple[int, Memory]]:
         return rows.memories_where(tx, f"{_CURRENT} AND {condition} LIMIT :limit", asked)

@@ -33,7 +33,16 @@ from proxy.domain.session import Job
 from proxy.storage.exact_index import Found, UserIndex
 from proxy.storage.sql import embeddings, erasure, jobs, rows, users
 from proxy.storage.sql.changes import Writer
-from proxy.storage.sql.database import Connection, DamagedRow, Database, Store, reads, value, writes
+from proxy.storage.sql.database import (
+    BEYOND_ALL,
+    Connection,
+    DamagedRow,
+    Database,
+    Store,
+    reads,
+    value,
+    writes,
+)
 from proxy.storage.sql.evolution import AFTER_CHANGE_S, make_due
 from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
 from proxy.storage.sql.forget import Forgetting, expire, unblock_insert
@@ -42,8 +51,6 @@ from proxy.storage.sql.quota import apply_within, time_of
 from proxy.storage.sql.users import Owner
 
 _SLICE = 4_000  # rows that one read looks at
-_BEYOND_ALL = 2**63 - 1
-_NO_OWNER = -1
 # CROSS JOIN: in this order. By an id alone SQLite would look for it with every user of the tenant.
 _FROM = "memories m CROSS JOIN scopes s ON s.id = m.owner"
 _READINGS = """
@@ -366,16 +373,22 @@ def _columns(where: MemoryFilter) -> tuple[str, ...]:
 
 def _edge(where: MemoryFilter, *, up: bool) -> Edge:
     """Return where the list begins."""
-    edge = (float("-inf"), 0) if up else (float("inf"), _BEYOND_ALL)
+    edge = (float("-inf"), 0) if up else (float("inf"), BEYOND_ALL)
     return edge if where.is_timed else edge[1:]
 
 
 def _beyond(where: MemoryFilter, edge: Edge, *, up: bool) -> tuple[str, str, dict[str, float]]:
     """Return the condition of what comes after the edge, the order, and the condition's parameters."""
-    columns, names = _columns(where), [f"edge{n}" for n in range(len(edge))]
-    order = ", ".join(f"{one} {'ASC' if up else 'DESC'}" for one in columns)
-    bound = f"({', '.join(columns)}) {'>' if up else '<'} ({', '.join(f':{one}' for one in names)})"
-    return bound, f"ORDER BY {order}", dict(zip(names, edge, strict=True))
+    order = ", ".join(f"{one} {'ASC' if up else 'DESC'}" for one in _columns(where))
+    bound, parameters = _bound(where, edge, "edge", ">" if up else "<")
+    return bound, f"ORDER BY {order}", parameters
+
+
+def _bound(where: MemoryFilter, edge: Edge, name: str, sign: str) -> tuple[str, dict[str, float]]:
+    """Return a comparison of the list's columns with the edge, and its parameters."""
+    names = [f"{name}{n}" for n in range(len(edge))]
+    values = ", ".join(f":{each}" for each in names)
+    return f"({', '.join(_columns(where))}) {sign} ({values})", dict(zip(names, edge, strict=True))
 
 
 def _slice(
@@ -420,10 +433,8 @@ def _part(
     condition, parameters = f"{condition} AND {beyond}", parameters | bounds
     if last is None:
         return condition, parameters, order, None
-    columns = _columns(where)
-    names = [f"end{n}" for n in range(len(columns))]
-    within = f"({', '.join(columns)}) {'<=' if up else '>='} ({', '.join(f':{one}' for one in names)})"
-    return f"{condition} AND {within}", parameters | dict(zip(names, last, strict=True)), order, tuple(last)
+    within, end = _bound(where, tuple(last), "end", "<=" if up else ">=")
+    return f"{condition} AND {within}", parameters | end, order, tuple(last)
 
 
 def _start(tx: Connection, *, where: MemoryFilter, after: str | None, up: bool) -> Edge:
@@ -449,5 +460,4 @@ def _of_owner(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]
     """Return a condition by which rows are found in their order through an index."""
     if where.user is None:
         return "TRUE", {}
-    owner = users.find(tx, Scope(where.tenant, where.user))
-    return "m.owner = :owner", {"owner": owner.id if owner else _NO_OWNER}
+    return "m.owner = :owner", {"owner": users.number(tx, where.tenant, where.user)}

@@ -78,6 +78,20 @@ def digest(content: str) -> bytes:
     return hashlib.blake2b(storable(normalise(content)).encode(), digest_size=16).digest()
 
 
+def place_of(memory: Memory) -> tuple[str | None, str, bytes]:
+    """Return what no two current memories of a user share: project, type and digest."""
+    return memory.scope.project, memory.type, digest(memory.content)
+
+
+def twin_of(tx: Connection, owner: int, place: Sequence[Any]) -> str | None:
+    """Return the id of the user's current memory at this place."""
+    twin = """
+        SELECT id FROM memories WHERE owner = ? AND coalesce(project, '') = ? AND type = ? AND digest = ?
+        AND superseded_by IS NULL AND archived = 0"""
+    found: str | None = value(tx, twin, (owner, place[0] or "", *place[1:]))
+    return found
+
+
 def named(scope: Scope, **others: Any) -> dict[str, Any]:
     """Return the parameters :tenant, :user and :project, and the others."""
     return {"tenant": scope.tenant, "user": scope.user, "project": scope.project, **others}

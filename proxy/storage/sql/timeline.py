@@ -8,11 +8,11 @@ from typing import Any
 from proxy.domain.core import Event, Memory, MemoryFilter, Scope, TimelineEvent
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import erasure, rows, users
-from proxy.storage.sql.database import Connection, Store
+from proxy.storage.sql.database import BEYOND_ALL, Connection, Store
 
 _SLICE = 2_000  # events that one read looks at
 _STEPS = 8  # of what a memory superseded, back in time
-_START = (float("inf"), 2**63 - 1)
+_START = (float("inf"), BEYOND_ALL)
 # An event's number among those of its memory: the id would tell how much all users do.
 _NUMBER = "(SELECT count(*) FROM events n WHERE n.memory = e.memory AND n.id < e.id)"
 _BECAME = """
@@ -72,9 +72,8 @@ class SqlTimeline(Store):
 
 
 def _earlier(tx: Connection, *, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
-    if (owner := users.find(tx, scope)) is None:
-        return {}
-    asked = {"owner": owner.id, "ids": rows.as_json(map(rows.storable, ids))}
+    owner = users.number(tx, scope.tenant, scope.user)
+    asked = {"owner": owner, "ids": rows.as_json(map(rows.storable, ids))}
     heads: list[tuple[str, int]] = tx.execute(_EARLIER, asked).fetchall()
     if not heads:
         return {}
@@ -88,15 +87,10 @@ def _earlier(tx: Connection, *, scope: Scope, ids: Sequence[str]) -> Mapping[str
     return found
 
 
-def _owner(tx: Connection, where: MemoryFilter) -> int | None:
-    owner = users.find(tx, Scope(where.tenant, where.user)) if where.user is not None else None
-    return owner.id if owner else None
-
-
 def _place(tx: Connection, *, where: MemoryFilter, after: str | None) -> _Place | None:
-    owner = _owner(tx, where)
+    owner = users.number(tx, where.tenant, where.user)
     if after is None:
-        return None if owner is None else _Place(*_START)
+        return _Place(*_START)
     memory_id, _, number = after.rpartition(":")
     asked = (rows.storable(memory_id), owner, int(number) if number.isdecimal() and len(number) < 10 else -1)
     row = tx.execute(_CURSOR, asked).fetchone() if asked[2] >= 0 else None
@@ -109,10 +103,11 @@ def _slice(
     tx: Connection, *, where: MemoryFilter, place: _Place, limit: int
 ) -> tuple[list[TimelineEvent], _Place | None]:
     """Return up to `limit` events before the place, and where the next slice begins, if there is one."""
-    since = float("-inf") if where.since is None else where.since
-    until = float("inf") if where.until is None else where.until
-    asked: dict[str, Any] = {"owner": _owner(tx, where), "at": place.at, "id": place.id, "limit": limit}
-    asked |= {"since": since, "until": until, "project": where.project}
+    asked: dict[str, Any] = {
+        "owner": users.number(tx, where.tenant, where.user), "project": where.project, "limit": limit,
+        "at": place.at, "id": place.id, "since": float("-inf") if where.since is None else where.since,
+        "until": float("inf") if where.until is None else where.until,
+    }  # fmt: skip
     hidden = erasure.hidden(tx)
     asked["slice"] = _SLICE if hidden or where.project is not None else limit
     found = tx.execute(_EVENTS.format(hidden), asked).fetchall()

@@ -8,6 +8,7 @@ from proxy.domain.session import NewExchange
 from proxy.storage.sql.database import Connection, value
 
 _NAMED = "SELECT id, generation, version FROM scopes WHERE tenant = ? AND user = ?"
+_NUMBER = "SELECT id FROM scopes WHERE tenant = ? AND user = ?"
 NEVER_SEEN = Stamp(generation=0, version=0)
 
 
@@ -23,6 +24,11 @@ class Owner:
 def find(tx: Connection, scope: Scope) -> Owner | None:
     """Return the user's row, None for a user never seen."""
     return _found(tx, scope, _NAMED)
+
+
+def number(tx: Connection, tenant: str, user: str | None) -> int:
+    """Return the user's number, one that no row has for a user never seen."""
+    return -1 if (owner := value(tx, _NUMBER, (tenant, user))) is None else int(owner)
 
 
 def lock(tx: Connection, scope: Scope) -> Owner | None:
