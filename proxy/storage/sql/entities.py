@@ -15,7 +15,7 @@ from typing import Any
 from proxy.domain.core import Entity, Memory, MemoryFilter, Page, Scope
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import erasure, rows, users
-from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, legible, reads, value
+from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, column, legible, reads, value
 from proxy.text.names import UNKNOWN, Name, key_of, names
 
 _LOOKED_AT = 200  # of an entity's latest mentions, for its names and links
@@ -39,6 +39,10 @@ _LINKED = f"""
     AND (SELECT count(*) FROM (SELECT 1 FROM mentions z WHERE z.entity = x.entity LIMIT {_COMMON + 1}) few)
         <= {_COMMON}
     AND EXISTS (SELECT 1 FROM mentions z WHERE z.entity = x.entity AND z.unsure = 0)"""
+_OTHERS = f"""
+    SELECT e.id FROM mentions x JOIN entities e ON e.seq = x.entity
+    WHERE x.memory IN {rows.seqs_in(":near")} AND x.entity <> :entity AND x.unsure = 0
+    GROUP BY e.id, e.seq ORDER BY count(*) DESC, e.seq LIMIT :most"""
 _UNNAMED = f"""
     SELECT m.seq, m.owner, m.content, m.tags FROM unnamed n JOIN memories m ON m.seq = n.memory
     ORDER BY n.memory LIMIT {_AT_ONCE}"""
@@ -98,10 +102,9 @@ class SqlEntities(Store):
         condition, parameters = _current(tx, where)
         edge = BEYOND_ALL if after is None else _seq(tx, parameters["owner"], after, "after")
         named = f"EXISTS (SELECT 1 {_SEEN.format('e.seq', condition)} AND x.unsure = 0)"
-        query = (
-            f"SELECT e.seq, e.id FROM entities e WHERE e.owner = :owner AND e.seq < :edge AND {named}"
-            " ORDER BY e.seq DESC LIMIT :limit"
-        )
+        query = f"""
+            SELECT e.seq, e.id FROM entities e WHERE e.owner = :owner AND e.seq < :edge AND {named}
+            ORDER BY e.seq DESC LIMIT :limit"""
         found = tx.execute(query, parameters | {"edge": edge, "limit": limit}).fetchall()
         return [_described(tx, seq, id_, condition, parameters) for seq, id_ in found]
 
@@ -117,10 +120,8 @@ class SqlEntities(Store):
             edge = rows.place_after(tx, of_owner, named, "no memory has this id")
         seqs = f"SELECT DISTINCT m.seq {_SEEN.format(':entity', condition)} AND m.seq < :edge"
         asked = parameters | {"entity": entity, "edge": edge, "limit": limit + 1}
-        page = rows.memories_where(
-            tx, f"m.seq IN ({seqs} ORDER BY m.seq DESC LIMIT :limit) ORDER BY m.seq DESC", asked
-        )
-        items = [memory for _, memory in page]
+        these = f"m.seq IN ({seqs} ORDER BY m.seq DESC LIMIT :limit) ORDER BY m.seq DESC"
+        items = [memory for _, memory in rows.memories_where(tx, these, asked)]
         return Page(tuple(items[:limit]), None, has_more=len(items) > limit)
 
     @reads
@@ -129,11 +130,8 @@ class SqlEntities(Store):
     ) -> Sequence[Memory]:
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
         condition, parameters = _current(tx, where)
-        asked = parameters | {
-            "ids": rows.as_json(map(rows.storable, ids)),
-            "project": scope.project,
-            "limit": limit,
-        }
+        wanted = rows.as_json(map(rows.storable, ids))
+        asked = parameters | {"ids": wanted, "project": scope.project, "limit": limit}
         mine = "(:project IS NULL OR m.project IS NULL OR m.project = :project)"
         query = f"m.seq IN ({_LINKED}) AND {mine} AND {condition} ORDER BY m.seq DESC LIMIT :limit"
         found = rows.memories_where(tx, query, asked)
@@ -163,9 +161,8 @@ def _described(tx: Connection, seq: int, id_: str, condition: str, parameters: M
     """Return the entity as its latest mentions show it."""
     asked = {**parameters, "entity": seq}
     seen = _SEEN.format(":entity", condition)
-    mentions = tx.execute(
-        f"SELECT x.name, x.kind, x.memory {seen} ORDER BY x.memory DESC LIMIT {_LOOKED_AT}", asked
-    ).fetchall()
+    latest = f"SELECT x.name, x.kind, x.memory {seen} ORDER BY x.memory DESC LIMIT {_LOOKED_AT}"
+    mentions = tx.execute(latest, asked).fetchall()
     called = Counter(name for name, _, _ in mentions)
     kinds = Counter(kind for _, kind, _ in mentions if kind != UNKNOWN)
     spelled: dict[str, str] = {}
@@ -173,17 +170,7 @@ def _described(tx: Connection, seq: int, id_: str, condition: str, parameters: M
         spelled.setdefault(key_of(name), name)
     name, *aliases = spelled.values()
     near = rows.as_json(sorted({memory for _, _, memory in mentions}))
-    others = (
-        "SELECT e.id FROM mentions x JOIN entities e ON e.seq = x.entity"
-        f" WHERE x.memory IN {rows.seqs_in(':near')} AND x.entity <> :entity AND x.unsure = 0"
-        " GROUP BY e.id, e.seq ORDER BY count(*) DESC, e.seq LIMIT :most"
-    )
-    linked = tx.execute(others, {"near": near, "entity": seq, "most": _MOST_LINKED})
-    return Entity(
-        id=id_,
-        kind=kinds.most_common(1)[0][0] if kinds else UNKNOWN,
-        name=name,
-        aliases=tuple(aliases),
-        memories=int(value(tx, f"SELECT count(DISTINCT x.memory) {seen}", asked)),
-        linked=tuple(each for (each,) in linked),
-    )
+    memories = int(value(tx, f"SELECT count(DISTINCT x.memory) {seen}", asked))
+    kind = kinds.most_common(1)[0][0] if kinds else UNKNOWN
+    linked = column(tx, _OTHERS, {"near": near, "entity": seq, "most": _MOST_LINKED})
+    return Entity(id=id_, kind=kind, name=name, aliases=tuple(aliases), memories=memories, linked=linked)

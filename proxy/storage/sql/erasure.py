@@ -108,6 +108,9 @@ def counts_from_dict(row: Mapping[str, int], receipt: str | None = None) -> Forg
 Portion = tuple[tuple[str, Seqs], ...]
 """Names of KINDS, and numbers of rows."""
 
+_LOSE_QUOTES = f"""
+    UPDATE memories SET changed = :version
+    WHERE seq IN (SELECT memory FROM evidence WHERE id IN {rows.seqs_in(":seqs")})"""
 _FULL = 1.0
 _WEIGHT = 1 / 100  # what one row takes of a portion, which is to hold the writer up for about 5 ms
 
@@ -136,8 +139,8 @@ def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
     counted: dict[str, Any] = defaultdict(int)
     for table, seqs in portion:
         these = {"seqs": rows.as_json(seqs)}
-        if table == "quotes":
-            _mark_changed(tx, owner, these)
+        if table == "quotes":  # memories are cached with them
+            tx.execute(_LOSE_QUOTES, these | {"version": users.raise_version(tx, owner)})
         if table == "derived" and seqs:
             release_sources(tx, owner, these["seqs"], users.raise_version(tx, owner))
         cursor = tx.execute(KINDS[table].erase, these)
@@ -150,13 +153,6 @@ def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
 def erase_all(tx: Connection, owner: int, plan: ForgetPlan) -> ForgetCounts:
     """Erase all of it in this transaction."""
     return erase(tx, owner, tuple(plan.tables()))
-
-
-def _mark_changed(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
-    """Mark the memories that lose a quote as changed, since they are cached with it."""
-    of_quotes = f"SELECT memory FROM evidence WHERE id IN {rows.seqs_in(':seqs')}"
-    marked = f"UPDATE memories SET changed = :version WHERE seq IN ({of_quotes})"
-    tx.execute(marked, quotes | {"version": users.raise_version(tx, owner)})
 
 
 # ---------------------------------------------------------------- large forgets

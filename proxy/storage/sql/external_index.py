@@ -158,7 +158,8 @@ class Outbox(Store):
         """Send what waits, for so long. Raises IndexUnavailable where the index is down; then all waits."""
         target = await self._target()
         if lost := set(target.generations) - await self._index.generations():
-            await self._enqueue(sorted(lost))
+            again = {"generations": as_json(sorted(lost))}
+            await self._database.write(lambda tx: tx.execute(_ENQUEUE, again).close())
         if not await self.waiting() or not await self._take():
             return
         end = time.monotonic() + seconds
@@ -176,7 +177,7 @@ class Outbox(Store):
         try:
             if not (target.rebuilding and await self.waiting()):
                 await self._index.drop()  # until the next line is committed, searches find them missing
-                await self._begin_rebuild()
+                await self._set_rebuilding(True)
             total = left = await self.waiting()
             while left:
                 report(total - left, total)
@@ -185,7 +186,7 @@ class Outbox(Store):
                 left = await self.waiting()
                 total = max(total, left)
             report(total, total)
-            await self._end_rebuild()
+            await self._set_rebuilding(False)
             return total
         finally:
             await self._give_back()
@@ -212,19 +213,12 @@ class Outbox(Store):
         return known or IndexTarget((), False)
 
     @writes
-    def _begin_rebuild(self, tx: Connection) -> None:
-        begun = "UPDATE vector_targets SET generations = '[]', rebuilding = 1 WHERE name = ?"
-        tx.execute(begun, (self._index.name,))
-        tx.execute("DELETE FROM vector_outbox")
-        tx.execute(_ENQUEUE_ALL)
-
-    @writes
-    def _end_rebuild(self, tx: Connection) -> None:
-        tx.execute("UPDATE vector_targets SET rebuilding = 0 WHERE name = ?", (self._index.name,))
-
-    @writes
-    def _enqueue(self, tx: Connection, generations: Sequence[int]) -> None:
-        tx.execute(_ENQUEUE, {"generations": as_json(generations)})
+    def _set_rebuilding(self, tx: Connection, begins: bool) -> None:
+        tx.execute("UPDATE vector_targets SET rebuilding = ? WHERE name = ?", (begins, self._index.name))
+        if begins:
+            tx.execute("UPDATE vector_targets SET generations = '[]' WHERE name = ?", (self._index.name,))
+            tx.execute("DELETE FROM vector_outbox")
+            tx.execute(_ENQUEUE_ALL)
 
     @writes
     def _take(self, tx: Connection) -> bool:

@@ -180,8 +180,8 @@ def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make
 
 
 def _holder(where: MemoryFilter, memory_id: str) -> dict[str, str | None]:
-    of_filter = {"tenant": where.tenant, "user": where.user, "project": where.project}
-    return {"id": rows.storable(memory_id), **of_filter}
+    id_ = rows.storable(memory_id)
+    return {"id": id_, "tenant": where.tenant, "user": where.user, "project": where.project}
 
 
 def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts) -> ForgetCounts:

@@ -291,11 +291,8 @@ class SqlMemories(Store):
         with suppress(DamagedRow):
             wanted = seqs if whole else [seq for seq, _ in profile]
             memories = self._rows.memories(tx, owner, epoch, wanted) if wanted else {}
-            held = [
-                (memories[seq], kind)
-                for seq, kind in profile
-                if seq in memories and memories[seq].type != "reflective"
-            ]
+            there = [(memories[seq], kind) for seq, kind in profile if seq in memories]
+            held = [one for one in there if one[0].type != "reflective"]
             faded = value(tx, _HAS_FADED, (owner.id,)) is not None
             return Taken(index if whole else None, memories, held, scope.project, faded, holds)
         return None
@@ -313,16 +310,12 @@ class SqlMemories(Store):
         at = np.flatnonzero(index.current & index.embedded)[::-1]
         kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
         sorted_ = [one for one in zip(index.seqs[at].tolist(), kinds, strict=True) if one[1]]
-        core = tx.execute(_CORE, {"owner": owner.id, "most": 2 * _MOST_IN_PROFILE}).fetchall()
-        marked: list[tuple[int, ProfileKind]] = [
-            (seq, "pinned" if pinned else "core") for seq, pinned in core
-        ]
-        known_as = dict(marked) | dict(sorted_)  # a rule is a rule, pinned or not
-        found = [
-            one
-            for kind in ("rule", "pinned", "trait", "core")
-            for one in [each for each in known_as.items() if each[1] == kind][:_MOST_IN_PROFILE]
-        ]
+        core = tx.execute(_CORE, {"owner": owner.id, "most": 2 * _MOST_IN_PROFILE})
+        marked: dict[int, ProfileKind] = {seq: "pinned" if pinned else "core" for seq, pinned in core}
+        known_as = marked | dict(sorted_)  # a rule is a rule, pinned or not
+        kinds_in_order = ("rule", "pinned", "trait", "core")
+        of_kind = ([each for each in known_as.items() if each[1] == kind] for kind in kinds_in_order)
+        found = [one for some in of_kind for one in some[:_MOST_IN_PROFILE]]
         self._profiles.put(owner.id, (version, found))
         return found
 

@@ -20,7 +20,7 @@ from proxy.domain.limits import TTLCache
 from proxy.storage.exact_index import Row, UserIndex, build
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import REMEMBERED_VERSIONS
-from proxy.storage.sql.database import Connection, Database
+from proxy.storage.sql.database import Connection, Database, column
 from proxy.storage.sql.erasure import hidden
 from proxy.storage.sql.users import Owner
 
@@ -39,7 +39,7 @@ _FADED = _ROWS.replace("m.superseded_by IS NULL AND m.archived = 0,", "1,") + (
 )
 _CHANGED = _ROWS + " m.changed > :version ORDER BY m.seq LIMIT 1000"
 # A row that was deleted for the quota's sake cannot be seen to change. See Writer.erase.
-_EVICTED = "SELECT memory FROM evicted WHERE owner = :owner AND version > :version LIMIT 1000"
+_EVICTED = "SELECT memory FROM evicted WHERE owner = ? AND version > ? LIMIT 1000"
 _STRIPES = 64
 
 
@@ -82,26 +82,26 @@ def _order(stamp: Stamp) -> tuple[int, int]:
     return stamp.generation, stamp.version
 
 
+def _read(tx: Connection, query: str, owner: int, version: int, generations: Sequence[int]) -> list[Row]:
+    asked = {"owner": owner, "version": version, "generations": rows.as_json(generations)}
+    return [Row._make(row) for row in tx.execute(query.format(hidden=hidden(tx)), asked)]
+
+
 def _load(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
-    ours = {"owner": owner.id, "version": owner.stamp.version, "generations": rows.as_json(generations)}
-    found = tx.execute(_CURRENT.format(hidden=hidden(tx)), ours).fetchall()
-    return build([Row._make(row) for row in found], owner.stamp)
+    return build(_read(tx, _CURRENT, owner.id, owner.stamp.version, generations), owner.stamp)
 
 
 def faded_index(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
     """Return an index of the user's memories that were archived for lack of use."""
-    ours = {"owner": owner.id, "version": owner.stamp.version, "generations": rows.as_json(generations)}
-    found = tx.execute(_FADED.format(hidden=hidden(tx)), ours).fetchall()
-    return build([Row._make(row) for row in reversed(found)], owner.stamp)
+    return build(_read(tx, _FADED, owner.id, owner.stamp.version, generations)[::-1], owner.stamp)
 
 
 def _refreshed(tx: Connection, owner: Owner, cached: UserIndex, generations: Sequence[int]) -> UserIndex:
     """Read what has changed; all of it after a forget, since a deleted row cannot be seen to change."""
     old, new = cached.stamp, owner.stamp
     if old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
-        since = {"owner": owner.id, "version": old.version, "generations": rows.as_json(generations)}
-        changed = [Row._make(row) for row in tx.execute(_CHANGED.format(hidden=hidden(tx)), since)]
-        for (seq,) in tx.execute(_EVICTED, since):
+        changed = _read(tx, _CHANGED, owner.id, old.version, generations)
+        for seq in column(tx, _EVICTED, (owner.id, old.version)):
             changed.append(Row(seq, "", None, None, current=False, vector=None, terms=b""))
         if (index := cached.changed(changed, new)) is not None:
             return index
@@ -158,7 +158,7 @@ class RowCache:
         if cached and cached.version == version and cached.seqs == seqs and now - cached.at < _FRESH_S:
             return cached.found
         known = cached.memories if cached else {}
-        found, renewed = _read(tx, known, seqs)
+        found, renewed = _renewed(tx, known, seqs)
         size = sum(_size(memory) for _, memory in renewed.values())
         size -= sum(_size(known[seq][1]) for seq in renewed if seq in known)
         nbytes = size + (cached.nbytes if cached else 0)
@@ -167,7 +167,7 @@ class RowCache:
         return found
 
 
-def _read(
+def _renewed(
     tx: Connection, known: Mapping[int, _Row], seqs: Sequence[int]
 ) -> tuple[Mapping[int, Memory], Mapping[int, _Row]]:
     """Return the memories that exist under the numbers, and what of them is not known, or no longer."""

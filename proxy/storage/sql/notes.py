@@ -216,9 +216,8 @@ def _with_lines(tx: Connection, session: int, anchors: tuple[Anchor, ...], limit
 
 def _state(tx: Connection, session: int) -> tuple[State | None, int, float]:
     """Return the state, the last exchange that it covers, and when that was."""
-    row: tuple[str, int, float] | None = tx.execute(
-        "SELECT content, upto, at FROM states WHERE session = ?", (session,)
-    ).fetchone()
+    query = "SELECT content, upto, at FROM states WHERE session = ?"
+    row: tuple[str, int, float] | None = tx.execute(query, (session,)).fetchone()
     with legible():
         return (json.loads(row[0]), row[1], row[2]) if row else (None, 0, 0.0)
 
