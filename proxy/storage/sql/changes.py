@@ -387,7 +387,7 @@ class Writer:
         return rows.twin_of(self.tx, self.owner, rows.place_of(memory))
 
     def close(self, seq: int, by_id: str, began: float, at: float) -> bool:
-        """Let the memory be superseded by one that holds from `began` on; False if it is already."""
+        """Supersede the memory by one that holds from `began` on; False if it is already."""
         closed = """
             UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?, changed = ?
             WHERE seq = ? AND superseded_by IS NULL"""
