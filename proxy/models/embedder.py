@@ -7,32 +7,29 @@ would save only a tenth of the time.
 An encoder may be called from several threads at once: onnxruntime sessions and tokenizers both allow it.
 """
 
+import asyncio
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.limits import TTLCache
+from proxy.domain.operating_system import lower_thread_priority
+from proxy.domain.ports import EmbeddingModel
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
-import asyncio
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
-from functools import partial
-from hashlib import blake2b
-from typing import TypeVar
-
-from proxy.domain.limits import TTLCache
-from proxy.domain.operating_system import lower_thread_priority
-from proxy.domain.ports import EmbeddingModel
 
 # ---------------------------------------------------------------- encoder
 MAX_TOKENS = 256

@@ -5,13 +5,12 @@ of a message and a memory. Pairs of texts (pairs.py) are judged in the backgroun
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -48,7 +47,6 @@ _MAY_FORGET = (
 _YES = 0.5
 _MAY_ASK = 0.02  # likewise, where no request waits: one in three reaches it, and all that ask for something
 _SENSES = 512
-_T = TypeVar("_T")
 
 
 # ---------------------------------------------------------------- of a message, of a memory's vector
@@ -240,10 +238,10 @@ class _Reader:
             tokens[at, length : length + len(memory)] = memory
         known = np.arange(tokens.shape[1]) < length + lengths[:, None]
         read = self._read(tokens, known)
-        pooled = [
+        pooled = (
             *_pooled(read[:, :length], known[:, :length]),
             *_pooled(read[:, length:], known[:, length:]),
-        ]
+        )
         try:
             both = np.concatenate([*pooled, cosines[:, None] * np.float32(_COSINE_SCALE)], axis=1)
             return linear(self._arrays, "f2", gelu(linear(self._arrays, "f1", both)))[:, 0]
@@ -335,10 +333,9 @@ class OnnxJudge:
         return Reading(made.vector, needs, asks, made.states)
 
     async def _asks(self, text: str, asks: Asks) -> Asks:
-        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = _key(text)
         if (sense := self._senses.get(key)) is None:
-            work = partial(self._heads.statement.judge, text, text)
-            _, _, sense = await self._embedder.run(work)
+            _, _, sense = await self._embedder.run(partial(self._heads.statement.judge, text, text))
             self._senses.put(key, sense)
         return Asks(
             _surer(asks.remember, sense["remember"]),
@@ -386,7 +383,7 @@ class OnnxJudge:
         return found
 
     async def _shown(self, content: str) -> bytes:
-        key = blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = _key(content)
         if (found := self._read_memories.get(key)) is None:
             made = await self._embedder.read_passage(content)
             found = self._heads.relevance.shown(_states(made.states))
@@ -406,11 +403,13 @@ class OnnxJudge:
 
     async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
         """See judging.Judge."""
-        return await self._each(pairs, self._relation)
+        judged = await self._each(pairs, self._heads.relation)
+        return [Relation(**found) for (found,) in judged]
 
     async def statements(self, pairs: Sequence[tuple[str, str]]) -> list[Statement]:
         """See judging.Judge."""
-        return await self._each(pairs, self._statement)
+        judged = await self._each(pairs, self._heads.statement)
+        return [Statement(f["yes"], a["user"], a["other"], a["nobody"], sense) for f, a, sense in judged]
 
     def close(self) -> None:
         """End the threads, after the steps already handed to them."""
@@ -418,23 +417,11 @@ class OnnxJudge:
         if not self.shares_space:
             self._embedder.close()
 
-    def _relation(self, pair: tuple[str, str]) -> Relation:
-        (found,) = self._heads.relation.judge(*pair)
-        return Relation(**found)
-
-    def _statement(self, pair: tuple[str, str]) -> Statement:
-        follows, about, sense = self._heads.statement.judge(*pair)
-        return Statement(follows["yes"], about["user"], about["other"], about["nobody"], sense)
-
-    async def _each(
-        self, pairs: Sequence[tuple[str, str]], judge: Callable[[tuple[str, str]], _T]
-    ) -> list[_T]:
+    async def _each(self, pairs: Sequence[tuple[str, str]], head: PairHead) -> list[list[dict[str, float]]]:
         """Judge one pair per step, so that several callers take turns."""
-        return [await self._run(partial(judge, pair)) for pair in pairs]
-
-    async def _run(self, work: Callable[[], _T]) -> _T:
+        run = asyncio.get_running_loop().run_in_executor
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return [await run(self._pool, head.judge, *pair) for pair in pairs]
         except RuntimeError as e:  # the pool was shut down
             raise EmbeddingFailed("the judge is closed") from e
 
@@ -443,6 +430,10 @@ def _surer(asked: float, meant: float) -> float:
     """Return the probability by both heads. The statement head counts only if the message head sees the
     request at all, since a message wrongly taken as off the record is lost."""
     return max(asked, meant) if asked >= _MAY_ASK else asked
+
+
+def _key(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _states(raw: bytes) -> Array:

@@ -49,15 +49,14 @@ class KnownModel:
 
 
 _RETRIEVE = Prompts("Represent this sentence for searching relevant passages: ")
+_CHINESE = ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True)
 # By the beginning of the name, the first match, from the model cards.
 _FAMILIES = {
     "multilingual-e5-large-instruct": ModelFamily(),  # asks with an instruction of one's own
     "multilingual-e5-": ModelFamily(Prompts("query: ", "passage: ")),
     "e5-": ModelFamily(Prompts("query: ", "passage: ")),
     "bge-m3": ModelFamily(first_token=True),
-    "bge-small-zh": ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True),
-    "bge-base-zh": ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True),
-    "bge-large-zh": ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True),
+    **dict.fromkeys(("bge-small-zh", "bge-base-zh", "bge-large-zh"), _CHINESE),
     "bge-": ModelFamily(_RETRIEVE, first_token=True),
     "snowflake-arctic-embed-l-v2": ModelFamily(Prompts("query: "), first_token=True),
     "snowflake-arctic-embed-m-v2": ModelFamily(Prompts("query: "), first_token=True),
@@ -150,9 +149,8 @@ def load_embedder(
             continue
         if threshold is not None:
             found = replace(found, similarity_threshold=threshold)
-        embedder = OnnxEmbedder(
-            encoder, found, prompts=row.family.prompts, threads=threads, cache_size=cache_size
-        )
+        prompts = row.family.prompts
+        embedder = OnnxEmbedder(encoder, found, prompts=prompts, threads=threads, cache_size=cache_size)
         return LoadedEmbedder(embedder, source, tuple(notes))
     return LoadedEmbedder(None, "none", tuple(notes))
 
@@ -217,9 +215,8 @@ def fetched_by_fastembed(
         return fetch(importlib.import_module(module), options | {"local_files_only": True})
     except Exception as e:  # its hub client raises the errors of its HTTP library
         if not download:
-            raise EmbeddingFailed(
-                "not in fastembed's cache; downloads are not allowed (embedding.allow_download)"
-            ) from e
+            why = "not in fastembed's cache; downloads are not allowed (embedding.allow_download)"
+            raise EmbeddingFailed(why) from e
     try:
         return fetch(importlib.import_module(module), options | {"local_files_only": False})
     except Exception as e:
@@ -229,9 +226,8 @@ def fetched_by_fastembed(
 def _onnx(directory: Path, graph: Path, row: KnownModel) -> Encoder:
     pooling = _read_json(directory / "1_Pooling/config.json")
     first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
-    return Encoder(
-        onnx_session(graph), HubTokenizer(read_tokenizer(directory)), pooling="cls" if first_token else "mean"
-    )
+    pooled = "cls" if first_token else "mean"
+    return Encoder(onnx_session(graph), HubTokenizer(read_tokenizer(directory)), pooling=pooled)
 
 
 def onnx_session(graph: Path, weights_dir: Path | None = None, *, packed: bool = True) -> "InferenceSession":

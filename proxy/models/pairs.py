@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession, OrtValue
 
 # The encoder's names of the matrices, and those of their changes in a head's file.
+_LAYER = "encoder.layers."
 _MATRICES = {"qkv": "qkv", "attended": "ao", "up": "up", "down": "down"}
 
 
@@ -107,9 +108,7 @@ class _Weights:
         try:
             self.second = arrays["second"]
             self.changes = {
-                f"{name}{i}_{part}": value(
-                    np.ascontiguousarray(arrays[f"encoder.layers.{i}.{trained}.{part}"].T)
-                )
+                f"{name}{i}_{part}": value(np.ascontiguousarray(arrays[f"{_LAYER}{i}.{trained}.{part}"].T))
                 for i in range(LAYERS)
                 for name, trained in _MATRICES.items()
                 for part in ("down", "up")
@@ -117,9 +116,8 @@ class _Weights:
             self.outs = [(arrays[f"outs.{n}.weight"], arrays[f"outs.{n}.bias"]) for n in range(len(labels))]
             self.offsets = [file.offsets(names) for names in labels]
             given = file.card.get("temperature", 1.0)
-            self.temperatures = [
-                float(t) for t in (given if isinstance(given, list) else [given] * len(labels))
-            ]
+            many = given if isinstance(given, list) else [given] * len(labels)
+            self.temperatures = [float(t) for t in many]
         except (KeyError, TypeError, ValueError) as e:
             raise EmbeddingFailed(f"{file.path.name} does not hold what its head needs") from e
         fitting = [(len(names), 2 * WIDTH) for names in labels]

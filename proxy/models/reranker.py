@@ -69,11 +69,8 @@ class OnnxReranker:
     def _run(self, query: str, text: str) -> float:
         try:
             pair = self._tokenizer.encode(query, text)
-            values = {
-                "input_ids": pair.ids,
-                "attention_mask": pair.attention_mask,
-                "token_type_ids": pair.type_ids,
-            }
+            values = {"input_ids": pair.ids, "attention_mask": pair.attention_mask}
+            values["token_type_ids"] = pair.type_ids
             feed = {name: np.asarray([values[name]], kind) for name, kind in self._inputs.items()}
             (output,) = self._session.run([self._output], feed)
             logit = float(np.asarray(output, np.float32).reshape(-1)[-1])
@@ -103,16 +100,14 @@ def load_reranker(models_dir: Path, model: str, *, allow_download: bool = False)
     if model == NONE:
         return LoadedReranker(None)
     try:
-        graph = (
-            _in_directory(Path(model))
-            if _is_path(model)
-            else _from_fastembed(models_dir, model, allow_download)
-        )
+        if model.startswith(("/", ".", "~")) or Path(model).is_dir():
+            graph = _in_directory(Path(model))
+        else:
+            graph = _from_fastembed(models_dir, model, allow_download)
         # Some exports have the graph in a subfolder, next to the tokenizer.
         home = graph.parent if (graph.parent / "tokenizer.json").is_file() else graph.parent.parent
-        reranker = OnnxReranker(
-            onnx_session(graph), read_tokenizer(home), english_only=reads_english_alone(model)
-        )
+        english_only = reads_english_alone(model)
+        reranker = OnnxReranker(onnx_session(graph), read_tokenizer(home), english_only=english_only)
         reranker.score("ready", ["ready"])
     except (EmbeddingFailed, RerankFailed) as e:
         return LoadedReranker(None, f"{model}: {e}")
@@ -123,10 +118,6 @@ def reads_english_alone(model: str) -> bool:
     """True for models that are known to read only English, by their name or their directory's."""
     name = model.rstrip("/").rsplit("/", 1)[-1].lower()
     return any(name.startswith(mark) or name.endswith(mark) for mark in _ENGLISH_ONLY)
-
-
-def _is_path(model: str) -> bool:
-    return model.startswith(("/", ".", "~")) or Path(model).is_dir()
 
 
 def _in_directory(directory: Path) -> Path:

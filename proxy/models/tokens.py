@@ -94,14 +94,8 @@ class Tokens:
             return estimate(text, table.name)
         if len(text) > _MAX_CHARS:
             return round(len(encoding.encode_ordinary(text[:_MAX_CHARS])) * len(text) / _MAX_CHARS)
-        return self._counted(text, table, encoding)
-
-    def _counted(self, text: str, table: EncodingTable, encoding: "Encoding") -> int:
-        """Return the exact count. Counts are cached by a hash of the text, since memories are counted
-        again and again."""
-        key = hash((table.name, text))
-        count = self._counts.get(key)
-        if count is None:
+        key = hash((table.name, text))  # the same memories are counted again and again
+        if (count := self._counts.get(key)) is None:
             count = len(encoding.encode_ordinary(text))
             self._counts.put(key, count)
         return count
@@ -155,10 +149,6 @@ def _load(table: EncodingTable, file: Path) -> "Encoding | None":
 
 
 # ---------------------------------------------------------------- estimates
-# Longer texts are counted on this many characters and scaled: an estimate must not take milliseconds.
-_MAX_CHARS = 32_768
-
-
 @dataclass(frozen=True, slots=True)
 class CharClass:
     """One class of characters, and the cost of its runs by encoding: (run, char)."""
