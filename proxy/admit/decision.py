@@ -219,7 +219,7 @@ class _Decider:
     created: list[tuple[Memory, bytes | None]] = field(default_factory=list)
 
     def admit(self, one: Weighed) -> None:
-        candidate, memory = one.candidate, self._memory(one.candidate)
+        memory = self._memory(one.candidate)
         matches = self._matches(one, memory)
         if not matches:
             self.changes.append(Create(memory, one.vector))
@@ -227,7 +227,7 @@ class _Decider:
             return
         match = matches[0]
         if match.is_same:
-            self._confirm_or_reword(match, matches, candidate, memory, one.vector)
+            self._confirm_or_reword(matches, one, memory)
         elif match.late:
             self._add_to_history(match.memory, memory, one.vector)
         elif any(_overrules(m.memory, memory) for m in matches):
@@ -289,25 +289,18 @@ class _Decider:
             self.changes.append(Supersede(old.id, memory, vector))
         self.created.append((memory, vector))
 
-    def _confirm_or_reword(
-        self,
-        match: _Match,
-        matches: Sequence[_Match],
-        candidate: Candidate,
-        memory: Memory,
-        vector: bytes | None,
-    ) -> None:
+    def _confirm_or_reword(self, matches: Sequence[_Match], one: Weighed, memory: Memory) -> None:
         """Confirm what says the same. Of two wordings the one with more detail stays, else the one that was
         said first; of a general statement and one in a project the general one."""
-        old = match.memory
+        match, old = matches[0], matches[0].memory
         broader = old.scope.project is not None and memory.scope.project is None
         if broader or (old.scope.project == memory.scope.project and _is_better(memory, match)):
             sure = max(confirmed(old.confidence), memory.confidence)
             said = max(memory.updated_at, old.updated_at)
-            self._supersede([old], replace(memory, updated_at=said, confidence=sure), vector)
+            self._supersede([old], replace(memory, updated_at=said, confidence=sure), one.vector)
             return
-        self._confirm(old, candidate)
-        if old.type == "preference" and not is_inferred(candidate):
+        self._confirm(old, one.candidate)
+        if old.type == "preference" and not is_inferred(one.candidate):
             self._weaken(matches, memory)
 
     def _confirm(self, old: Memory, candidate: Candidate) -> None:
@@ -333,9 +326,8 @@ class _Decider:
                 self.dropped["outdated"] += 1
                 return
             ended = _last_said(current)
-        past = replace(
-            memory, scope=_replacement_scope(current, memory), valid_to=ended, superseded_by=current.id
-        )
+        scope = _replacement_scope(current, memory)
+        past = replace(memory, scope=scope, valid_to=ended, superseded_by=current.id)
         self.changes.append(Create(past, vector))
 
     def _memory(self, candidate: Candidate) -> Memory:
@@ -367,14 +359,8 @@ def _closed_by(matches: Sequence[_Match]) -> list[Memory]:
     """Return the memories that the candidate closes: the first match, and all others of its project that it
     changes; if the first was named, also those that say the same as the candidate."""
     first = matches[0]
-    also = (
-        m.memory
-        for m in matches[1:]
-        if not m.late
-        and m.memory.scope.project == first.memory.scope.project
-        and (first.named or not m.is_same)
-    )
-    return [first.memory, *also]
+    changed = (m.memory for m in matches[1:] if not m.late and (first.named or not m.is_same))
+    return [first.memory, *(m for m in changed if m.scope.project == first.memory.scope.project)]
 
 
 def _is_better(memory: Memory, match: _Match) -> bool:

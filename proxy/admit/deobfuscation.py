@@ -6,10 +6,9 @@ one is cut out of the text itself.
 """
 
 import base64
-import binascii
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -186,9 +185,14 @@ def _meant(escape: str) -> str:
 
 def unhexed(token: str) -> str:
     """Return the text that the hexadecimal token encodes, "" if there is none."""
+    return _printable(lambda: bytes.fromhex(token))
+
+
+def _printable(decode: Callable[[], bytes]) -> str:
+    """Return what is decoded as text, "" if it is none."""
     try:
-        plain = bytes.fromhex(token).decode("utf-8")
-    except ValueError:
+        plain = decode().decode("utf-8")
+    except ValueError:  # binascii.Error is one
         return ""
     return plain if plain.replace("\n", " ").isprintable() else ""
 
@@ -198,13 +202,8 @@ def decoded(token: str) -> str:
     if len(token.rstrip("=")) % 4 == 1:
         return ""
     padded = token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4)
-    try:
-        plain = base64.b64decode(padded, altchars=b"-_" if re.search("[-_]", padded) else None).decode(
-            "utf-8"
-        )
-    except (binascii.Error, ValueError):
-        return ""
-    return plain if plain.replace("\n", " ").isprintable() else ""
+    altchars = b"-_" if re.search("[-_]", padded) else None
+    return _printable(lambda: base64.b64decode(padded, altchars))
 
 
 @cache

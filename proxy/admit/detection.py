@@ -128,9 +128,9 @@ def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Find
         if detector.starts and detector.starts not in offsets:
             offsets[detector.starts] = offsets_of(detector.starts, lowered)
         if detector.numeric:
-            matches = _near(detector.pattern, text, numbers)
+            matches = [match for span in numbers for match in detector.pattern.finditer(text, *span)]
         else:
-            matches = _matches(detector, text, offsets.get(detector.starts, []))
+            matches = [*_matches(detector, text, offsets.get(detector.starts, []))]
         for match in matches:
             start, end = match.span(match.lastindex or 0)
             if detector.pieces:
@@ -171,13 +171,6 @@ def _numbers(text: str) -> list[tuple[int, int]]:
         else:
             found.append((start, end))
     return found
-
-
-def _near(
-    pattern: re.Pattern[str], text: str, stretches: Iterable[tuple[int, int]]
-) -> Iterator[re.Match[str]]:
-    for start, end in stretches:
-        yield from pattern.finditer(text, start, end)
 
 
 def offsets_of(starts: tuple[str, ...], lowered: str) -> list[int]:
@@ -299,9 +292,8 @@ def is_mixed(value: str) -> bool:
     """True for a token with digits among letters or symbols, as no ordinary word has."""
     word = trimmed(value)
     kinds = sum(bool(re.search(p, word)) for p in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w\s]"))
-    return (
-        len(word) >= 6 and kinds >= 2 and bool(re.search(r"[\d!@#$%^&*]", word)) and not is_placeholder(value)
-    )
+    is_made_up = len(word) >= 6 and kinds >= 2 and bool(re.search(r"[\d!@#$%^&*]", word))
+    return is_made_up and not is_placeholder(value)
 
 
 def is_mixed_or_digits(value: str) -> bool:
@@ -333,13 +325,8 @@ _DURATION = r"(?:\d{1,9}(?:ms|s|m|min|h|d|w|kb|mb|gb|k|x|px)){1,3}"
 
 
 def _is_amount_or_date(word: str) -> bool:
-    return bool(
-        re.fullmatch(
-            r"[\d.,:/T+Z-]{1,30}|v?\d{1,4}(?:\.\d{1,6}){1,4}[\w.-]{0,16}"
-            rf"|{_DURATION}",
-            word,
-        )
-    ) and not re.fullmatch(r"\d{12,}", word)
+    forms = rf"[\d.,:/T+Z-]{{1,30}}|v?\d{{1,4}}(?:\.\d{{1,6}}){{1,4}}[\w.-]{{0,16}}|{_DURATION}"
+    return bool(re.fullmatch(forms, word)) and not re.fullmatch(r"\d{12,}", word)
 
 
 def entropy(value: str) -> float:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from proxy import telemetry
 from proxy.admit.decision import Decision, Pair, Relations, Weighed, decide_changes, hold, pairs_to_judge
@@ -38,6 +39,7 @@ from proxy.text.words import terms
 # ---------------------------------------------------------------- vectors and readings
 FEWEST = 20  # texts, before their languages say something
 REMIND_S = 3_600.0
+_REMEDY = "scripts/install multilingual, and embedding.model (docs/memory.md)"
 
 
 class LanguageCounter:
@@ -55,12 +57,8 @@ class LanguageCounter:
         is_due = self._steady() - self._logged_at >= REMIND_S
         if is_due and self.texts >= FEWEST and self.unread > self.texts / 2:
             self._logged_at = self._steady()
-            telemetry.log.warning(
-                "embedding.language_not_read",
-                texts=self.texts,
-                unread=self.unread,
-                remedy="scripts/install multilingual, and embedding.model (docs/memory.md)",
-            )
+            facts = {"texts": self.texts, "unread": self.unread, "remedy": _REMEDY}
+            telemetry.log.warning("embedding.language_not_read", **facts)
 
 
 LANGUAGES = LanguageCounter()
@@ -203,9 +201,8 @@ async def admit(
             raise Conflict("something was forgotten since")
         weighed = await weigh(gate, scope, sorted_.stored, vectors, now)
         relations = await relate(gate, weighed, now, known)
-        decision = await asyncio.to_thread(
-            decide_changes, weighed, relations, scope=scope, now=now, seed=seed
-        )
+        decide = partial(decide_changes, scope=scope, now=now, seed=seed)
+        decision = await asyncio.to_thread(decide, weighed, relations)
         changes = (*await with_readings(gate.judge, decision.changes), *holds)
         try:
             applied = await gate.memories.apply(scope, changes, expect=stamp, done=basis.done)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from types import MappingProxyType
 
 from proxy.admit import personal_data, secrets
 from proxy.admit.deobfuscation import decoded, readable, views
@@ -21,21 +20,14 @@ from proxy.domain.core import KINDS, Candidate
 ALLOW, REDACT, REJECT = "allow", "redact", "reject"
 
 # Class -> how its marker reads.
-PII: Mapping[str, str] = MappingProxyType(
-    {
-        "email": "e-mail",
-        "phone": "phone number",
-        "address": "address",
-        "ip_address": "ip address",
-        "card": "card number",
-        "bank_account": "bank account",
-        "national_id": "national id",
-        "passport": "passport number",
-    }
-)
-DEFAULT_PII: Mapping[str, str] = MappingProxyType(
-    {name: ALLOW if name in ("email", "phone", "address", "ip_address") else REJECT for name in PII}
-)
+_CONTACT = {"email": "e-mail", "phone": "phone number", "address": "address", "ip_address": "ip address"}
+PII: Mapping[str, str] = _CONTACT | {
+    "card": "card number",
+    "bank_account": "bank account",
+    "national_id": "national id",
+    "passport": "passport number",
+}
+DEFAULT_PII: Mapping[str, str] = {name: ALLOW if name in _CONTACT else REJECT for name in PII}
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,8 +239,7 @@ def _in_sentences(text: str, offsets: Iterable[int]) -> Iterator[Finding]:
         word = _WORD.match(text, place)
         if word is None:
             continue
-        limit = min(len(text), word.end() + _REACH)
-        limit = _end_of_sentence(text, word.end(), limit)
+        limit = _end_of_sentence(text, word.end(), min(len(text), word.end() + _REACH))
         for token in _TOKEN.finditer(text, word.end(), limit):
             made = token.group().rstrip(".,;:*_")
             if not _may_be_made_up(made):
@@ -292,6 +291,7 @@ def _is_made_up(token: str, before: str) -> bool:
 
 _MARKS = "|\t;,"  # between the cells of a table
 _MOST_ROWS = 200
+_PASSWORD_HEAD = re.compile(rf"[\s*\"`]*(?:{_PASSWORD}|pass|pin|secret|token|api[ _-]?key)[\s*\"`]*", _I)
 
 
 def _in_tables(text: str, offsets: Iterable[int]) -> Iterator[Finding]:
@@ -337,9 +337,7 @@ def _password_column(line: str) -> tuple[int, str] | None:
         if len(parts) < 2:
             continue
         for column, part in enumerate(parts):
-            if re.fullmatch(
-                rf"[\s*\"`]*(?:{_PASSWORD}|pass|pin|secret|token|api[ _-]?key)[\s*\"`]*", part, _I
-            ):
+            if _PASSWORD_HEAD.fullmatch(part):
                 return column, mark
     return None
 
