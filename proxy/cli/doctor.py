@@ -139,9 +139,8 @@ def _older(settings: Settings) -> CheckResult | None:
     if schema is None:
         return None
     text = f"of an older version (schema {schema}): the first start migrates it to {SCHEMA_VERSION}, for good"
-    return CheckResult(
-        NOTE, "data", f"{database.parent} is {text}; take a backup before. Not checked further"
-    )
+    text = f"{database.parent} is {text}; take a backup before. Not checked further"
+    return CheckResult(NOTE, "data", text)
 
 
 def database_findings(database: Path, model: str) -> Iterator[CheckResult]:
@@ -285,9 +284,8 @@ def _models_dir(settings: Settings) -> Iterator[Path]:
 def _tokens() -> CheckResult:
     if Tokens().exact():
         return CheckResult(GOOD, "tokens", "counted with OpenAI's tables")
-    return CheckResult(
-        NOTE, "tokens", "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
-    )
+    text = "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
+    return CheckResult(NOTE, "tokens", text)
 
 
 # ---------------------------------------------------------------- identity
@@ -312,9 +310,8 @@ def _identity(settings: Settings) -> Iterator[CheckResult]:
         case "header":
             wide = any(peer.endswith("/0") for peer in identity.trusted_peers)
             text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
-            yield CheckResult(
-                BAD if wide else GOOD, "identity", text + (": that is every address" if wide else "")
-            )
+            text += ": that is every address" if wide else ""
+            yield CheckResult(BAD if wide else GOOD, "identity", text)
 
 
 async def _keys(stores: Stores) -> CheckResult:
@@ -432,7 +429,6 @@ def _unauthorised(subject: str, shown: str, status: int, probe: Probe) -> CheckR
         text = f"{shown} answers and requires a key (status {status}): clients send theirs"
         return CheckResult(NOTE, subject, text)
     if status == 403:  # a valid key may be limited to chat
-        return CheckResult(
-            NOTE, subject, f"{shown} does not list its models to {probe.key_setting} (status 403)"
-        )
+        text = f"{shown} does not list its models to {probe.key_setting} (status 403)"
+        return CheckResult(NOTE, subject, text)
     return CheckResult(BAD, subject, f"{shown} refuses {probe.key_setting} (status 401): set a valid key")

@@ -56,9 +56,8 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
         " an environment variable (default: the setting upstream.api_key)",
     )
     _add_action(create, _create)
-    _add_action(
-        actions.add_parser("list", help="show all keys; the secret keys themselves are not stored"), _list
-    )
+    listed = actions.add_parser("list", help="show all keys; the secret keys themselves are not stored")
+    _add_action(listed, _list)
     revoke = actions.add_parser("revoke", help="revoke a key, with effect within a second")
     revoke.add_argument("id", metavar="ID", help="the id that `keys list` shows")
     _add_action(revoke, _revoke)
@@ -99,16 +98,14 @@ async def _create(args: argparse.Namespace) -> int:
 
 async def _list(args: argparse.Namespace) -> int:
     found: Sequence[Key] = ()
-    if is_there := _has_database(args):
+    if is_there := _has_database(args):  # else it printed the reason
         async with _store(args) as store:
             found = await store.list()
     if args.json:
         print(json.dumps([_shown(key) for key in found]))
-    elif not is_there:
-        pass  # _has_database printed the reason
     elif found:
         Console().print(_table(found))
-    else:
+    elif is_there:
         print("No keys. Create one: memory-proxy keys create --name NAME", file=sys.stderr)
     return 0
 

@@ -57,14 +57,14 @@ def add_top(parser: argparse.ArgumentParser) -> None:
 
 def _top(args: argparse.Namespace) -> int:
     console, url = Console(), args.url.rstrip("/").removesuffix("/v1")
-    if args.once or not console.is_terminal:
-        try:
-            console.print(frame(url, Sample.of(url), None))
-        except NoMetrics as error:
-            Console(stderr=True).print(f"memory-proxy: {error}", markup=False, soft_wrap=True)
-            return 1
+    if console.is_terminal and not args.once:
+        _watch(console, url)
         return 0
-    _watch(console, url)
+    try:
+        console.print(frame(url, Sample.of(url), None))
+    except NoMetrics as error:
+        Console(stderr=True).print(f"memory-proxy: {error}", markup=False, soft_wrap=True)
+        return 1
     return 0
 
 
@@ -230,9 +230,8 @@ def _calls(recent: Sample) -> Table:
     table = _table("LLM calls", "n", "fail", "p50", "tokens")
     for role, n in _largest(recent.by("model_call_seconds_count", "role"), 4):
         failed = n - recent.total("model_call_seconds_count", role=role, ended="answered")
-        median, tokens = _times(recent, "model_call_seconds", role=role)[0], recent.total(
-            "model_call_tokens_total", role=role
-        )  # fmt: skip
+        median = _times(recent, "model_call_seconds", role=role)[0]
+        tokens = recent.total("model_call_tokens_total", role=role)
         table.add_row(role.removeprefix("memory_"), _count(n), _count(failed), median, _count(tokens))
     tokens = recent.total("model_tokens_total")
     table.add_row("by clients", "", "", "", _count(tokens))
