@@ -80,9 +80,8 @@ def routes(services: Services) -> Application:
         openapi=OpenApi(__version__, settings.server.public_url or "."),
         ui=Ui.load(),
     )
-    auth = auth_of(
-        settings, services.stores.keys, lambda reason: services.metrics.not_trusted.labels(reason.value).inc()
-    )
+    not_trusted = services.metrics.not_trusted
+    auth = auth_of(settings, services.stores.keys, lambda reason: not_trusted.labels(reason.value).inc())
     return Application(apps, auth, services.metrics)
 
 
@@ -93,12 +92,9 @@ what makes its relaying."""
 
 def _interceptor(services: Services) -> Interceptor:
     recaller, recent = _recaller(services), RecentResponses()
-    write_path = WritePath(
-        services.learner.recorder,
-        services.learner.access_counts.note,
-        partial(_forgotten, services),
-        services.credentials.remember,
-    )
+    learner, forgotten = services.learner, partial(_forgotten, services)
+    note, remember = learner.access_counts.note, services.credentials.remember
+    write_path = WritePath(learner.recorder, note, forgotten, remember)
     is_shared = services.settings.storage.backend != "sqlite"
 
     def intercept(
@@ -191,40 +187,24 @@ def _limiter(services: Services) -> Callable[[ASGIApp, str], ASGIApp]:
 def _memory_api(services: Services) -> MemoryApi:
     stores, clock, memory = services.stores, services.clock, services.settings.memory
     edits = MemoryEditor(services.learner.gate, stores.quarantine, clock, services.learner.turns.give_way)
-    evolution = services.learner.evolution
+    evolution, zones = services.learner.evolution, services.zones
     shape = MemoryShaper(evolution.policy_of, clock)
+    contradictions = Contradictions(services.learner.gate, stores.derivation)
     return MemoryApi(
         lambda request: _caller_of(request.scope),
         MemoryEndpoints(
-            stores.memories,
-            edits,
-            services.zones,
-            clock,
-            on_forgotten=services.credentials.forget,
-            shape=shape,
+            stores.memories, edits, zones, clock, on_forgotten=services.credentials.forget, shape=shape
         ),
         RecallEndpoints(
-            services.tools,
-            services.zones,
-            clock,
-            memory.default_retrieval_limit,
-            memory.enabled,
-            safe_id,
-            shape,
+            services.tools, zones, clock, memory.default_retrieval_limit, memory.enabled, safe_id, shape
         ),
-        TransferEndpoints(stores.memories, edits, services.zones, clock),
-        TimelineEndpoints(stores.timeline, stores.entities, services.zones, clock, shape),
+        TransferEndpoints(stores.memories, edits, zones, clock),
+        TimelineEndpoints(stores.timeline, stores.entities, zones, clock, shape),
         SessionEndpoints(stores.sessions, stores.jobs, services.learner.worker.wake.set, clock, safe_id),
         QuarantineEndpoints(stores.quarantine, edits, shape),
         ReceiptEndpoints(stores.receipts),
         DocumentEndpoints(services.learner.documents, clock),
-        DerivedEndpoints(
-            stores.memories,
-            stores.derivation,
-            Contradictions(services.learner.gate, stores.derivation),
-            clock,
-            shape,
-        ),
+        DerivedEndpoints(stores.memories, stores.derivation, contradictions, clock, shape),
         EvolutionEndpoints(edits, evolution, clock, shape),
         CallerEndpoints(services.settings.identity.mode, __version__),
     )

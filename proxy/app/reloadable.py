@@ -42,22 +42,10 @@ OpenUpstream = Callable[[AsyncExitStack], Awaitable[str]]
 # ---------------------------------------------------------------- what a reload can change
 # The process is built around these: its socket, its siblings, its stores, its tracer.
 _FIXED = frozenset(
-    (
-        "server.host",
-        "server.port",
-        "server.workers",
-        "server.head_timeout_seconds",
-        "server.body_timeout_seconds",
-        "server.max_connections",
-        "server.max_connections_per_peer",
-        "server.shutdown_seconds",
-        "server.leave_seconds",
-        "storage.backend",
-        "storage.data_dir",
-        "storage.postgres_url",
-        "storage.postgres_connections",
-        "storage.vectors",
-    )
+    "server.host server.port server.workers server.head_timeout_seconds server.body_timeout_seconds"
+    " server.max_connections server.max_connections_per_peer server.shutdown_seconds server.leave_seconds"
+    " storage.backend storage.data_dir storage.postgres_url storage.postgres_connections"
+    " storage.vectors".split()
 )
 _FIXED_SECTIONS = frozenset(("cache", "qdrant", "tracing"))
 
@@ -104,11 +92,8 @@ def pinned_environment(settings: Settings) -> Mapping[str, str]:
 def _flat(settings: Settings) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for section, values in settings.model_dump().items():
-        flat |= (
-            {f"{section}.{k}": v for k, v in values.items()}
-            if isinstance(values, dict)
-            else {section: values}
-        )
+        keyed = isinstance(values, dict)
+        flat |= {f"{section}.{k}": v for k, v in values.items()} if keyed else {section: values}
     return flat
 
 
@@ -268,9 +253,9 @@ class ReloadableApp:
                 self.failure = error
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
-            if self._owns_process:
-                # Start-up objects stay as long as the process: a full collection would stall all answers for
-                # a tenth of a second.
+            if (
+                self._owns_process
+            ):  # its start-up objects stay: a full collection would stall answers for 0.1 s
                 gc.collect()
                 gc.freeze()
             with self._signal_handlers(tasks):
@@ -290,14 +275,9 @@ class ReloadableApp:
     def _connections(self) -> Connections:
         """Return the register of client connections, which the protocol finds in the lifespan's state."""
         server = self._settings.server
-        limits = ClientLimits.of(
-            server.head_timeout_seconds,
-            server.body_timeout_seconds,
-            server.max_connections,
-            server.max_connections_per_peer,
-            raise_file_limit(),
-        )
-        return Connections(limits, self._count_ended)
+        timeouts = (server.head_timeout_seconds, server.body_timeout_seconds)
+        most = (server.max_connections, server.max_connections_per_peer)
+        return Connections(ClientLimits.of(*timeouts, *most, raise_file_limit()), self._count_ended)
 
     def _count_ended(self, reason: str) -> None:
         if self._current is not None:
@@ -319,16 +299,14 @@ class ReloadableApp:
         try:
             async with AsyncExitStack() as stack:
                 upstream = settings.upstream.base_url or await self._scripted(stack)
-                app = await stack.enter_async_context(
-                    App.open(
-                        settings,
-                        upstream,
-                        clock=self._clock,
-                        must_embed=must_embed,
-                        succeeded=lambda: generation is not None and not generation.is_last,
-                    )
+                opening = App.open(
+                    settings,
+                    upstream,
+                    clock=self._clock,
+                    must_embed=must_embed,
+                    succeeded=lambda: generation is not None and not generation.is_last,
                 )
-                generation = Generation(settings, app)
+                generation = Generation(settings, await stack.enter_async_context(opening))
                 self._generations.add(generation)
                 ready.set_result(generation)
                 if not self._is_over:
@@ -412,9 +390,8 @@ class ReloadableApp:
 
     def _log_stop(self, reason: str, wait_s: float) -> None:
         requests = sum(generation.requests for generation in self._generations)
-        telemetry.log.info(
-            "process.stopping", reason=reason, requests_under_way=requests, port_closes_in_s=wait_s
-        )
+        facts = {"requests_under_way": requests, "port_closes_in_s": wait_s}
+        telemetry.log.info("process.stopping", reason=reason, **facts)
 
 
 class Terminal:

@@ -151,10 +151,8 @@ class EmbeddedServer(uvicorn.Server):
 async def running(app: Any, **options: Any) -> AsyncIterator[str]:
     """Serve an ASGI app on a free loopback port while the block runs; yields its origin."""
     listener = bind("127.0.0.1", 0)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, ws="none", proxy_headers=False, **options
-    )
-    server = EmbeddedServer(config)
+    options |= {"log_level": "warning", "access_log": False, "ws": "none", "proxy_headers": False}
+    server = EmbeddedServer(uvicorn.Config(app, **options))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await server.started_or_failed.wait()
@@ -184,24 +182,13 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
         raise ConfigError("--upstream needs a model: --model NAME")
     if model and not upstream:
         raise ConfigError("--model needs the URL of its provider: --upstream URL")
+    # Extraction starts after a second without a message, so that the audience does not wait. The long
+    # deadline shows memory on a busy machine too.
+    soon = {"idle_seconds": 1, "personal_idle_seconds": 0.3, "session_summaries": False, "deadline_ms": 5_000}
     with tempfile.TemporaryDirectory(prefix="memory-proxy-demo-") as directory:
-        settings = load(
-            None,
-            os.environ,
-            {
-                "storage": {"data_dir": directory},
-                "upstream": {"base_url": upstream},
-                # Extraction starts after a second without a message, so that the audience does not wait.
-                # The long deadline shows memory on a busy machine too.
-                "memory": {
-                    "idle_seconds": 1,
-                    "personal_idle_seconds": 0.3,
-                    "session_summaries": False,
-                    "deadline_ms": 5_000,
-                },
-                "logging": {"level": "error"},
-            },
-        )
+        sections: dict[str, Any] = {"storage": {"data_dir": directory}, "upstream": {"base_url": upstream}}
+        sections |= {"memory": soon, "logging": {"level": "error"}}
+        settings = load(None, os.environ, sections)
         telemetry.configure(settings.logging.level, settings.logging.format)
         return asyncio.run(_play(settings, model, fast=fast))
 
@@ -283,9 +270,10 @@ def announce(settings: Settings, origin: str, app: App | None = None) -> None:
 def opening_screen(settings: Settings, origin: str, embedder: str | None, *, judges: bool = True) -> str:
     """Return what the proxy does, where data is stored, what is off, and what to try. `embedder`: where the
     embedding model is from, "" without one, None if unknown."""
-    memory = settings.memory
+    wild = settings.server.host in ("0.0.0.0", "::")
+    everywhere = " (and on every other address of this machine)" if wild else ""
     rows = [
-        ("Listening", f"{origin}/v1   ← your client's base_url{_everywhere(settings.server.host)}"),
+        ("Listening", f"{origin}/v1   ← your client's base_url{everywhere}"),
         ("Upstream", _upstream(settings)),
         ("Data", _data(settings)),
         ("Embeddings", f"{settings.embedding.model}" + (f" ({embedder})" if embedder else "")),
@@ -306,23 +294,23 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None, *, jud
         f"  Settings: --config FILE (see config/default.yaml). Health: {origin}/health",
         "",
     ]
-    if not memory.enabled:
-        lines.insert(
-            3, "  MEMORY IS OFF unless a request sets memory_config.enabled (setting memory.enabled)"
-        )
+    if not settings.memory.enabled:
+        line = "  MEMORY IS OFF unless a request sets memory_config.enabled (setting memory.enabled)"
+        lines.insert(3, line)
     return "\n".join(lines)
 
 
 def _upstream(settings: Settings) -> str:
     if settings.upstream.base_url is None:
         return "a small scripted model, for trying things out"
-    at = parse_base_url(settings.upstream.base_url)
+    return _reached(settings, settings.upstream.base_url)
+
+
+def _reached(settings: Settings, url: str) -> str:
+    """Return the URL without a credential, and the proxy on the way to it, if any."""
+    at = parse_base_url(url)
     way = network_of(settings).described(at)
     return f"{at.shown}, {way}" if way else at.shown
-
-
-def _everywhere(host: str) -> str:
-    return " (and on every other address of this machine)" if host in ("0.0.0.0", "::") else ""
 
 
 def _data(settings: Settings) -> str:
@@ -340,9 +328,7 @@ def _extraction(settings: Settings) -> str:
         return "verbatim: the user's own statements, no model asked"
     configured = [m for m in settings.external_models if m.model_role == "memory_extraction"]
     if configured:
-        at = parse_base_url(configured[0].llm_endpoint)
-        way = network_of(settings).described(at)
-        return f"by {configured[0].llm_model_name} at {at.shown}" + (f", {way}" if way else "")
+        return f"by {configured[0].llm_model_name} at {_reached(settings, configured[0].llm_endpoint)}"
     return "by the conversation's own model"
 
 

@@ -149,10 +149,10 @@ class Services:
         for endpoint in endpoints.values():
             await stack.enter_async_context(endpoint)
         own = RoleModel(timeout_s=settings.memory.llm_timeout_seconds)
+        used = partial(_count_usage, metrics)
         completer = UpstreamCompleter(
-            upstream, credentials, roles, endpoints, learning=learning, own=own,
-            on_usage=partial(_count_usage, metrics),
-        )  # fmt: skip
+            upstream, credentials, roles, endpoints, learning=learning, own=own, on_usage=used
+        )
         cache = cache_of(settings, metrics.cache_outages.inc)
         if cache is not None:
             stack.push_async_callback(cache.close)
@@ -273,13 +273,12 @@ def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
 # ---------------------------------------------------------------- upstream and our own LLM calls
 def _upstream(settings: Settings, url: str, network: Network) -> Upstream:
     chosen = settings.upstream
+    timeouts = Timeouts(
+        chosen.connect_timeout_seconds, chosen.response_timeout_seconds, chosen.read_timeout_seconds
+    )
     return Upstream(
         url,
-        timeouts=Timeouts(
-            connect_s=chosen.connect_timeout_seconds,
-            headers_s=chosen.response_timeout_seconds,
-            read_s=chosen.read_timeout_seconds,
-        ),
+        timeouts=timeouts,
         limits=ConnectionLimits(connections=chosen.max_connections),
         network=network,
         api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
@@ -395,9 +394,7 @@ def _learner(base: _Foundation, completer: Completer, calls: CallQuota) -> Learn
     embedder = base.models.embedder.in_background() if base.models.embedder else None
     privacy = settings.privacy
     safety = SafetyPolicy(pii={name: getattr(privacy, name) for name in PII}, quarantine=privacy.quarantine)
-    gate = Gate(
-        stores.memories, embedder, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days, judge=judge
-    )
+    gate = Gate(stores.memories, embedder, memory.min_confidence, safety, memory.ttl_days, judge)
     bounds = CallBounds(
         concurrency=memory.extraction_concurrency,
         peak=memory.extraction_peak,
