@@ -212,6 +212,11 @@ class EvolutionStore(Protocol):
         has a user."""
         ...
 
+    async def lease(self, scope: Scope, now: float, lease_s: float) -> VisitLease | None:
+        """Lease this user, due or not; None while another visit has the user. `release` with NEVER leaves
+        when the user is due as it was."""
+        ...
+
     async def release(self, lease: VisitLease, at: float, due_at: float) -> None:
         """End the visit made at `at`; the next one is due at `due_at`, or earlier if memories changed."""
         ...
@@ -242,5 +247,5 @@ class EvolutionStore(Protocol):
         ...
 
     async def insights(self, scope: Scope, now: float, days: int) -> Insights:
-        """Return the user's memories in numbers."""
+        """Return the user's memories in numbers, or those of the scope's project."""
         ...

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from proxy.domain.core import Scope
-from proxy.domain.errors import CompletionFailed, EmbeddingFailed, StoreError, StoreUnavailable
-from proxy.domain.evolution import NEVER, EvolutionPolicy, EvolutionStore, Step, StepCounts, Visit
+from proxy.domain.errors import CompletionFailed, Conflict, EmbeddingFailed, StoreError, StoreUnavailable
+from proxy.domain.evolution import NEVER, EvolutionPolicy, EvolutionStore, Step, StepCounts, Visit, VisitLease
 from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import Clock
 from proxy.telemetry import ThrottledLog, log
@@ -23,6 +23,7 @@ POLL_S = 5.0
 LEASE_S = 300.0
 RETRY_S = 600.0  # after a step has failed
 USE = "use"  # the step that judges answers
+_ATTEMPTS, _AGAIN_S = 100, 0.1  # to lease a user who is visited
 _MOST_PORTIONS = 100  # of a step in one visit; then other users come first
 
 
@@ -88,16 +89,31 @@ class Evolution:
 
     async def evolve(self, scope: Scope, *, dry_run: bool) -> Mapping[str, StepCounts | None]:
         """Run every step for one user now; return by step what it did, or would do, a portion in a dry run;
-        None if a model failed. Raises StoreError."""
-        policy = await self.policy_of(scope)
-        visit = Visit(Scope(scope.tenant, scope.user), self.clock(), policy, dry_run=dry_run)
-        done: dict[str, StepCounts | None] = {}
-        for step in self._steps(policy):
-            try:
-                done[step.name] = await self._completed(step, visit)
-            except (EmbeddingFailed, CompletionFailed):
-                done[step.name] = None
-        return done
+        None if a model failed. Raises StoreError, Conflict if another visit does not end soon."""
+        user = Scope(scope.tenant, scope.user)
+        lease = None if dry_run else await self._lease(user)
+        try:
+            policy = await self.policy_of(user)
+            visit = Visit(user, self.clock(), policy, dry_run=dry_run)
+            done: dict[str, StepCounts | None] = {}
+            for step in self._steps(policy):
+                try:
+                    done[step.name] = await self._completed(step, visit)
+                except (EmbeddingFailed, CompletionFailed):
+                    done[step.name] = None
+            return done
+        finally:
+            if lease is not None:
+                with suppress(StoreError):
+                    await self.store.release(lease, lease.last_at, NEVER)
+
+    async def _lease(self, user: Scope) -> VisitLease:
+        """Wait until no other visit has the user: two at once would ask the models twice."""
+        for _ in range(_ATTEMPTS):
+            if (lease := await self.store.lease(user, self.clock(), LEASE_S)) is not None:
+                return lease
+            await asyncio.sleep(_AGAIN_S)
+        raise Conflict("another visit has the user")
 
     def _steps(self, policy: EvolutionPolicy) -> Sequence[Step]:
         return [step for step in self.steps if policy.enabled and step.is_on(policy)]

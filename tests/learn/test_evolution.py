@@ -1,5 +1,7 @@
 """The background pass: order, failures, dry runs, own settings."""
 
+import asyncio
+
 import pytest
 
 from proxy.domain.core import Scope
@@ -13,13 +15,18 @@ class Leases:
     """One user who is due once."""
 
     def __init__(self, **own):
-        self.settings, self.released, self._due = own, [], True
+        self.settings, self.released, self._due, self.visited = own, [], True, False
 
     async def claim(self, now, lease_s):
         due, self._due = self._due, False
         return VisitLease(ANNA, self.settings, 0.0, now + lease_s) if due else None
 
+    async def lease(self, scope, now, lease_s):
+        free, self.visited = not self.visited, True
+        return VisitLease(scope, self.settings, 0.0, now + lease_s, only_use=True) if free else None
+
     async def release(self, lease, at, due_at):
+        self.visited = False
         self.released.append((at, due_at))
 
     async def own(self, scope):
@@ -60,6 +67,21 @@ async def test_a_step_that_fails_is_tried_again_and_the_others_run():
     await evolution(store, Fake("a", error=RuntimeError()), other).visit_next()
     assert len(other.visits) == 1
     assert store.released == [(NOW, NOW + RETRY_S)]
+
+
+async def test_two_requests_at_once_run_one_after_the_other():
+    running = []
+
+    class Slow(Fake):
+        async def run(self, visit):
+            running.append("begins")
+            await asyncio.sleep(0.01)
+            running.append("ends")
+            return await super().run(visit)
+
+    pass_ = evolution(Leases(), Slow("a", StepCounts(), StepCounts()))
+    await asyncio.gather(*(pass_.evolve(ANNA, dry_run=False) for _ in range(2)))
+    assert running == ["begins", "ends"] * 2
 
 
 async def test_a_user_can_switch_a_step_off_but_none_on_that_the_server_has_off():

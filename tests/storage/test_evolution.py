@@ -98,6 +98,17 @@ class TestVisits:
         assert lease is not None
         assert await stores.evolution.claim(NOW + 60, LEASE_S) is not None
 
+    async def test_a_user_who_is_not_due_is_leased_on_request_and_due_as_before(self, stores, second):
+        assert await stores.evolution.lease(ANNA, NOW, LEASE_S) is not None  # no such user yet
+        await store(stores.memories, create("tea"))
+        lease = await stores.evolution.lease(ANNA, NOW, LEASE_S)
+        assert await second.evolution.lease(ANNA, NOW + 1, LEASE_S) is None
+        assert await second.evolution.claim(NOW + 60, LEASE_S) is None
+        assert await second.evolution.lease(BEN, NOW + 1, LEASE_S) is not None
+        await stores.evolution.release(lease, lease.last_at, NEVER)
+        assert await second.evolution.claim(NOW, LEASE_S) is None
+        assert (await second.evolution.claim(NOW + 60, LEASE_S)).last_at == 0
+
     async def test_own_settings_are_the_users_until_everything_is_forgotten(self, stores):
         await stores.evolution.set_own(ANNA, {"half_life_days": 7}, NOW)
         assert await stores.evolution.own(ANNA) == {"half_life_days": 7}
@@ -274,6 +285,15 @@ class TestInsights:
         ]
         assert [m.id for m in found.fading] == ["a"]
         assert (await stores.evolution.insights(BEN, NOW, 2)).active == 0
+
+    async def test_those_of_a_project_count_and_show_nothing_of_another(self, stores):
+        apollo, zeus = (replace(ANNA, project=name) for name in ("apollo", "zeus"))
+        await store(stores.memories, create("tea", apollo, id="a"), create("tea", zeus, id="z"))
+        await judge(stores, ["a", "z"], ["z"])
+        await fade(stores, 1)
+        found = await stores.evolution.insights(apollo, NOW, 1)
+        assert ([m.id for m in found.fading], found.active, found.used, found.unused) == (["a"], 1, 0, 1)
+        assert found.by_day[0].added == 1
 
     async def test_a_forget_erases_the_counts(self, stores, engine):
         await store(stores.memories, create("tea", id="a"), create("chess", id="b"))

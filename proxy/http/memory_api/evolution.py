@@ -108,8 +108,9 @@ class EvolutionEndpoints:
     @Operation("GET", "/v1/memory/insights", "getInsights", {200: shapes.InsightsShape})
     async def insights(self, request: ApiRequest[InsightsQuery, None]) -> Response:
         """A user's memories in numbers: types, uses, changes by day, and what fades next."""
-        scope, now = request.scope(request.query.user_id), self.clock()
-        found = await self.evolution.store.insights(scope, now, request.query.days)
+        query, now = request.query, self.clock()
+        scope = request.scope(query.user_id, query.project_id)
+        found = await self.evolution.store.insights(scope, now, query.days)
         fading = await self.shape.all(found.fading)
         fading.sort(key=lambda memory: memory["fades_at"] or 0)
         by_day = [filled(shapes.DayShape, day) for day in found.by_day]

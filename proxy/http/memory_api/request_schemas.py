@@ -198,7 +198,7 @@ class ScopePageQuery(PageQuery):
     project_id: Id | None = None
 
 
-class InsightsQuery(UserQuery):
+class InsightsQuery(ScopeQuery):
     days: Annotated[int, Field(ge=1, le=366), BeforeValidator(_digits)] = 30
 
 

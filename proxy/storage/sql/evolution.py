@@ -118,6 +118,18 @@ class SqlEvolution(Store):
         return None
 
     @writes
+    def lease(self, tx: Connection, scope: Scope, now: float, lease_s: float) -> VisitLease | None:
+        """See EvolutionStore. A user without memories needs no lease."""
+        owner, until = users.find(tx, scope), now + lease_s
+        if owner is None:
+            return VisitLease(scope, {}, 0.0, until, only_use=True)
+        asked = {"owner": owner.id, "now": now, "lease_s": lease_s, "until": until, "never": NEVER}
+        if not tx.execute(_LEASE, {**asked, "only_use": 1}).rowcount:
+            return None
+        row = tx.execute("SELECT settings, last_at FROM evolution WHERE owner = ?", (owner.id,)).fetchone()
+        return VisitLease(scope, _settings(row[0]), row[1], until, only_use=True)
+
+    @writes
     def release(self, tx: Connection, lease: VisitLease, at: float, due_at: float) -> None:
         """See EvolutionStore. What became due since the visit began stays due."""
         if (owner := users.find(tx, lease.scope)) is not None:
@@ -213,10 +225,11 @@ class SqlEvolution(Store):
     def insights(self, tx: Connection, scope: Scope, now: float, days: int) -> Insights:
         owner, today = users.number(tx, scope.tenant, scope.user), int(now // DAY_S)
         since = today - days + 1
-        asked = {"owner": owner, "since": since, "at": since * DAY_S, "never": NEVER}
+        asked = {"owner": owner, "project": scope.project, "since": since, "never": NEVER}
+        asked |= {"at": since * DAY_S}
         by_type = dict(tx.execute(_BY_TYPE, asked).fetchall())
         counts = {
-            name: value(tx, f"SELECT count(*) FROM memories m WHERE {which}", asked)
+            name: value(tx, f"SELECT count(*) FROM memories m WHERE {_ASKED_FOR} AND {which}", asked)
             for name, which in _COUNTED.items()
         }
         happened = Counter((action, int(at // DAY_S)) for at, action in tx.execute(_EVENTS, asked))
@@ -242,16 +255,20 @@ class SqlEvolution(Store):
         )
 
 
+_ASKED_FOR = "(:project IS NULL OR m.project = :project)"
 _COUNTED = {
     "archived": "m.owner = :owner AND m.archived = 1 AND m.superseded_by IS NULL",
     "core": f"{_CURRENT} AND m.core = 1",
     "pinned": f"{_CURRENT} AND m.core = 1 AND m.pinned = 1",
 }
-_BY_TYPE = f"SELECT m.type, count(*) FROM memories m WHERE {_CURRENT} GROUP BY m.type"
-_EVENTS = "SELECT at, action FROM events WHERE owner = :owner AND at >= :at"
-_USES = """
-    SELECT day, sum(used), sum(unused) FROM memory_uses WHERE owner = :owner AND day >= :since GROUP BY day"""
-_FADING = f"{_CURRENT} AND m.fades_at < :never ORDER BY m.fades_at LIMIT 10"
+_BY_TYPE = f"SELECT m.type, count(*) FROM memories m WHERE {_CURRENT} AND {_ASKED_FOR} GROUP BY m.type"
+_EVENTS = f"""
+    SELECT e.at, e.action FROM events e JOIN memories m ON m.seq = e.memory
+    WHERE e.owner = :owner AND e.at >= :at AND {_ASKED_FOR}"""
+_USES = f"""
+    SELECT u.day, sum(u.used), sum(u.unused) FROM memory_uses u JOIN memories m ON m.seq = u.memory
+    WHERE u.owner = :owner AND u.day >= :since AND {_ASKED_FOR} GROUP BY u.day"""
+_FADING = f"{_CURRENT} AND {_ASKED_FOR} AND m.fades_at < :never ORDER BY m.fades_at LIMIT 10"
 
 
 @dataclass(slots=True)
