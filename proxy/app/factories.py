@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from proxy.config import IdentitySettings, LimitSettings, Settings
+from proxy.config import IdentitySettings, Settings
 from proxy.domain.core import Quota, Reason
 from proxy.domain.errors import ConfigError
 from proxy.domain.ports import KeyStore, Stores
@@ -26,28 +26,22 @@ if TYPE_CHECKING:
 
 def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> Stores:
     """Return the stores, still closed. `fell_back` is called for each search that could not use Qdrant."""
-    if settings.storage.backend == "postgres":
-        return _postgres(settings, fell_back)
+    storage, limits = settings.storage, settings.limits
+    content_bytes = int(limits.max_content_mb_per_user * 1_000_000)
+    quota = Quota(limits.max_memories_per_user, content_bytes, limits.when_full == "evict")
+    index_bytes, indexed = storage.index_cache_mb * 2**20, _indexed(settings, fell_back)
+    if storage.backend == "postgres":
+        from proxy.storage.postgres.stores import PostgresStores
+
+        url, connections = postgres_url_of(settings), storage.postgres_connections
+        return PostgresStores(
+            url, connections=connections, index_bytes=index_bytes, quota=quota, indexed=indexed
+        )
     from proxy.storage.sqlite.stores import SqliteStores
 
+    allow = storage.allow_network_filesystem
     return SqliteStores(
-        settings.data_dir,
-        index_bytes=settings.storage.index_cache_mb * 2**20,
-        quota=_quota(settings.limits),
-        allow_network=settings.storage.allow_network_filesystem,
-        indexed=_indexed(settings, fell_back),
-    )
-
-
-def _postgres(settings: Settings, fell_back: Callable[[], None]) -> Stores:
-    from proxy.storage.postgres.stores import PostgresStores
-
-    return PostgresStores(
-        postgres_url_of(settings),
-        connections=settings.storage.postgres_connections,
-        index_bytes=settings.storage.index_cache_mb * 2**20,
-        quota=_quota(settings.limits),
-        indexed=_indexed(settings, fell_back),
+        settings.data_dir, index_bytes=index_bytes, quota=quota, allow_network=allow, indexed=indexed
     )
 
 
@@ -118,14 +112,6 @@ def obstacle_of(settings: Settings) -> str:
     from proxy.storage.sqlite import file
 
     return file.obstacle(settings.data_dir)
-
-
-def _quota(limits: LimitSettings) -> Quota:
-    return Quota(
-        memories=limits.max_memories_per_user,
-        content_bytes=int(limits.max_content_mb_per_user * 1_000_000),
-        evict=limits.when_full == "evict",
-    )
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

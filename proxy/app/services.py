@@ -3,7 +3,6 @@ path."""
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -137,7 +136,8 @@ class Services:
         models = await _load_models(settings, stack, must_embed=must_embed)
         metrics = telemetry.Metrics()
         fail_open = FailOpen(time.monotonic, metrics)
-        stores = await _open_stores(settings, models.embedder, stack, metrics.index_fallbacks.inc)
+        stores = stores_of(settings, metrics.index_fallbacks.inc)
+        await _open_stores(stores, models.embedder, stack)
         network = network_of(settings)
         # The scripted model runs in this process: no HTTP proxy leads to it.
         upstream = _upstream(settings, upstream_url, network if settings.upstream.base_url else Network())
@@ -228,14 +228,8 @@ async def _load_models(settings: Settings, stack: AsyncExitStack, *, must_embed:
     return Models(embedder, loaded.source if embedder else "", judged.judge)
 
 
-async def _open_stores(
-    settings: Settings,
-    embedder: OnnxEmbedder | None,
-    stack: AsyncExitStack,
-    on_index_fallback: Callable[[], None],
-) -> Stores:
-    """Return the stores, open if they can be opened now. Raises ConfigError."""
-    stores = stores_of(settings, on_index_fallback)
+async def _open_stores(stores: Stores, embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> None:
+    """Open the stores if they can be opened now. Raises ConfigError."""
     stack.push_async_callback(stores.close)
     try:
         await open_store(stores, embedder)
@@ -243,7 +237,6 @@ async def _open_stores(
         raise ConfigError(str(error)) from error
     except StoreUnavailable as error:  # without it, requests pass without memory
         log_unavailable(stores, error)
-    return stores
 
 
 async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:

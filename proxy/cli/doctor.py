@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,13 +56,14 @@ class CheckResult:
     text: str
 
 
-_NO_KEY = CheckResult(BAD, "identity", "keys: there are none; run memory-proxy keys create --name NAME")
+good, note, bad = (partial(CheckResult, mark) for mark in (GOOD, NOTE, BAD))
+_NO_KEY = bad("identity", "keys: there are none; run memory-proxy keys create --name NAME")
 
 
 def diagnose(settings: Settings) -> int:
     """Print the findings; return 0 if nothing has to be fixed, else 1."""
     telemetry.configure("error", settings.logging.format)
-    findings = [CheckResult(GOOD, "settings", "valid"), *_checks(settings)]
+    findings = [good("settings", "valid"), *_checks(settings)]
     for finding in findings:
         print(f"[{finding.mark}] {finding.subject:<11} {finding.text}")
     bad = sum(finding.mark == BAD for finding in findings)
@@ -83,7 +85,7 @@ def _checks(settings: Settings) -> Iterator[CheckResult]:
     try:
         network = network_of(settings)
     except ConfigError as e:
-        yield CheckResult(BAD, "network", str(e))
+        yield bad("network", str(e))
         return
     yield asyncio.run(_configured_upstream(settings, network))
     for model in settings.external_models:
@@ -98,22 +100,22 @@ def _data_dir(settings: Settings) -> CheckResult:
     if not os.path.isdir(path):  # Path.is_dir raises if a parent is not readable
         return _missing_directory(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return CheckResult(BAD, "data", f"{path} cannot be read and written by this user")
+        return bad("data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite" or is_present(database):
         return asyncio.run(_store(settings))
     if not was_lost(database):
-        return CheckResult(GOOD, "data", f"{path}: nothing is stored yet")
+        return good("data", f"{path}: nothing is stored yet")
     remedy = "put it back, or restore a backup (docs/operations.md)"
-    return CheckResult(BAD, "data", f"{database} is missing: {remedy}; a start creates an empty one")
+    return bad("data", f"{database} is missing: {remedy}; a start creates an empty one")
 
 
 def _missing_directory(path: Path) -> CheckResult:
     nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
     if not os.path.isdir(nearest):
-        return CheckResult(BAD, "data", f"cannot create {path}: {nearest} is not a directory; set --data-dir")
+        return bad("data", f"cannot create {path}: {nearest} is not a directory; set --data-dir")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return CheckResult(BAD, "data", f"cannot create {path}: {nearest} cannot be written by this user")
-    return CheckResult(NOTE, "data", f"{path} does not exist: the first start creates it, without memories")
+        return bad("data", f"cannot create {path}: {nearest} cannot be written by this user")
+    return note("data", f"{path} does not exist: the first start creates it, without memories")
 
 
 async def _store(settings: Settings) -> CheckResult:
@@ -122,8 +124,8 @@ async def _store(settings: Settings) -> CheckResult:
         await stores.open()
         await stores.close()
     except StoreError as e:
-        return CheckResult(BAD, "data", f"the store in {path} cannot be opened: {e}")
-    return CheckResult(GOOD, "data", f"{path}")
+        return bad("data", f"the store in {path} cannot be opened: {e}")
+    return good("data", f"{path}")
 
 
 def _older(settings: Settings) -> CheckResult | None:
@@ -139,8 +141,7 @@ def _older(settings: Settings) -> CheckResult | None:
     if schema is None:
         return None
     text = f"of an older version (schema {schema}): the first start migrates it to {SCHEMA_VERSION}, for good"
-    text = f"{database.parent} is {text}; take a backup before. Not checked further"
-    return CheckResult(NOTE, "data", text)
+    return note("data", f"{database.parent} is {text}; take a backup before. Not checked further")
 
 
 def database_findings(database: Path, model: str) -> Iterator[CheckResult]:
@@ -149,10 +150,10 @@ def database_findings(database: Path, model: str) -> Iterator[CheckResult]:
         found = survey(database)
     except StoreError as error:
         if kind_of(error) == CORRUPT or not database.parent.is_dir():
-            yield CheckResult(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
+            yield bad("database", f"{error}: restore a backup (docs/operations.md)")
             return
         # A full or read-only disk does not justify replacing a sound file with an old backup.
-        yield CheckResult(BAD, "database", f"{error}: its disk may be at fault (docs/operations.md)")
+        yield bad("database", f"{error}: its disk may be at fault (docs/operations.md)")
         yield _disk(shutil.disk_usage(database.parent).free, LEAST_FREE_BYTES)
         return
     yield _soundness(database, found)
@@ -161,40 +162,38 @@ def database_findings(database: Path, model: str) -> Iterator[CheckResult]:
     if found.log_bytes > LARGE_LOG_BYTES:
         size = _size(found.log_bytes)
         text = f"the write-ahead log has grown to {size}: another program reads the file for a long time"
-        yield CheckResult(NOTE, "log", text)
+        yield note("log", text)
     if found.exposed:
         names = " ".join(found.exposed)
-        text = f"others on this machine may read {names}: chmod 600 in {database.parent}"
-        yield CheckResult(BAD, "privacy", text)
+        yield bad("privacy", f"others on this machine may read {names}: chmod 600 in {database.parent}")
     if found.newest_at is not None and found.newest_at > time.time() + CLOCK_S:
         at = datetime.fromtimestamp(found.newest_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        text = f"this machine's clock is behind the newest stored row ({at}): set the clock"
-        yield CheckResult(BAD, "clock", text)
+        yield bad("clock", f"this machine's clock is behind the newest stored row ({at}): set the clock")
     if found.model not in (None, model):
         text = f"the vectors were made with {found.model}, the settings name {model}: memory-proxy reembed"
-        yield CheckResult(BAD, "vectors", text)
+        yield bad("vectors", text)
 
 
 def learnt_forms(rows: Mapping[str, str]) -> Iterator[CheckResult]:
     """Yield the request forms that models were found to accept: they explain how requests are written."""
     for line in described(rows, time.time()):
-        yield CheckResult(NOTE, "form", f"learnt: {line}")
+        yield note("form", f"learnt: {line}")
 
 
 def _soundness(database: Path, found: Survey) -> CheckResult:
     text = f"{found.memories:,} memories, {_size(found.bytes)}, schema {found.schema}"
     if found.is_sound is None:
-        return CheckResult(NOTE, "database", f"{text}; too large to check here: a backup verifies it")
+        return note("database", f"{text}; too large to check here: a backup verifies it")
     if not found.is_sound:
-        return CheckResult(BAD, "database", f"{database} is corrupt: restore a backup (docs/operations.md)")
-    return CheckResult(GOOD, "database", f"{text}, sound")
+        return bad("database", f"{database} is corrupt: restore a backup (docs/operations.md)")
+    return good("database", f"{text}, sound")
 
 
 def _disk(free_bytes: int, wanted_bytes: int) -> CheckResult:
     if free_bytes < wanted_bytes:
         text = f"{_size(free_bytes)} free: a backup or a large forget may need {_size(wanted_bytes)}"
-        return CheckResult(BAD, "disk", text)
-    return CheckResult(GOOD, "disk", f"{_size(free_bytes)} free")
+        return bad("disk", text)
+    return good("disk", f"{_size(free_bytes)} free")
 
 
 def _size(count: int) -> str:
@@ -210,10 +209,10 @@ async def _cache(settings: Settings) -> list[CheckResult]:
         await cache.ping()
     except StoreError as e:
         text = f"{cache.place}: {e}: until it answers, each machine counts limits for itself"
-        return [CheckResult(BAD, "cache", text)]
+        return [bad("cache", text)]
     finally:
         await cache.close()
-    return [CheckResult(GOOD, "cache", f"{cache.place} answers")]
+    return [good("cache", f"{cache.place} answers")]
 
 
 async def _index(settings: Settings) -> list[CheckResult]:
@@ -224,10 +223,10 @@ async def _index(settings: Settings) -> list[CheckResult]:
         generations = await index.generations()
     except IndexUnavailable as e:
         text = f"{url} does not answer ({e}): until it does, users with many memories are searched exactly"
-        return [CheckResult(BAD, "qdrant", text)]
+        return [bad("qdrant", text)]
     finally:
         await index.close()
-    return [CheckResult(GOOD, "qdrant", f"{url} answers, with {len(generations)} collection(s) of ours")]
+    return [good("qdrant", f"{url} answers, with {len(generations)} collection(s) of ours")]
 
 
 # ---------------------------------------------------------------- models
@@ -238,24 +237,23 @@ def _embedder(settings: Settings) -> Iterator[CheckResult]:
             directory, model=wanted.model, path=wanted.path, allow_download=wanted.allow_download
         )
         judge = load_judge(directory, loaded.embedder)
-    for note in loaded.notes:
-        yield CheckResult(NOTE, "embeddings", note)
+    yield from (note("embeddings", text) for text in loaded.notes)
     if judge.judge is not None:
         judge.judge.close()
-        yield CheckResult(GOOD, "judge", f"the heads of {ENCODER_NAME}")
+        yield good("judge", f"the heads of {ENCODER_NAME}")
     else:
-        yield CheckResult(BAD, "judge", f"{judge.note}; memories are chosen by vectors and words alone")
+        yield bad("judge", f"{judge.note}; memories are chosen by vectors and words alone")
     if loaded.embedder is None:
         remedy = "run scripts/install, name a directory (embedding.path) or set embedding.allow_download"
-        yield CheckResult(BAD, "embeddings", f"no model: search is lexical only; {remedy}")
+        yield bad("embeddings", f"no model: search is lexical only; {remedy}")
         return
     model = loaded.embedder.model
     loaded.embedder.close()
     if model.dimension != wanted.dimension:
         text = f"{model.name} has {model.dimension} dimensions: set embedding.dimension={model.dimension}"
-        yield CheckResult(BAD, "embeddings", text)
+        yield bad("embeddings", text)
         return
-    yield CheckResult(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
+    yield good("embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
 
 
 def _reranker(settings: Settings) -> Iterator[CheckResult]:
@@ -265,9 +263,9 @@ def _reranker(settings: Settings) -> Iterator[CheckResult]:
         loaded = load_reranker(directory, wanted, allow_download=allow_download)
     if loaded.reranker is not None:
         loaded.reranker.close()
-        yield CheckResult(GOOD, "rerank", wanted)
+        yield good("rerank", wanted)
     elif loaded.note:
-        yield CheckResult(BAD, "rerank", f"{loaded.note}; memories are not reranked")
+        yield bad("rerank", f"{loaded.note}; memories are not reranked")
 
 
 @contextlib.contextmanager
@@ -283,9 +281,8 @@ def _models_dir(settings: Settings) -> Iterator[Path]:
 
 def _tokens() -> CheckResult:
     if Tokens().exact():
-        return CheckResult(GOOD, "tokens", "counted with OpenAI's tables")
-    text = "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
-    return CheckResult(NOTE, "tokens", text)
+        return good("tokens", "counted with OpenAI's tables")
+    return note("tokens", "estimated (within about 4 %); scripts/fetch-models installs the exact tables")
 
 
 # ---------------------------------------------------------------- identity
@@ -295,11 +292,11 @@ def _identity(settings: Settings) -> Iterator[CheckResult]:
         stores = stores_of(settings)
         auth_of(settings, stores.keys)
     except ConfigError as e:
-        yield CheckResult(BAD, "identity", str(e))
+        yield bad("identity", str(e))
         return
     match identity.mode:
         case "open":
-            yield CheckResult(NOTE, "identity", "open: every client that reaches the port may name any user")
+            yield note("identity", "open: every client that reaches the port may name any user")
         case "keys":
             if settings.storage.backend == "sqlite" and not is_present(database_of(settings)):
                 yield _NO_KEY
@@ -319,22 +316,22 @@ async def _keys(stores: Stores) -> CheckResult:
         await stores.open()
         valid = [key for key in await stores.keys.list() if key.revoked_at is None]
     except StoreError as e:
-        return CheckResult(BAD, "identity", f"keys: the store cannot be read: {e}")
+        return bad("identity", f"keys: the store cannot be read: {e}")
     finally:
         await stores.close()
-    return CheckResult(GOOD, "identity", f"keys: {len(valid)} valid") if valid else _NO_KEY
+    return good("identity", f"keys: {len(valid)} valid") if valid else _NO_KEY
 
 
 async def _jwt(settings: Settings) -> CheckResult:
     identity = settings.identity
     if identity.jwt_jwks_url is None:
-        return CheckResult(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
+        return good("identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
     from proxy.upstream.httpx_transport import fetch  # httpx takes a tenth of a second to import
 
     try:
         usable = len(parse_key_set(await fetch(identity.jwt_jwks_url, network=network_of(settings))))
     except (ProxyError, ValueError) as e:
-        return CheckResult(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
+        return bad("identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
     text = f"jwt: tokens for {identity.jwt_audience}, {usable} usable keys at {identity.jwt_jwks_url}"
     return CheckResult(GOOD if usable else BAD, "identity", text)
 
@@ -369,7 +366,7 @@ class Probe:
 async def _configured_upstream(settings: Settings, network: Network) -> CheckResult:
     chosen = settings.upstream
     if chosen.base_url is None:
-        return CheckResult(NOTE, "upstream", "none: a scripted demo model answers; set --upstream URL")
+        return note("upstream", "none: a scripted demo model answers; set --upstream URL")
     if chosen.api_key:
         probe = Probe("upstream.api_key", chosen.base_url, chosen.api_key.get_secret_value(), network)
     else:  # a key in OPENAI_API_KEY is a client's: the proxy sends it nowhere
@@ -387,21 +384,20 @@ async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Che
         if status == 404 and b"v1" not in at.path.split(b"/"):
             with_v1, _ = await probe.request("GET", b"/v1/models", url=_with_v1(at, probe.url))
             if with_v1 not in (404, 405):
-                text = f"{shown} has no /models, but /v1/models answers: add /v1 to the URL"
-                return CheckResult(BAD, subject, text)
+                return bad(subject, f"{shown} has no /models, but /v1/models answers: add /v1 to the URL")
         if status in (401, 403):
             return _unauthorised(subject, shown, status, probe)
         if status >= 400:
             return await _without_models(subject, shown, status, probe)
     except (UpstreamError, ProxyError) as e:
-        return CheckResult(BAD, subject, f"{shown}: {e}")
+        return bad(subject, f"{shown}: {e}")
     try:
         names = [entry["id"] for entry in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
-        return CheckResult(NOTE, subject, f"{shown}/models answers, but not in OpenAI's form")
+        return note(subject, f"{shown}/models answers, but not in OpenAI's form")
     if model is not None and model not in names:
-        return CheckResult(BAD, subject, f"{shown} does not list the model {model}")
-    return CheckResult(GOOD, subject, f"{shown} answers, {len(names)} models")
+        return bad(subject, f"{shown} does not list the model {model}")
+    return good(subject, f"{shown} answers, {len(names)} models")
 
 
 def _with_v1(at: BaseUrl, url: str) -> str:
@@ -417,18 +413,15 @@ async def _without_models(subject: str, shown: str, status: int, probe: Probe) -
         return _unauthorised(subject, shown, chat, probe)
     both = f"{shown} answers {status} for /models and {chat} for"
     if chat in (404, 405) and b"model" not in body.lower():
-        return CheckResult(BAD, subject, f"{both} /chat/completions: the URL is wrong")
+        return bad(subject, f"{both} /chat/completions: the URL is wrong")
     if chat < 500:
-        text = f"{shown} has chat completions, but no list of models (status {status})"
-        return CheckResult(GOOD, subject, text)
-    return CheckResult(NOTE, subject, f"{both} an empty chat")
+        return good(subject, f"{shown} has chat completions, but no list of models (status {status})")
+    return note(subject, f"{both} an empty chat")
 
 
 def _unauthorised(subject: str, shown: str, status: int, probe: Probe) -> CheckResult:
     if probe.key_setting is None:
-        text = f"{shown} answers and requires a key (status {status}): clients send theirs"
-        return CheckResult(NOTE, subject, text)
+        return note(subject, f"{shown} answers and requires a key (status {status}): clients send theirs")
     if status == 403:  # a valid key may be limited to chat
-        text = f"{shown} does not list its models to {probe.key_setting} (status 403)"
-        return CheckResult(NOTE, subject, text)
-    return CheckResult(BAD, subject, f"{shown} refuses {probe.key_setting} (status 401): set a valid key")
+        return note(subject, f"{shown} does not list its models to {probe.key_setting} (status 403)")
+    return bad(subject, f"{shown} refuses {probe.key_setting} (status 401): set a valid key")

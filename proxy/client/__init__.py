@@ -40,29 +40,28 @@ class MemoryClient:
 
     def send(self, method: str, *path: str, query: dict[str, Any], body: Any = None) -> dict[str, Any]:
         """Send one request, with the body as JSON if there is one."""
-        return self._json(
-            self._request(method, path, query, None if body is None else json.dumps(body).encode())
-        )
+        encoded = None if body is None else json.dumps(body).encode()
+        return self._json(self._request(method, path, query, encoded))
 
     def get(self, *path: str, **query: Any) -> dict[str, Any]:
         """Return one object, or one page of a list."""
-        return self._json(self._request("GET", path, query))
+        return self.send("GET", *path, query=query)
 
     def post(self, *path: str, **body: Any) -> dict[str, Any]:
         """Create, or search: the arguments are in the body."""
-        return self._json(self._request("POST", path, {}, json.dumps(_given(body)).encode()))
+        return self.send("POST", *path, query={}, body=_given(body))
 
     def run(self, *path: str, **query: Any) -> dict[str, Any]:
         """Start an operation: the arguments are in the query."""
-        return self._json(self._request("POST", path, query))
+        return self.send("POST", *path, query=query)
 
     def patch(self, *path: str, changes: dict[str, Any], **query: Any) -> dict[str, Any]:
         """Change an object and return it. None is sent too: it removes the expiry or the project."""
-        return self._json(self._request("PATCH", path, query, json.dumps(changes).encode()))
+        return self.send("PATCH", *path, query=query, body=changes)
 
     def delete(self, *path: str, **query: Any) -> dict[str, Any]:
         """Delete one object, or all that match."""
-        return self._json(self._request("DELETE", path, query))
+        return self.send("DELETE", *path, query=query)
 
     def export(self, **query: Any) -> Iterator[bytes]:
         """Yield the lines of an export, oldest memory first. Raises NotAnswering if it is cut off."""

@@ -103,7 +103,7 @@ class Load:
             left -= self._running
             if left <= 0:
                 return NO_LANE
-            if left <= self._reserved:
+            if left <= round(self._bounds.calls_per_hour * self._bounds.reserve):
                 return EXPLICIT
         return BATCH if self._running < self._limit else EXPLICIT
 
@@ -195,10 +195,6 @@ class Load:
         """Seconds for which no job may be claimed; 0 also if the clock was set back."""
         since_s = self._clock() - self._held_at
         return max(0.0, self._held_s - since_s) if since_s >= 0 else 0.0
-
-    @property
-    def _reserved(self) -> int:
-        return round(self._bounds.calls_per_hour * self._bounds.reserve)
 
 
 class MeteredCompleter:

@@ -231,9 +231,8 @@ class Consolidation:
             if vector is not None and is_eligible(seed) and seed.id not in undone:
                 group = await self._group(judge, seed, vector, now)
                 if visit.dry_run:
-                    groups += (
-                        [m.id for m in group.members] if group.is_worth(visit.policy.consolidate_from) else []
-                    )
+                    is_worth = group.is_worth(visit.policy.consolidate_from)
+                    groups += [m.id for m in group.members] if is_worth else []
                 elif (counts := await self._merged(judge, visit, began, group)) is not None:
                     if counts.more:
                         await self._note(scope, now, [*done, seed.id], began)

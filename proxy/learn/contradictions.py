@@ -141,9 +141,8 @@ class Contradictions:
     async def _judged(
         self, judge: Judge, pairs: Sequence[tuple[Pair, float]], now: float
     ) -> list[Close | Flag]:
-        relations = (
-            await judge.relations([undated(a.content, b.content) for (a, b), _ in pairs]) if pairs else []
-        )
+        texts = [undated(a.content, b.content) for (a, b), _ in pairs]
+        relations = await judge.relations(texts) if texts else []
         changes: list[Close | Flag] = []
         closed = set[str]()
         for (pair, cosine), relation in zip(pairs, relations, strict=True):

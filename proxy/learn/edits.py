@@ -85,7 +85,7 @@ class MemoryEditor:
             except Conflict:  # the user forgot something in the meantime; the new memory is newer
                 continue
             return memory, change
-        raise _keep_changing()
+        raise Conflict(_KEEP_CHANGING)
 
     async def edit(
         self, where: MemoryFilter, memory_id: str, correct: Callable[[Memory], Memory]
@@ -104,7 +104,7 @@ class MemoryEditor:
             change = Edit(edited, await vector_of(self.gate.embedder, edited.content))
             if await self._applied(memory.scope, await with_readings(self.gate.judge, (change,)), stamp):
                 return await self.gate.memories.get(where, memory_id)
-        raise _keep_changing()
+        raise Conflict(_KEEP_CHANGING)
 
     async def change(self, where: MemoryFilter, memory: Memory, change: Change) -> Memory | None:
         """Apply a change that needs no gate; return the memory as it is then, None if it was forgotten."""
@@ -117,7 +117,7 @@ class MemoryEditor:
             except Conflict:
                 continue
             return await self.gate.memories.get(where, memory.id)
-        raise _keep_changing()
+        raise Conflict(_KEEP_CHANGING)
 
     async def release(self, scope: Scope, held_id: str) -> Memory | None:
         """Turn a held candidate into a memory, as if it were said now: its owner has just confirmed it."""
@@ -131,7 +131,7 @@ class MemoryEditor:
             change = await self._change_of(held.scope, candidate, seed=held_id)
             if await self._applied(held.scope, (change, Release(held_id)), stamp):
                 return await self._stating(held.scope, change)
-        raise _keep_changing()
+        raise Conflict(_KEEP_CHANGING)
 
     async def discard(self, scope: Scope, held_id: str) -> bool:
         """Erase a held candidate; False if there is none."""
@@ -141,7 +141,7 @@ class MemoryEditor:
                 return False
             if await self._applied(scope, (Release(held_id),), stamp):
                 return True
-        raise _keep_changing()
+        raise Conflict(_KEEP_CHANGING)
 
     async def import_memories(
         self,
@@ -160,9 +160,8 @@ class MemoryEditor:
         memories = await asyncio.to_thread(
             lambda: [_dated(m, said[m.id]) if m.id in said else m for m in memories]
         )
-        refusals = [
-            await self._step(_refusal, m, histories.get(m.id, ()), self.gate.policy) for m in memories
-        ]
+        policy = self.gate.policy
+        refusals = [await self._step(_refusal, m, histories.get(m.id, ()), policy) for m in memories]
         allowed = [m for m, why in zip(memories, refusals, strict=True) if not why]
         # `apply` checks again; here it saves the embedding if an import is sent twice.
         everything = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True)
@@ -184,7 +183,7 @@ class MemoryEditor:
         except Conflict:
             return False
         if applied.refused:
-            raise _memory_full()
+            raise QuotaExceeded(_FULL)
         return True
 
     async def _add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
@@ -197,7 +196,7 @@ class MemoryEditor:
         if isinstance(change, Confirm):
             raise Conflict("the memory it confirms was deleted")
         if change.memory.id in decision.refused:
-            raise _memory_full()
+            raise QuotaExceeded(_FULL)
         # Stored, then deleted by a forget that began after the write.
         return change.memory, _HAPPENED[type(change)]
 
@@ -226,11 +225,8 @@ class MemoryEditor:
     def _edited(self, memory: Memory, edited: Memory) -> Memory:
         """Return the memory to store for a correction. Raises InvalidRequest if it may not be made."""
         if memory.superseded_by:
-            raise InvalidRequest(
-                f"A newer memory has taken its place; edit that one: '{memory.superseded_by}'.",
-                param="memory_id",
-                code="memory_superseded",
-            )
+            why = f"A newer memory has taken its place; edit that one: '{memory.superseded_by}'."
+            raise InvalidRequest(why, param="memory_id", code="memory_superseded")
         candidate = Candidate(type=edited.type, content=edited.content, tags=edited.tags, confidence=1.0)
         if (edited.content, edited.tags, edited.type) != (memory.content, memory.tags, memory.type):
             self._check(candidate)
@@ -281,7 +277,7 @@ class MemoryEditor:
             except Conflict:
                 continue
             return dict.fromkeys(applied.refused, "this user's memory is full"), frozenset(applied.dropped)
-        raise _keep_changing()
+        raise Conflict(_KEEP_CHANGING)
 
     async def _step(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Run one step in the thread of imports, then let turns go first."""
@@ -292,14 +288,8 @@ class MemoryEditor:
         return result
 
 
-def _keep_changing() -> Conflict:
-    return Conflict("the user's memories keep changing")
-
-
-def _memory_full() -> QuotaExceeded:
-    return QuotaExceeded("This user's memory is full, and new memories are refused.")
-
-
+_KEEP_CHANGING = "the user's memories keep changing"
+_FULL = "This user's memory is full, and new memories are refused."
 _HAPPENED: Mapping[type, str] = {Create: "created", Supersede: "superseded", Confirm: "confirmed"}
 
 
@@ -332,11 +322,9 @@ def _corrected(memory: Memory, candidate: Candidate, said: Collection[str]) -> M
 
 def _refusal(memory: Memory, history: Sequence[Event], policy: SafetyPolicy) -> str:
     """Return why an imported memory must not be stored, "" if it may."""
+    candidate = Candidate(type=memory.type, content=memory.content, tags=memory.tags, source=memory.source)
     evidence = "\n".join(e.span for e in memory.evidence)
-    candidate = Candidate(
-        type=memory.type, content=memory.content, tags=memory.tags, evidence=evidence, source=memory.source
-    )
-    if refused := refusal_of(candidate, policy):
+    if refused := refusal_of(replace(candidate, evidence=evidence), policy):
         return f"`content`: {refused[1]}"
     for content in {event.content for event in history} - {memory.content}:
         refused = refusal_of(Candidate(type=memory.type, content=content), policy)
@@ -349,12 +337,10 @@ def _storable(
     memory: Memory, history: Sequence[Event], policy: SafetyPolicy
 ) -> tuple[Memory, tuple[Event, ...]]:
     """Return an imported memory and its history, redacted; without a history, that it was created."""
-    evidence = [
-        Evidence(safe_id(e.session_id), safe_id(e.exchange_id), redact(e.span, policy))
-        for e in memory.evidence
-    ]
+    ids = ((safe_id(e.session_id), safe_id(e.exchange_id), e.span) for e in memory.evidence)
+    evidence = tuple(Evidence(session, exchange, redact(span, policy)) for session, exchange, span in ids)
     content, tags = redact(memory.content, policy), tuple(redact(tag, policy) for tag in memory.tags)
-    stored = replace(memory, content=content, tags=tags, evidence=tuple(evidence))
+    stored = replace(memory, content=content, tags=tags, evidence=evidence)
     if not history:
         return stored, (Event(memory.created_at, "created", memory.source, content),)
     redacted = {text: redact(text, policy) for text in {event.content for event in history}}
