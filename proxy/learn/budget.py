@@ -76,36 +76,26 @@ class Load:
         self._calls = calls or LocalCallQuota()
         self._left, self._free_at = bounds.calls_per_hour, 0.0
         self._looked_at = self._look_at = 0.0
-        self._limit = bounds.concurrency
-        self._running = 0
+        self.limit = bounds.concurrency  # jobs that may run at once now, plus one explicit ask
+        self.running = 0  # jobs
         self._backlog = False  # the last job claimed had waited for too long
         self._held_at, self._held_s = 0.0, 0.0
         self._usual_s: float | None = None  # a call takes, with no more than `concurrency` at once
         self._recent_s: float | None = None
 
     # ---- called by the worker
-    @property
-    def limit(self) -> int:
-        """The number of jobs that may run at once now, plus one explicit ask."""
-        return self._limit
-
-    @property
-    def running(self) -> int:
-        """The number of running jobs."""
-        return self._running
-
     def lane(self) -> int:
         """Return the last lane from which a job may be claimed now, or NO_LANE."""
-        if self._held_left_s > 0 or self._running > self._limit:
+        if self._held_left_s > 0 or self.running > self.limit:
             return NO_LANE
         left = self.calls_left()
         if left is not None:
-            left -= self._running
+            left -= self.running
             if left <= 0:
                 return NO_LANE
             if left <= round(self._bounds.calls_per_hour * self._bounds.reserve):
                 return EXPLICIT
-        return BATCH if self._running < self._limit else EXPLICIT
+        return BATCH if self.running < self.limit else EXPLICIT
 
     def calls_left(self) -> int | None:
         """Return how many of the hour's calls are left, as last read; None: unlimited."""
@@ -121,17 +111,17 @@ class Load:
 
     def began(self, *, waited_s: float) -> None:
         """Count a claimed job as running; `waited_s`: from its creation to the claim."""
-        self._running += 1
+        self.running += 1
         self._backlog = waited_s > self._bounds.patience_s
 
     def ended(self) -> None:
         """Count a job as ended."""
-        self._running -= 1
+        self.running -= 1
 
     def idle(self) -> None:
         """No job is due: return to the usual concurrency."""
         self._backlog = False
-        self._limit = min(self._limit, self._bounds.concurrency)
+        self.limit = min(self.limit, self._bounds.concurrency)
 
     # ---- called around each LLM call
     async def spend(self) -> float:
@@ -159,20 +149,20 @@ class Load:
 
     def answered(self, seconds: float) -> None:
         """Adjust the concurrency after an answer that took so long."""
-        at_rest = self._limit <= self._bounds.concurrency
+        at_rest = self.limit <= self._bounds.concurrency
         self._recent_s = _average(self._recent_s, seconds)
         if at_rest or self._usual_s is None:
             self._usual_s = _average(self._usual_s, seconds)
-        if self._limit < self._bounds.concurrency:
-            self._limit += 1
+        if self.limit < self._bounds.concurrency:
+            self.limit += 1
         elif self._is_full() or self._recent_s > _FALLS_BEHIND * self._usual_s:
-            self._limit = max(self._bounds.concurrency, self._limit - 1)
+            self.limit = max(self._bounds.concurrency, self.limit - 1)
         elif self._backlog and max(seconds, self._recent_s) <= _KEEPS_PACE * self._usual_s:
-            self._limit = max(self._limit, min(self._limit + 1, self._bounds.peak))
+            self.limit = max(self.limit, min(self.limit + 1, self._bounds.peak))
 
     def hold(self, seconds: float) -> None:
         """Claim no job for so long: the upstream refuses calls."""
-        self._limit = 1
+        self.limit = 1
         self._held_at, self._held_s = self._clock(), max(self._held_left_s, seconds)
 
     def _is_full(self) -> bool:

@@ -200,19 +200,14 @@ class JobRunner:
 
     async def _admit(self, job: Job, batch: Batch, facts: Judged) -> Decision:
         gate = self.tools.gate
-        run = partial(
-            admit,
-            scope=job.scope,
-            candidates=facts.stored,
-            basis=Basis(batch.stamp, self.clock(), seed=job.id, done=job),
-            doubtful=facts.held,
-        )
+        basis = Basis(batch.stamp, self.clock(), seed=job.id, done=job)
         try:
-            return await run(gate)
+            return await admit(gate, job.scope, facts.stored, basis, facts.held)
         except EmbeddingFailed:
             if job.attempts < self.pace.embedding_attempts:
                 raise
-        return await run(replace(gate, embedder=None))  # without vectors rather than lost
+            gate = replace(gate, embedder=None)  # without vectors rather than lost
+        return await admit(gate, job.scope, facts.stored, basis, facts.held)
 
     def _done(self, job: Job, batch: Batch, decision: Decision, facts: Judged, outcome: str) -> JobReport:
         dropped = dict(decision.dropped + facts.dropped)
@@ -372,14 +367,12 @@ class Worker:
     # ------------------------------------------------------------ jobs
     async def work_one(self) -> bool:
         """Claim and run one job; False if none is due. Raises StoreError."""
-        job = await self._claim()
-        if job is not None:
-            await self._serve(job)
-        return job is not None
+        if (job := await self._claim()) is None:
+            return False
+        return await self._serve(job)
 
     async def _start_one(self, group: asyncio.TaskGroup) -> bool:
-        job = await self._claim()
-        if job is not None:
+        if job := await self._claim():
             group.create_task(self._round(lambda: self._serve(job)))
         return job is not None
 

@@ -10,9 +10,10 @@ An encoder may be called from several threads at once: onnxruntime sessions and 
 import asyncio
 import re
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -190,7 +191,6 @@ _TEXTS_A_STEP = 4
 
 _PASSES = 64  # questions whose hidden states are cached: 100 kB at most each
 
-_Embed = Callable[[Sequence[str], asyncio.Semaphore | None], Awaitable[list[bytes]]]
 _T = TypeVar("_T")
 
 
@@ -218,6 +218,7 @@ class OnnxEmbedder:
         self._recent = TTLCache[bytes, bytes](cache_size)
         self._passes = TTLCache[bytes, EncoderOutput](min(_PASSES, cache_size))
         self._runs: dict[bytes, _Run] = {}
+        self._turn: asyncio.Semaphore | None = None  # that a step of `embed` waits for
 
     @property
     def model(self) -> EmbeddingModel:
@@ -225,6 +226,8 @@ class OnnxEmbedder:
 
     def begin(self, text: str) -> None:
         """See ports.Embedder: requests for the text while the model reads it wait for this run."""
+        if self._turn is not None:
+            return  # background work has no deadline
         key = _key(self._prompts.query + text)
         is_known = self._passes.get(key) or (not self.encoder.has_states and self._recent.get(key))
         if key not in self._runs and not is_known and self.understands(text):
@@ -248,8 +251,11 @@ class OnnxEmbedder:
 
     async def run(self, work: Callable[[], _T]) -> _T:
         """Do work of a few milliseconds in one of the embedder's threads. Raises EmbeddingFailed."""
+        return await self._submit(work)
+
+    def _submit(self, work: Callable[[], _T]) -> "asyncio.Future[_T]":
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return asyncio.get_running_loop().run_in_executor(self._pool, work)
         except RuntimeError as e:  # the pool was shut down
             raise EmbeddingFailed("the embedder is closed") from e
 
@@ -259,17 +265,27 @@ class OnnxEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector per text, in order. Raises EmbeddingFailed."""
-        return await self._passages(texts, None)
+        texts = [self._prompts.passage + text for text in texts]
+        keys = [_key(text) for text in texts]
+        found = {key: vector for key in keys if (vector := self._recent.get(key))}
+        for key in set(keys) & self._runs.keys():
+            if run := self._runs.get(key):  # it may have ended while another was awaited
+                found[key] = (await run.result()).vector
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        for key, vector in zip(missing, await self._compute(list(missing.values())), strict=True):
+            found[key] = vector
+            self._recent.put(key, vector)
+        return [found[key] for key in keys]
 
-    def in_background(self) -> "BackgroundEmbedder":
-        """Return the same embedder for background work."""
-        return BackgroundEmbedder(self, self._passages)
+    def in_background(self) -> "OnnxEmbedder":
+        """Return the same embedder for background work: it takes one step at a time for all its callers
+        together, so that a query finds a free thread during any extraction or import."""
+        background = copy(self)
+        background._turn = asyncio.Semaphore(1)
+        return background
 
     def _start(self, key: bytes, asked: str) -> "_Run":
-        try:
-            run = asyncio.get_running_loop().run_in_executor(self._pool, self.encoder.read, asked)
-        except RuntimeError as e:  # the pool was shut down
-            raise EmbeddingFailed("the embedder is closed") from e
+        run = self._submit(partial(self.encoder.read, asked))
         self._runs[key] = shared = _Run(run, partial(self._runs.pop, key))
         run.add_done_callback(partial(self._ended, key))
         return shared
@@ -282,22 +298,6 @@ class OnnxEmbedder:
             self._recent.put(key, run.result().vector)
             self._passes.put(key, run.result())
 
-    async def _passages(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        """Embed texts to find or compare; each step waits for its `turn`, if given."""
-        texts = [self._prompts.passage + text for text in texts]
-        keys = [_key(text) for text in texts]
-        found = {key: vector for key in keys if (vector := self._recent.get(key))}
-        for key in set(keys) & self._runs.keys():
-            if run := self._runs.get(key):  # it may have ended while another was awaited
-                found[key] = (await run.result()).vector
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-        if missing:
-            vectors = await self._compute(list(missing.values()), turn)
-            for key, vector in zip(missing, vectors, strict=True):
-                found[key] = vector
-                self._recent.put(key, vector)
-        return [found[key] for key in keys]
-
     def understands(self, text: str) -> bool:
         """See ports.Embedder."""
         return self.encoder.understands(text)
@@ -307,11 +307,11 @@ class OnnxEmbedder:
         # Not cancel_futures: the waiting coroutines would be cancelled.
         self._pool.shutdown(wait=True)
 
-    async def _compute(self, texts: list[str], turn: asyncio.Semaphore | None) -> list[bytes]:
+    async def _compute(self, texts: list[str]) -> list[bytes]:
         vectors: list[bytes] = []
         for start in range(0, len(texts), _TEXTS_A_STEP):
             step = texts[start : start + _TEXTS_A_STEP]
-            async with turn or nullcontext():
+            async with self._turn or nullcontext():
                 made = await self.run(partial(self.encoder.encode, step))
             vectors += (vector.tobytes() for vector in made)
         return vectors
@@ -334,34 +334,6 @@ class _Run:
             self._waiting -= 1
             if not self._waiting and self.future.cancel():
                 self._discard()
-
-
-class BackgroundEmbedder:
-    """Implements ports.Embedder with one step at a time for all its callers together, so that a query
-    finds a free thread during any extraction or import."""
-
-    def __init__(self, embedder: OnnxEmbedder, embed: _Embed) -> None:
-        self._embedder, self._embed = embedder, embed
-        self._turn = asyncio.Semaphore(1)
-
-    @property
-    def model(self) -> EmbeddingModel:
-        return self._embedder.model
-
-    def begin(self, text: str) -> None:
-        """Do nothing: background work has no deadline."""
-
-    async def embed_query(self, text: str) -> bytes:
-        """See ports.Embedder."""
-        return await self._embedder.embed_query(text)
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return one float32 unit vector per text, in order. Raises EmbeddingFailed."""
-        return await self._embed(texts, self._turn)
-
-    def understands(self, text: str) -> bool:
-        """See ports.Embedder."""
-        return self._embedder.understands(text)
 
 
 def _key(text: str) -> bytes:
