@@ -27,7 +27,7 @@ from proxy.domain.ports import CompletionRequest, Embedder, MemoryStore
 from proxy.domain.session import Batch, Exchange
 from proxy.learn.grounding import Grounded, ground, sources, window_of
 from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_facts, request_for
-from proxy.learn.triggers import intent_of
+from proxy.learn.recorder import RULE, intent_of
 from proxy.prompts import prompt
 from proxy.text.dates import anchored
 from proxy.text.words import is_question, normalise, sentences, terms
@@ -86,7 +86,6 @@ FOLLOWS, DOUBTFUL = 0.5, 0.35
 ABOUT_USER, MEANT = 0.1, 0.3  # a friend's name is rarely judged to be about the user
 SMALL_TALK = 0.98  # from .97 on a third of the small talk and none of 387 messages with a fact (held out)
 HEDGED_CONFIDENCE, CONFIRMED_CONFIDENCE = 0.6, 0.7  # at most: said with reserve; only confirmed by the user
-RULE = 0.8  # of the message head: what the statement head takes for an instruction is a rule from here on
 _STORED = frozenset(("stated", "hedged", "rule", "remember"))
 # Resolved dates, and the day of a statement: the user did not say them.
 RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()\uff08\uff09]*[)\uff09]")

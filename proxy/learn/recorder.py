@@ -1,24 +1,224 @@
 """Write each exchange to the session store: the user's half before the answer begins, the answer after it
-ended.
+ended; with what the message asks for, the rules that it sets, and when it becomes an extraction job.
+
+What a message asks for is read by the heads of the encoder. Triggers are pure functions, called by the
+session store: an explicit ask, a full batch, silence, a new topic.
+
+Standing instructions ("anchors") are in force from the next turn on, whatever conversation the client sends.
+One that changes an older one takes its slot, so that the older one ends.
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from typing import TypeVar
 from uuid import uuid4
 
-from proxy.admit.safety import safe_id
+from proxy.admit.safety import REDACTED, REMOVED, is_planted, safe_id
 from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
-from proxy.domain.judging import Judge
+from proxy.domain.judging import Asks, Judge
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import Clock, MemoryStore, SessionStore, Trigger
-from proxy.domain.session import Anchor, NewExchange, NoteStore, Outcome, StoredExchange
-from proxy.learn.session_notes import anchors_of
-from proxy.learn.triggers import MessageIntent, intent_of
+from proxy.domain.session import (
+    BATCH,
+    EXPLICIT,
+    MOST_ANCHOR_CHARS,
+    MOST_ANCHORS,
+    ORDINARY,
+    Anchor,
+    NewExchange,
+    NewJob,
+    NoteStore,
+    Outcome,
+    SessionState,
+    StoredExchange,
+    rest_of,
+)
+from proxy.learn.grounding import window_of
+from proxy.telemetry import ThrottledLog
+from proxy.text.words import is_question, sentences
+
+# ---------------------------------------------------------------- what a message asks for
+RULE = 0.8  # of the message head: what the statement head takes for an instruction is a rule from here on
+YES = 0.5
+NOTHING = Asks(remember=0.0, forget=0.0, off_record=0.0, rule=0.0)
+_LOG = ThrottledLog()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageIntent:
+    """Decides whether and how soon a message is extracted. `personal`: it may state something that other
+    conversations need."""
+
+    asks: Asks
+    personal: bool
+
+    @property
+    def is_rule(self) -> bool:
+        """True for a standing instruction."""
+        return self.asks.rule >= YES
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """True if nothing of it may be stored: it is off the record, or says what to forget."""
+        return self.asks.off_record >= YES or self.asks.forget >= YES
+
+    @property
+    def is_explicit(self) -> bool:
+        """True if it is extracted at once: the user asks to remember something, or sets a rule."""
+        return self.is_rule or self.asks.remember >= YES
+
+
+async def intent_of(judge: Judge | None, text: str) -> MessageIntent:
+    """Return the message's intent; the judge has mostly read it already for the read path, and caches its
+    readings. Without a judge, or if it fails, nothing is asked, and all but questions may be personal."""
+    states = any(not is_question(s) for s in sentences(text[:2_000]))
+    if judge is None or not text.strip():
+        return MessageIntent(NOTHING, states)
+    try:
+        reading = await judge.read(text, closely=True)
+    except EmbeddingFailed:
+        _LOG.warning("asks.unread")
+        return MessageIntent(NOTHING, states)
+    return MessageIntent(reading.asks, states and reading.needs.memory >= YES)
+
+
+# ---------------------------------------------------------------- triggers
+TOOLS_S = 120.0  # for tools to run, from the question on; then the exchange is read without its end
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerPolicy:
+    """How long exchanges may wait. One LLM call a batch: larger batches cost less and come later."""
+
+    batch_size: int = 5
+    idle_seconds: float = 600
+    personal_idle_seconds: float = 15
+
+
+def on_completion(policy: TriggerPolicy) -> Trigger:
+    """Return the trigger for a completed exchange: an explicit ask, or a full batch."""
+
+    def trigger(state: SessionState) -> NewJob | None:
+        if state.pending and state.explicit:
+            return _job(state, EXPLICIT)
+        if state.pending >= policy.batch_size * (2 if state.at_work else 1):
+            return _job(state, ORDINARY)
+        return None
+
+    return trigger
+
+
+def on_sweep(policy: TriggerPolicy, now: float) -> Trigger:
+    """Return the trigger for idle sessions. One that says something about the user is due sooner, so that a
+    user who opens a new conversation right away is known in it."""
+    completed = on_completion(policy)
+
+    def trigger(state: SessionState) -> NewJob | None:
+        if due := completed(state):  # left over by a crash, or by a larger batch size
+            return due
+        idle = now - state.last_at
+        is_personal = state.pending and state.personal and idle >= policy.personal_idle_seconds
+        if (is_personal or state.pending >= policy.batch_size) and (not state.at_work or idle >= TOOLS_S):
+            return _job(state, ORDINARY)
+        if state.pending and idle >= policy.idle_seconds:
+            return _job(state, BATCH)
+        return None
+
+    return trigger
+
+
+def on_end(state: SessionState) -> NewJob | None:
+    """Trigger for the end of a session and for shutdown: everything that is pending."""
+    return rest_of(state) if state.pending else None
+
+
+def noting_undue(trigger: Trigger, undue: list[SessionState]) -> Trigger:
+    """Return the trigger, which also adds the sessions that are pending and not due to `undue`."""
+
+    def noting(state: SessionState) -> NewJob | None:
+        job = trigger(state)
+        if job is None and state.pending:
+            undue.append(state)
+        return job
+
+    return noting
+
+
+def up_to(last_due: Mapping[tuple[Scope, str], int]) -> Trigger:
+    """Return the trigger for these sessions: (scope, session id) to the last exchange that is due."""
+
+    def trigger(state: SessionState) -> NewJob | None:
+        seq = last_due.get(state_key(state))
+        return None if seq is None else NewJob(session_id=state.session_id, upto=seq, lane=ORDINARY)
+
+    return trigger
+
+
+def _job(state: SessionState, lane: int) -> NewJob:
+    return NewJob(session_id=state.session_id, upto=state.last_seq, lane=lane)
+
+
+def state_key(state: SessionState) -> tuple[Scope, str]:
+    return state.scope, state.session_id
+
+
+# ---------------------------------------------------------------- anchors
+_MOST_SENTENCES, _MOST_CHARS = 12, 400  # of a message, of a sentence: longer ones are statements
+
+
+async def anchors_of(judge: Judge, said: str, in_force: Sequence[Anchor] = ()) -> tuple[Anchor, ...]:
+    """Return the standing instructions of a message that sets some (MessageIntent.is_rule), at most ten.
+
+    `said` is redacted. A sentence that held a secret or a planted instruction gives none. Raises
+    EmbeddingFailed."""
+    rules = [bounded(rule) for rule in await _rules(judge, said)][:MOST_ANCHORS]
+    pairs = [(old.text, rule) for rule in rules for old in in_force]
+    relations = await judge.relations(pairs) if pairs else []
+    found: list[Anchor] = []
+    for number, rule in enumerate(rules):
+        related = zip(in_force, relations[number * len(in_force) :], strict=False)
+        slot = next((old.slot for old, r in related if r.apart < max(r.same, r.changed)), None)
+        found.append(Anchor(slot or slot_of(rule), rule))
+    return tuple(found)
+
+
+async def _rules(judge: Judge, said: str) -> list[str]:
+    """Return the sentences that set a rule; if none does by itself, the most likely one."""
+    parts = sentences(said)
+    safe = [n for n, s in enumerate(parts) if _is_safe(s)][-_MOST_SENTENCES:]
+    if len(safe) <= 1:
+        return [parts[n] for n in safe]
+    pairs = [(window_of(parts, n, n, parts[n]), parts[n]) for n in safe]
+    statements = await judge.statements(pairs)
+    asked = [(await judge.read(parts[n])).asks.rule for n in safe]
+    chances = [max(s.sense.get("rule", 0.0), rule) for s, rule in zip(statements, asked, strict=True)]
+    read = zip(safe, statements, asked, strict=True)
+    found = [parts[n] for n, s, rule in read if s.main_sense == "rule" or rule >= RULE]
+    return found or [parts[safe[chances.index(max(chances))]]]
+
+
+def slot_of(rule: str) -> str:
+    """Return a slot for an instruction that changes no older one."""
+    return f"rule-{blake2b(rule.encode(), digest_size=8).hexdigest()}"
+
+
+def bounded(text: str) -> str:
+    """Return the text, cut at a space if it is too long for an anchor."""
+    if len(text) <= MOST_ANCHOR_CHARS:
+        return text
+    cut = text[: MOST_ANCHOR_CHARS - 1]
+    return f"{cut[: cut.rfind(' ')] if ' ' in cut[MOST_ANCHOR_CHARS // 2 :] else cut}…"
+
+
+def _is_safe(sentence: str) -> bool:
+    unsafe = REDACTED in sentence or REMOVED in sentence or is_planted(sentence)
+    return len(sentence) <= _MOST_CHARS and any(map(str.isalpha, sentence)) and not unsafe
+
 
 # ---------------------------------------------------------------- exchanges
 T = TypeVar("T")

@@ -1,7 +1,4 @@
-"""Notes on a session: standing instructions ("anchors"), the state of a long one, the summary at its end.
-
-Anchors are found by the heads of the encoder. They are in force from the next turn on, whatever conversation
-the client sends. An instruction that changes an older one takes its slot, so that the older one ends.
+"""Notes on a session: the state of a long one, the summary at its end.
 
 A state replaces turns that are no longer shown (see http/turns); `state_covers` says which it may
 replace. It is updated after a job; if that fails, the old state stays.
@@ -16,76 +13,20 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from string import Template
 from typing import Any
 
-from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean, is_planted, reject
+from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean, reject
 from proxy.domain.core import Candidate, Evidence
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge
 from proxy.domain.ports import Completer, CompletionRequest
-from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor, Batch, Exchange, Job, NoteStore
-from proxy.learn.extractor import RULE
-from proxy.learn.grounding import window_of
+from proxy.domain.session import Batch, Exchange, Job, NoteStore
 from proxy.learn.llm_io import assistant_text, conversation, defused, in_full, objects, request_for, user_text
-from proxy.learn.triggers import YES
+from proxy.learn.recorder import YES
 from proxy.prompts import prompt
 from proxy.telemetry import log
-from proxy.text.words import fold, sentences, terms, without_inner_stops
-
-# ---------------------------------------------------------------- anchors
-_MOST_SENTENCES, _MOST_CHARS = 12, 400  # of a message, of a sentence: longer ones are statements
-
-
-async def anchors_of(judge: Judge, said: str, in_force: Sequence[Anchor] = ()) -> tuple[Anchor, ...]:
-    """Return the standing instructions of a message that sets some (MessageIntent.is_rule), at most ten.
-
-    `said` is redacted. A sentence that held a secret or a planted instruction gives none. Raises
-    EmbeddingFailed."""
-    rules = [bounded(rule) for rule in await _rules(judge, said)][:MOST_ANCHORS]
-    pairs = [(old.text, rule) for rule in rules for old in in_force]
-    relations = await judge.relations(pairs) if pairs else []
-    found: list[Anchor] = []
-    for number, rule in enumerate(rules):
-        related = zip(in_force, relations[number * len(in_force) :], strict=False)
-        slot = next((old.slot for old, r in related if r.apart < max(r.same, r.changed)), None)
-        found.append(Anchor(slot or slot_of(rule), rule))
-    return tuple(found)
-
-
-async def _rules(judge: Judge, said: str) -> list[str]:
-    """Return the sentences that set a rule; if none does by itself, the most likely one."""
-    parts = sentences(said)
-    safe = [n for n, s in enumerate(parts) if _is_safe(s)][-_MOST_SENTENCES:]
-    if len(safe) <= 1:
-        return [parts[n] for n in safe]
-    pairs = [(window_of(parts, n, n, parts[n]), parts[n]) for n in safe]
-    statements = await judge.statements(pairs)
-    asked = [(await judge.read(parts[n])).asks.rule for n in safe]
-    chances = [max(s.sense.get("rule", 0.0), rule) for s, rule in zip(statements, asked, strict=True)]
-    read = zip(safe, statements, asked, strict=True)
-    found = [parts[n] for n, s, rule in read if s.main_sense == "rule" or rule >= RULE]
-    return found or [parts[safe[chances.index(max(chances))]]]
-
-
-def slot_of(rule: str) -> str:
-    """Return a slot for an instruction that changes no older one."""
-    return f"rule-{blake2b(rule.encode(), digest_size=8).hexdigest()}"
-
-
-def bounded(text: str) -> str:
-    """Return the text, cut at a space if it is too long for an anchor."""
-    if len(text) <= MOST_ANCHOR_CHARS:
-        return text
-    cut = text[: MOST_ANCHOR_CHARS - 1]
-    return f"{cut[: cut.rfind(' ')] if ' ' in cut[MOST_ANCHOR_CHARS // 2 :] else cut}…"
-
-
-def _is_safe(sentence: str) -> bool:
-    unsafe = REDACTED in sentence or REMOVED in sentence or is_planted(sentence)
-    return len(sentence) <= _MOST_CHARS and any(map(str.isalpha, sentence)) and not unsafe
-
+from proxy.text.words import fold, terms, without_inner_stops
 
 # ---------------------------------------------------------------- state
 STATE_ROLE = "memory_state"

@@ -15,7 +15,7 @@ from proxy.domain.judging import Asks, Judge, Statement
 from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
 from proxy.domain.session import Batch, Exchange, NewExchange, Outcome
-from proxy.learn.triggers import TriggerPolicy, intent_of, on_completion
+from proxy.learn.recorder import TriggerPolicy, intent_of, on_completion
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge, stated

@@ -13,8 +13,7 @@ from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.core import MemoryOptions, Message, Turn
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Outcome
-from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder
-from proxy.learn.triggers import on_completion
+from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder, on_completion
 from tests.admit.corpus import PERSONAL, PLANTED, SECRETS
 from tests.learn.support import ANA, NOON, House
 

@@ -10,8 +10,7 @@ import pytest
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.session import EXPLICIT, Outcome, StoredExchange
-from proxy.learn.recorder import AccessCounts, ExchangeRecorder
-from proxy.learn.triggers import TriggerPolicy, on_completion
+from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House
 from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge

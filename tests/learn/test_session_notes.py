@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from proxy.domain.core import Candidate
 from proxy.domain.judging import Statement
 from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor, Exchange, NewExchange, Outcome
+from proxy.learn.recorder import anchors_of
 from proxy.learn.session_notes import (
     LISTS,
     MAX_SAID,
     SUMMARY_ROLE,
     TOPIC,
     NoteWriter,
-    anchors_of,
     first_portion,
     grounded_state,
     read_state,

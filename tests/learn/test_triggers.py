@@ -9,17 +9,8 @@ import pytest
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder
 from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
-from proxy.learn.triggers import (
-    TOOLS_S,
-    TopicDrift,
-    TopicSample,
-    TriggerPolicy,
-    intent_of,
-    on_completion,
-    on_sweep,
-    shifts,
-)
-from proxy.learn.worker import Worker, WorkerConfig
+from proxy.learn.recorder import TOOLS_S, TriggerPolicy, intent_of, on_completion, on_sweep
+from proxy.learn.worker import TopicDrift, TopicSample, Worker, WorkerConfig, shifts
 from tests.learn.support import ANA, NOON, House
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge
 

@@ -11,7 +11,7 @@ from proxy.admit.gate import Gate
 from proxy.domain.core import Candidate, MemoryFilter, Scope
 from proxy.domain.errors import CompletionFailed, CompletionRefused, CredentialNeeded, StoreUnavailable
 from proxy.learn import worker as module
-from proxy.learn.triggers import TriggerPolicy
+from proxy.learn.recorder import TriggerPolicy
 from proxy.learn.worker import HAND_ON_EVERY_S, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.memories import SqlMemories

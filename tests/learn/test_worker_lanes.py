@@ -12,7 +12,7 @@ from proxy.domain.errors import CompletionPostponed
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Job, NewExchange, Outcome
 from proxy.learn.budget import NO_LANE, CallBounds, Load, MeteredCompleter
-from proxy.learn.triggers import TriggerPolicy, on_completion
+from proxy.learn.recorder import TriggerPolicy, on_completion
 from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sqlite.stores import SqliteStores
