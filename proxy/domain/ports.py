@@ -210,6 +210,10 @@ class EntityStore(Protocol):
         Names in many memories are not followed."""
         ...
 
+    async def knows(self, scope: Scope, names: Sequence[str], *, now: float) -> bool:
+        """Return whether a current memory of the scope certainly names one of these."""
+        ...
+
 
 class Quarantine(Protocol):
     """Candidates for their owner to review. They enter and leave through MemoryStore.apply."""

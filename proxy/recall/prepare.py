@@ -44,6 +44,7 @@ from proxy.recall.search import (
 from proxy.recall.triage import Restraint, Verdict, begins, query_of, triage
 from proxy.telemetry import ThrottledLog, log
 from proxy.text.dates import past_period
+from proxy.text.names import names
 
 QUESTION_CHARS = 300  # of a message that are read for the times that it names
 LINKED = 8  # memories that are read with the message because of a name in common
@@ -82,7 +83,8 @@ class RecallTools:
     rewriter: QueryRewriter | None = None
     planner: SearchPlanner | None = None
     timeline: Timeline | None = None  # superseded values, for questions about the past
-    entities: EntityStore | None = None  # to follow the names in the best memory
+    entities: EntityStore | None = None  # names in the user's memories
+    follows_links: bool = False  # from the names in the best memory to other memories
     forgets: bool = True  # memories that a message asks to forget
     searches_faded: bool = False  # what lack of use has archived, if nothing current helps
     stage: Stage = untimed  # context manager entered around each stage (timing)
@@ -202,6 +204,8 @@ async def _recall(turn: Turn, tools: RecallTools) -> Recalled:
         with _begun(searcher.snapshot(turn.scope)) as taking:
             with tools.stage("decide"):
                 verdict = await triage(turn, query, searcher.judge, lambda: _before(turn, tools))
+                if verdict.reason is Reason.GENERAL_FACT and await _names_known(turn, tools):
+                    verdict = replace(verdict, search=True, reason=None)
             recalled = await _after_triage(turn, verdict, tools, taking)
             asks = verdict.reading.asks if verdict.reading else None
             return replace(recalled, asks=asks, query=verdict.query.text)
@@ -316,11 +320,20 @@ async def _encoded(
     return await searcher.encode(planned(rewritten, plan), reading), narrowed(types, plan)
 
 
+async def _names_known(turn: Turn, tools: RecallTools) -> bool:
+    """True if the message has a name that a memory has: "Where does Mara live?" is no
+    question of general knowledge to a user whose sister is Mara."""
+    named = [one.name for one in names(query_of(turn.query).text) if not one.unsure]
+    if tools.entities is None or not named:
+        return False
+    return await tools.entities.knows(turn.scope, named, now=tools.clock())
+
+
 async def _linked(turn: Turn, tools: RecallTools, found: SearchResult) -> list[Ranked]:
     """Return memories that name what the best memory names, too, and help with the message read together with
     it: "My sister is Mara" leads from a question about her to "Mara flies on Monday"."""
     judge, room = tools.searcher.judge, turn.options.limit - len(found.ranked)
-    if tools.entities is None or judge is None or not found.ranked or room <= 0:
+    if tools.entities is None or not tools.follows_links or judge is None or not found.ranked or room <= 0:
         return []
     best, shown = found.ranked[0], {one.memory.id for one in found.ranked}
     try:

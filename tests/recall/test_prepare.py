@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proxy.domain.core import Hit, Level, Memory, MemoryOptions, Message, Scope, Status
+from proxy.domain.core import Hit, Level, Memory, MemoryOptions, Message, Reason, Scope, Status
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Needs
 from proxy.domain.session import Anchor, SessionNotes
@@ -344,9 +344,13 @@ async def test_a_question_about_a_past_time_is_shown_what_held_then_in_the_users
 
 @dataclass
 class Named:
-    """Memories that share a name with any other."""
+    """Memories that share a name with any other, and what they name."""
 
-    linked_: list[Memory]
+    linked_: list[Memory] = field(default_factory=list)
+    known: tuple[str, ...] = ()
+
+    async def knows(self, scope, names, *, now):
+        return not {*names}.isdisjoint(self.known)
 
     async def linked(self, scope: Scope, ids: Sequence[str], *, now: float, limit: int) -> list[Memory]:
         return self.linked_[:limit]
@@ -359,9 +363,19 @@ async def test_a_name_in_the_best_memory_leads_to_another_that_helps_with_both()
     def help_(message, content):
         return 0.9 if "sister" in content or ("is Mara" in message and "flies" in content) else 0.1
 
-    tools = replace(holding(sister, judge=ScriptedJudge(help=help_)), entities=Named([flight, figs]))
+    named = Named([flight, figs])
+    tools = replace(holding(sister, judge=ScriptedJudge(help=help_)), entities=named, follows_links=True)
     question = turn("When does my sister fly?")
     assert (await prepare(question, tools)).memory_ids == ("sister", "flight")
-    assert (await prepare(question, replace(tools, entities=None))).memory_ids == ("sister",)
+    assert (await prepare(question, replace(tools, follows_links=False))).memory_ids == ("sister",)
     narrow = replace(question, options=replace(question.options, types=("episodic",)))
     assert "flight" not in (await prepare(narrow, tools)).memory_ids
+
+
+async def test_a_general_question_with_a_name_from_memory_is_searched_for():
+    judge = ScriptedJudge(needs=lambda text: Needs(0.1, 0.0, 0.9, 0.0, 0.0))
+    sister = Hit(memory("sister", "User's sister Mara lives in Lisbon."), 0.5, 0.0)
+    tools = replace(holding(sister, judge=judge), entities=Named(known=("Mara",)))
+    assert (await prepare(turn("Where does Mara live?"), tools)).memory_ids == ("sister",)
+    unknown = await prepare(turn("Where does Napoleon lie?"), tools)
+    assert (unknown.status, unknown.reason) == (Status.SKIPPED, Reason.GENERAL_FACT)

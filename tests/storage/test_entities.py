@@ -106,3 +106,11 @@ async def test_memories_from_before_are_read_later(named, engine):
     await named.entities.catch_up()
     assert (await listed(named)).keys() == {"Mara", "Porto", "心", "Hermes"}
     assert engine.rows("SELECT * FROM unnamed") == []
+
+
+async def test_a_name_is_known_to_the_user_whose_memories_have_it(named):
+    assert await named.entities.knows(ANNA, ["Nobody", "mara"], now=NOW)
+    assert not await named.entities.knows(BEN, ["Mara"], now=NOW)
+    assert not await named.entities.knows(ANNA, ["Nobody"], now=NOW)
+    await forgotten(named.memories, of(ANNA))
+    assert not await named.entities.knows(ANNA, ["Mara"], now=NOW)

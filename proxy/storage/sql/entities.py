@@ -39,6 +39,10 @@ _LINKED = f"""
     AND (SELECT count(*) FROM (SELECT 1 FROM mentions z WHERE z.entity = x.entity LIMIT {_COMMON + 1}) few)
         <= {_COMMON}
     AND EXISTS (SELECT 1 FROM mentions z WHERE z.entity = x.entity AND z.unsure = 0)"""
+_NAMED = """
+    SELECT 1 FROM mentions x CROSS JOIN memories m ON m.seq = x.memory CROSS JOIN scopes s ON s.id = m.owner
+    WHERE x.owner = :owner AND x.key IN (SELECT value FROM json_each(:keys)) AND x.unsure = 0
+    AND (:project IS NULL OR m.project IS NULL OR m.project = :project)"""
 _OTHERS = f"""
     SELECT e.id FROM mentions x JOIN entities e ON e.seq = x.entity
     WHERE x.memory IN {rows.seqs_in(":near")} AND x.entity <> :entity AND x.unsure = 0
@@ -136,6 +140,12 @@ class SqlEntities(Store):
         query = f"m.seq IN ({_LINKED}) AND {mine} AND {condition} ORDER BY m.seq DESC LIMIT :limit"
         found = rows.memories_where(tx, query, asked)
         return [memory for _, memory in found if memory.id not in ids]
+
+    @reads
+    def knows(self, tx: Connection, scope: Scope, names: Sequence[str], *, now: float) -> bool:
+        condition, parameters = _current(tx, MemoryFilter(tenant=scope.tenant, user=scope.user, now=now))
+        asked = parameters | {"keys": rows.as_json(sorted(map(key_of, names))), "project": scope.project}
+        return bool(value(tx, f"{_NAMED} AND {condition} LIMIT 1", asked))
 
     async def catch_up(self) -> None:
         """Read the names of some memories that were stored without. Called every few seconds."""
