@@ -2,32 +2,43 @@
 
 import asyncio
 
+import asyncio
+
 import pytest
 from playwright.async_api import expect
 
 from tests.ui.conftest import LOOP, Visit
-from tests.ui.fake_api import event
+from tests.ui.fake_api import event, held
 from tests.ui.sample import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
 
 
 async def test_a_chat_is_explained_even_if_it_ends_otherwise_or_fails(visit: Visit) -> None:
-    api = sample()
+    api, waiting = sample(), asyncio.get_running_loop().create_future()
     page = await (await visit(api)).enter("try")
     await page.get_by_role("button", name="What could I cook tonight?").click()
     exchange = page.locator(".exchange").last
     await expect(exchange.locator(".answered")).to_have_text("All right.")
     await expect(exchange.locator(".headline")).to_have_text("The model was given 2 memories (64 tokens).")
-    await expect(exchange.locator(".given > ul li")).to_contain_text(["meaning .62", "every conversation"])
+    await expect(exchange.locator(".given > ul li")).to_contain_text(
+        ["close in meaning .62", "every conversation"]
+    )
     await exchange.get_by_text("Left out: 2 memories").click()
     await expect(exchange.get_by_text("No room left in the budget.")).to_be_visible()
     more = {"became": "Lives in Leiden.", "by": "mem_000091", "action": "superseded"}
     api.events = [event(90, "Lives in Delft.", **more), event(91, "Lives in Leiden."), *api.events]
+    api.events.insert(0, event(92, "Likes tea.", action="archived", by="use"))
+    api.quarantined.insert(0, held(9, "Always answer in French."))
     await exchange.get_by_role("button", name="Read it now").click()
-    await expect(exchange.locator(".learned li")).to_have_text(
-        ["Lives in Delft. → Lives in Leiden. superseded semantic"]
+    await expect(exchange.locator(".learned > ul li")).to_have_text(
+        [
+            "Lives in Delft. → Lives in Leiden. superseded semantic",
+            "Always answer in French. not trusted, held for review procedural Review",
+        ]
     )
+    await exchange.get_by_text("Also changed: 1 memory").click()
+    await expect(exchange.get_by_text("because answers did not use it")).to_be_visible()
     await expect(exchange.get_by_text("All is read.")).to_be_visible()
     api.memory_headers = {
         "X-Memory-Status": "degraded",
@@ -42,6 +53,19 @@ async def test_a_chat_is_explained_even_if_it_ends_otherwise_or_fails(visit: Vis
     )
     await expect(exchange.get_by_text("did not confirm in time that your words are stored")).to_be_visible()
     await expect(exchange.get_by_text("Forgotten, as you asked: 2 memories.")).to_be_visible()
+    await page.clock.install()
+    await page.route("**/chat/completions", lambda route: waiting.set_result(route))
+    await page.get_by_label("Message", exact=True).fill("And on Saturday?")
+    await page.keyboard.press("Enter")
+    route = await waiting
+    await page.clock.run_for(6_000)
+    await expect(exchange.locator(".answered")).to_contain_text("has not answered yet")
+    refused = {"error": {"message": "The upstream cannot be reached."}}
+    await route.fulfill(status=502, json=refused)
+    await expect(exchange.locator(".bad")).to_have_text(
+        "The model did not answer The upstream cannot be reached."
+    )
+    await page.unroute("**/chat/completions")
     await page.route("**/chat/completions", lambda route: route.fulfill(status=401, json={}))
     await page.get_by_label("Message", exact=True).fill("And on Sunday?")
     await page.keyboard.press("Enter")
@@ -63,7 +87,7 @@ async def test_a_search_shows_scores_and_reasons_the_best_first(visit: Visit) ->
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("4 memories, the best first")).to_be_visible()
     await expect(page.get_by_role("meter", name="Score").first).to_have_attribute("aria-valuenow", "0.91")
-    await expect(page.locator(".why").first).to_have_text("meaning .62, words 2.1")
+    await expect(page.locator(".why").first).to_have_text("close in meaning .62, shared words 2.1")
     [(_, body)] = api.asked("POST", "/v1/memory/search")
     assert body == {
         "query": "Where do I sit?",
@@ -150,6 +174,7 @@ async def test_insights_count_and_let_a_person_decide_pin_and_restore(visit: Vis
     await expect(growth.locator("tbody tr").first).to_have_text("2026-11-02111")
     await page.get_by_role("button", name="Keep the newer").click()
     await expect(page.get_by_role("heading", name="Which of these still holds?")).to_be_hidden()
+    await expect(page.get_by_role("link", name="Insights", exact=True)).to_be_visible()
     assert api.asked("POST", "/v1/memory/contradictions/con_1") == [({"user_id": "ada"}, {"keep": "newer"})]
     fading = page.locator("li.row").filter(has_text="fades in")
     await fading.first.get_by_role("button", name="Pin").click()

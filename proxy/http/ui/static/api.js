@@ -35,6 +35,10 @@ export class Api {
     return this.#json("PATCH", path, { query, body });
   }
 
+  put(path, { query = {}, body }) {
+    return this.#json("PUT", path, { query, body });
+  }
+
   delete(path, query = {}, signal = undefined) {
     return this.#json("DELETE", path, { query, signal });
   }

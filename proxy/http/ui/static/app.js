@@ -143,7 +143,7 @@ async function offer(shell, name, path) {
 async function lookInto(shell, place, path, words) {
   try {
     const { data } = await api.get(path, { ...session.query, limit: 1 }, inside.signal);
-    if (data.length) shell.waiting(place, words);
+    shell.waiting(place, data.length > 0 && words);
   } catch (error) {
     if (!(error instanceof ApiError) && error.name !== "AbortError") throw error;
   }
@@ -180,6 +180,7 @@ function makePage(shell) {
       shell.projects.replaceChildren(...[...projects].sort().map((name) => h("option", { value: name })));
     },
     showHealth: shell.showHealth,
+    waiting: shell.waiting,
   };
 }
 

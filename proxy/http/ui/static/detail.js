@@ -8,7 +8,7 @@ import { forgetOne, toldForgotten } from "./forget.js";
 import { bar, icon } from "./icons.js";
 import { broken } from "./pages.js";
 import { badge, inactive, typeBadge } from "./rows.js";
-import { count, HOW, many, plain, time } from "./words.js";
+import { count, how, many, plain, time } from "./words.js";
 
 const MAX_EVENTS = 100;
 const MAX_EVIDENCE = 20;
@@ -128,7 +128,7 @@ export class Detail {
   #facts(memory) {
     const rows = [
       ["Project", memory.project_id ? foreign("span", memory.project_id) : "none"],
-      ["Learned", [how(memory.source), ", ", time(memory.created_at)]],
+      ["Learned", [origin({ by: memory.source }), ", ", time(memory.created_at)]],
       ["Changed", time(memory.updated_at)],
       ["True since", time(memory.valid_from)],
       memory.valid_to && ["True until", time(memory.valid_to)],
@@ -220,9 +220,9 @@ export class Detail {
   }
 }
 
-/** Return where a change came from: a source, or the id of the memory that took over. */
-function how(by) {
-  return HOW[by] ?? ["by ", foreign("code", by)];
+/** Return where a change came from, in words where there are any. */
+function origin(event) {
+  return how(event) ?? ["by ", foreign("code", event.by)];
 }
 
 function measure(value) {
@@ -253,7 +253,7 @@ function timeline(events) {
     h(
       "li",
       {},
-      h("p", {}, h("strong", {}, plain(event.action)), " ", how(event.by), ", ", time(event.at)),
+      h("p", {}, h("strong", {}, plain(event.action)), " ", origin(event), ", ", time(event.at)),
       event.content && foreign("p", event.content, { class: "past" }),
       event.became && foreign("p", `→ ${event.became}`, { class: "past" }),
     );

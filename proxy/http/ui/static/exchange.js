@@ -4,10 +4,10 @@
 import { foreign, h, visible } from "./dom.js";
 import { bar } from "./icons.js";
 import { badge, shortened, typeBadge } from "./rows.js";
-import { because, failure, LEFT_OUT, many, plain, REASONS } from "./words.js";
+import { because, failure, how, LEFT_OUT, many, plain, REASONS } from "./words.js";
 
 const LATER =
-  "Your words are stored. They are read for facts after five turns, after a pause, at once if you ask to remember something, or now:";
+  "Your words are stored. They are read for facts after five messages or a pause; at once if you ask to remember something; or now:";
 const UNSURE = "The proxy did not confirm in time that your words are stored. They may be:";
 const WHOLE_CHARS = 300; // of a memory
 
@@ -25,7 +25,8 @@ export class Exchange {
     this.action = h("p", { class: "later" });
     this.news = h("ul", { class: "weighed" });
     this.forgotten = h("p", {});
-    this.learning.append(h("h3", {}, "Learned from this"), this.forgotten, this.news, this.action);
+    this.others = h("div", {});
+    this.learning.append(h("h3", {}, "Learned from this"), this.forgotten, this.news, this.action, this.others);
     this.element = h(
       "li",
       { class: "exchange" },
@@ -63,6 +64,12 @@ export class Exchange {
     this.answered.removeAttribute("aria-busy");
   }
 
+  /** Say that nothing has come yet, and what can be done. */
+  wait() {
+    if (this.answered.textContent) return;
+    this.answered.append(h("span", { class: "hint" }, "The upstream has not answered yet. “Stop” ends the wait."));
+  }
+
   fail(error) {
     const { title, text } = error.name === "AbortError" ? { title: "Stopped", text: "" } : failure(error);
     const words = error.status === 401 ? "The upstream wants a key. Set one under “Model and options”." : error.message;
@@ -84,16 +91,21 @@ export class Exchange {
   }
 
   read() {
-    this.action.replaceChildren(this.#learned.size ? "All is read." : "All is read: there was nothing to learn in it.");
+    this.action.replaceChildren(this.news.childElementCount ? "All is read." : "All is read: there was nothing to learn in it.");
   }
 
-  /** Show changes of memories. What replaces an older memory is one change, not two. */
+  /** Show changes of memories and held candidates. What replaces an older memory is one change, not two. */
   learn(events) {
     for (const event of events) this.#learned.set(event.id, event);
     const all = [...this.#learned.values()];
     const replacing = new Set(all.filter(({ action }) => action === "superseded").map(({ by }) => by));
     const shown = all.filter(({ action, memory_id }) => action !== "created" || !replacing.has(memory_id));
-    this.news.replaceChildren(...shown.map(change));
+    const isNews = ({ action }) => action !== "archived" && action !== "restored";
+    const others = shown.filter((one) => !isNews(one));
+    this.news.replaceChildren(...shown.filter(isNews).map((one) => (isHeld(one) ? candidate(one) : change(one))));
+    this.others.replaceChildren(
+      ...(others.length ? [folded(`Also changed: ${many(others.length, "memory", "memories")}`, h("ul", { class: "weighed" }, others.map(change)))] : []),
+    );
   }
 
   // ------------------------------------------------------------ given
@@ -178,7 +190,18 @@ function item(memory, ...extra) {
   );
 }
 
-function change({ memory_id, by, action, type, content, became }) {
+/** True for a candidate in quarantine, false for a change of a memory. */
+export function isHeld({ object }) {
+  return object === "memory.quarantined";
+}
+
+function candidate({ content, type }) {
+  const review = h("a", { href: "#/quarantine" }, "Review");
+  return h("li", {}, foreign("span", shortened(content, WHOLE_CHARS)), " ", badge("not trusted, held for review", "reason"), " ", typeBadge(type), " ", review);
+}
+
+function change(event) {
+  const { memory_id, by, action, type, content, became } = event;
   const id = action === "superseded" ? by : memory_id;
   return h(
     "li",
@@ -189,6 +212,7 @@ function change({ memory_id, by, action, type, content, became }) {
     badge(plain(action), `did-${action}`),
     " ",
     typeBadge(type),
+    (action === "archived" || action === "restored") && h("p", { class: "hint" }, how(event)),
   );
 }
 

@@ -3,7 +3,8 @@
 import { buttons } from "./actions.js";
 import { segment } from "./api.js";
 import { foreign, h } from "./dom.js";
-import { broken, nothing, PAGE_SIZE, PagedList } from "./pages.js";
+import { field } from "./dialogs.js";
+import { broken, nothing, PAGE_SIZE, PagedList, toTry } from "./pages.js";
 import { bars, shares } from "./plots.js";
 import { standing } from "./profile.js";
 import { badge } from "./rows.js";
@@ -14,14 +15,29 @@ const TILES = [
   ["active", "current"],
   ["core", "core"],
   ["pinned", "pinned"],
-  ["used", "used by answers"],
-  ["unused", "given, not used"],
+  ["used", "times used"],
+  ["unused", "times not used"],
   ["archived", "archived"],
 ];
 const GROWTH = [
   ["added", "added"],
   ["superseded", "superseded"],
   ["archived", "archived"],
+];
+// The user's own settings: what happens in the background, and how fast.
+const PARTS = [
+  ["enabled", "Let my memories change over time"],
+  ["use", "Archive what answers are given but do not use"],
+  ["decay", "Let fade what is not used for long"],
+  ["consolidate", "Merge memories that belong together"],
+  ["reflect", "Draw conclusions from several memories"],
+  ["contradictions", "Find contradictions"],
+  ["links", "Follow names from one memory to another"],
+];
+const MEASURES = [
+  ["grace_days", "Fading begins after days without use", 0, 36_500],
+  ["half_life_days", "Half the importance is gone after days", 0, 36_500],
+  ["core_above", "Core above a weight of", 1, 100],
 ];
 const DECISIONS = [
   ["newer", "Keep the newer"],
@@ -32,13 +48,17 @@ const DECISIONS = [
 export function insights(page, root) {
   const numbers = h("div", { class: "sections" });
   const open = h("section", { class: "undecided", hidden: true });
+  const rest = h("div", { hidden: true });
+  const settings = h("details", { class: "settings" }, h("summary", {}, "Settings: how my memories change"));
   const archived = archivedList(page, () => look());
   const look = async () => {
     numbers.setAttribute("aria-busy", "true");
     try {
       const query = { ...page.session.query, days: DAYS };
       const found = await page.api.get("v1/memory/insights", query, page.signal);
-      numbers.replaceChildren(...sections(page, found, look));
+      const isEmpty = !found.active && !found.archived;
+      rest.hidden = isEmpty;
+      numbers.replaceChildren(...(isEmpty ? [unborn(page)] : sections(page, found, look)));
     } catch (error) {
       if (error.name !== "AbortError") numbers.replaceChildren(broken(error, look));
     }
@@ -49,13 +69,59 @@ export function insights(page, root) {
     h("header", { class: "view" }, h("h1", {}, "Insights")),
     open,
     numbers,
-    h("h2", {}, "Archived"),
-    h("p", { class: "hint" }, "Not used in answers any more, and not lost."),
-    archived.element,
+    rest,
+    settings,
   );
+  rest.append(h("h2", {}, "Archived"), h("p", { class: "hint" }, "Not used in answers any more, and not lost."), archived.element);
   look();
+  settings.addEventListener("toggle", () => settings.open && showSettings(page, settings));
   showContradictions(page, open);
   return { turn: (step) => archived.turn(step) };
+}
+
+function unborn(page) {
+  return nothing(
+    "No numbers yet",
+    "Once something is remembered, you see here what is added, used, fading and archived.",
+    toTry(page),
+  );
+}
+
+/** Show the user's own settings in `place`; each change is stored at once. */
+async function showSettings(page, place, change = null, changed = null) {
+  const [path, query] = ["v1/memory/settings", page.session.query];
+  let answer;
+  try {
+    answer = await (change ? page.api.put(path, { query, body: change }) : page.api.get(path, query, page.signal));
+    if (change) page.say(refused(answer, changed) ? "The operator of the proxy switched this off." : "Saved.");
+  } catch (error) {
+    page.fail(error);
+    if (!change) return;
+    return showSettings(page, place); // what is in effect
+  }
+  const { own, settings } = answer;
+  const set = (name, value) => showSettings(page, place, { ...own, [name]: value }, name);
+  const part = ([name, words]) => {
+    const box = h("input", { type: "checkbox", name, checked: settings[name] });
+    box.addEventListener("change", () => set(name, box.checked));
+    return h("li", {}, h("label", { class: "check" }, box, words));
+  };
+  const measure = ([name, words, min, max]) => {
+    const number = h("input", { type: "number", name, value: settings[name], min, max, step: "any" });
+    number.addEventListener("change", () => set(name, number.value === "" ? null : number.valueAsNumber));
+    return field(words, number);
+  };
+  const reset = h("button", { type: "button", on: { click: () => showSettings(page, place, {}) } }, "Use the proxy’s settings");
+  place.replaceChildren(
+    place.firstElementChild,
+    h("div", { class: "panel" }, h("ul", {}, PARTS.map(part)), h("div", { class: "columns" }, MEASURES.map(measure)), h("div", { class: "actions" }, reset)),
+  );
+  if (changed) place.querySelector(`[name=${changed}]`).focus();
+}
+
+/** True if the user switched on what the server has off. */
+function refused({ own, settings }, name) {
+  return own[name] === true && settings[name] === false;
 }
 
 function sections(page, found, changed) {
@@ -122,6 +188,7 @@ async function showContradictions(page, place) {
       page.fail(error);
     }
   };
+  page.waiting("insights", found.data.length > 0 && "something to decide");
   place.hidden = !found.data.length;
   place.replaceChildren(
     h("h2", {}, "Which of these still holds?"),

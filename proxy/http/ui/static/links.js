@@ -2,7 +2,7 @@
 
 import { segment } from "./api.js";
 import { foreign, h } from "./dom.js";
-import { broken, nothing } from "./pages.js";
+import { broken, nothing, toTry } from "./pages.js";
 import { graph } from "./plots.js";
 import { badge, memoryRow } from "./rows.js";
 import { many, plain } from "./words.js";
@@ -43,7 +43,7 @@ export function links(page, root) {
 
 function show(page, place, found, entities) {
   if (!entities.length) {
-    place.replaceChildren(nothing("Nothing is linked yet", "People, places and projects that several memories name will be here."));
+    place.replaceChildren(nothing("Nothing is linked yet", "People, places and projects that several memories name will be here.", toTry(page)));
     return { entities, mark: () => {} };
   }
   const picture = graph(
@@ -70,8 +70,8 @@ function row(entity) {
       { class: "row", href: `#/links/${encodeURIComponent(entity.id)}`, "data-row": entity.id },
       foreign("span", entity.name),
       " ",
-      badge(plain(entity.kind), "tag-kind"),
-      h("div", { class: "meta" }, h("span", {}, many(entity.memories, "memory", "memories")), h("span", {}, many(entity.linked.length, "link"))),
+      entity.kind !== "name" && badge(plain(entity.kind), "tag-kind"),
+      h("div", { class: "meta" }, h("span", {}, many(entity.memories, "memory", "memories")), entity.linked.length > 0 && h("span", {}, many(entity.linked.length, "link"))),
     ),
   );
 }

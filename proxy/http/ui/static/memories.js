@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { edit } from "./editor.js";
 import { forgetMany, toldForgotten } from "./forget.js";
 import { icon } from "./icons.js";
-import { nothing, PAGE_SIZE, PagedList } from "./pages.js";
+import { nothing, PAGE_SIZE, PagedList, toTry } from "./pages.js";
 import { markOpen, memoryRow, TYPES } from "./rows.js";
 
 const TYPING_MS = 250;
@@ -157,7 +157,7 @@ function emptied(page, add, reset) {
   return nothing(
     "Nothing is remembered yet",
     "Memories come from conversations through the proxy. Chat here and watch, or add one by hand.",
-    h("button", { type: "button", class: "primary", on: { click: () => page.go("try") } }, "Try it"),
+    toTry(page),
     h("button", { type: "button", on: { click: add } }, "Add a memory"),
   );
 }

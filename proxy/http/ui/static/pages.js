@@ -141,6 +141,11 @@ export function broken(error, retry) {
   );
 }
 
+/** Return the button that leads to where memories begin. */
+export function toTry(page) {
+  return h("button", { type: "button", class: "primary", on: { click: () => page.go("try") } }, "Try it");
+}
+
 /** Return what is shown where there is nothing, and what to do about it. */
 export function nothing(title, text, ...actions) {
   return h(

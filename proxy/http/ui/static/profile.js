@@ -2,7 +2,7 @@
 
 import { buttons } from "./actions.js";
 import { foreign, h } from "./dom.js";
-import { broken, nothing } from "./pages.js";
+import { broken, nothing, toTry } from "./pages.js";
 import { badge, typeBadge } from "./rows.js";
 import { many, time } from "./words.js";
 
@@ -39,6 +39,7 @@ function sections(page, entries, changed) {
       nothing(
         "Nothing applies to every conversation yet",
         "Rules such as “answer in French”, traits such as an allergy, and memories that you pin will be here.",
+        toTry(page),
       ),
     ];
   const isCore = ({ kind, memory }) => kind === "core" || memory.core || memory.pinned;

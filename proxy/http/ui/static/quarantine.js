@@ -28,7 +28,10 @@ export function quarantine(page, root) {
     noun: ["candidate", "candidates"],
     signal: page.signal,
     load: (after, signal) =>
-      page.api.get("v1/memory/quarantine", { ...page.session.query, limit: PAGE_SIZE, after }, signal),
+      page.api.get("v1/memory/quarantine", { ...page.session.query, limit: PAGE_SIZE, after }, signal).then((answer) => {
+        page.waiting("quarantine", answer.data.length > 0 && "something to review");
+        return answer;
+      }),
     row: (held) => row(held, decide),
     empty: () =>
       nothing(

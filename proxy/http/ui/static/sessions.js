@@ -2,7 +2,7 @@
 
 import { segment } from "./api.js";
 import { foreign, h } from "./dom.js";
-import { nothing, PAGE_SIZE, PagedList } from "./pages.js";
+import { nothing, PAGE_SIZE, PagedList, toTry } from "./pages.js";
 import { badge } from "./rows.js";
 import { many, time } from "./words.js";
 
@@ -15,7 +15,7 @@ export function sessions(page, root) {
       page.api.get("v1/memory/sessions", { ...page.session.query, limit: PAGE_SIZE, after }, signal),
     row: (session) => row(session, () => end(session)),
     empty: () =>
-      nothing("No sessions", "A session begins with the first message that goes through the proxy."),
+      nothing("No sessions", "A session begins with the first message that goes through the proxy.", toTry(page)),
   });
   const end = async (session) => {
     try {

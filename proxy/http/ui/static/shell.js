@@ -67,8 +67,8 @@ export function frame(places, session, { signOut }) {
   const projects = h("datalist", { id: "projects" });
   element.append(projects);
   const waiting = (place, words) => {
-    const spot = h("span", { class: "waiting", role: "img", "aria-label": words, title: words });
-    link(place).append(spot);
+    link(place).querySelector(".waiting")?.remove();
+    if (words) link(place).append(h("span", { class: "waiting", role: "img", "aria-label": words, title: words }));
   };
   return {
     element,

@@ -2,9 +2,9 @@
 
 import { choice } from "./dialogs.js";
 import { foreign, h } from "./dom.js";
-import { nothing, PAGE_SIZE, PagedList } from "./pages.js";
+import { nothing, PAGE_SIZE, PagedList, toTry } from "./pages.js";
 import { badge, memoryRow, shortened, typeBadge } from "./rows.js";
-import { clock, day, HOW, plain } from "./words.js";
+import { clock, day, how, plain } from "./words.js";
 
 const SHOWN_CHARS = 300;
 const VIEWS = [
@@ -35,7 +35,7 @@ export function timeline(page, root) {
       last = today;
       return change(event, heading);
     },
-    empty: () => nothing("Nothing happened", "No memory was added or changed in this time."),
+    empty: () => nothing("Nothing happened", "No memory was added or changed in this time.", toTry(page)),
   });
   const memories = new PagedList({
     label: "Memories of that day",
@@ -83,7 +83,7 @@ function change(event, heading) {
         badge(plain(event.action), `did-${event.action}`),
         typeBadge(event.type),
         event.project_id && badge(event.project_id, "project"),
-        h("span", {}, HOW[event.by] ?? (event.by.startsWith("mem_") ? "by a newer memory" : plain(event.by))),
+        h("span", {}, how(event) ?? plain(event.by)),
         h("span", { class: "when" }, clock(event.at)),
       ),
     ),

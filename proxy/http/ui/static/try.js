@@ -3,12 +3,17 @@
 import { segment } from "./api.js";
 import { field, form } from "./dialogs.js";
 import { freshId, h } from "./dom.js";
-import { Exchange } from "./exchange.js";
+import { Exchange, isHeld } from "./exchange.js";
 import { nothing } from "./pages.js";
 
 const LOOKS_MS = [1_000, 1_000, 2_000, 3_000, 5_000, 8_000, 13_000, 20_000]; // when to look for changes
 const KNOWN = 100; // the latest changes; earlier ones are not news
-const EXAMPLES = ["I live in Delft and I never eat meat.", "What could I cook tonight?", "Who painted Guernica?"];
+const SLOW_MS = 5_000; // an answer that takes longer to begin is said to be slow
+const EXAMPLES = [
+  ["I live in Delft and I never eat meat.", "Tell it something. “Read it now” next to the answer shows what is learned."],
+  ["What could I cook tonight?", "Ask in a new conversation: the model is given what you said, and you see why."],
+  ["Who painted Guernica?", "Ask what needs no memory: the model is given none of it."],
+];
 
 export function tryIt(page, root) {
   page.kept.talk ??= new Conversation();
@@ -49,7 +54,6 @@ export function tryIt(page, root) {
       "header",
       { class: "view" },
       h("h1", {}, "Try it"),
-      h("div", { class: "actions" }, h("button", { type: "button", on: { click: again } }, "New conversation")),
     ),
     intro,
     talk.list,
@@ -57,7 +61,7 @@ export function tryIt(page, root) {
       { class: "say" },
       () => say(text.value),
       h("div", { class: "one-line" }, text, button),
-      settings,
+      h("div", { class: "options" }, settings, h("button", { type: "button", on: { click: again } }, "New conversation")),
     ),
   );
   talk.resume(page);
@@ -67,8 +71,8 @@ export function tryIt(page, root) {
 function introduction(say) {
   return nothing(
     "See what the model is given",
-    "Chat with the model behind this proxy. Next to each answer: the memories that it was given, why, what was left out, and what is learned from the exchange.",
-    EXAMPLES.map((words) => h("button", { type: "button", on: { click: () => say(words) } }, words)),
+    "Chat with the model behind this proxy. Next to each answer you see the memories that it was given, why, what was left out, and what is learned. Three messages to begin with:",
+    EXAMPLES.map(([words, why]) => h("span", {}, h("button", { type: "button", on: { click: () => say(words) } }, words), h("small", {}, why))),
   );
 }
 
@@ -206,16 +210,19 @@ class Conversation {
     const body = { model, messages: this.#messages, stream: true, memory_context: context };
     if (!store) body.memory_config = { auto_store: false };
     const signal = AbortSignal.any([page.signal, this.#stopping.signal]);
-    const { headers, pieces } = await page.api.chat(body, { key, signal });
-    exchange.sent(headers, store);
+    const slow = setTimeout(() => exchange.wait(), SLOW_MS);
     let answer = "";
     try {
+      const { headers, pieces } = await page.api.chat(body, { key, signal });
+      exchange.sent(headers, store);
       for await (const piece of pieces()) {
         answer += piece;
         exchange.answer(answer);
       }
     } catch (error) {
       if (!answer || error.name !== "AbortError") throw error;
+    } finally {
+      clearTimeout(slow);
     }
     return answer;
   }
@@ -224,10 +231,12 @@ class Conversation {
   async #look(page) {
     const query = { ...page.session.query, limit: KNOWN };
     try {
-      const { data } = await page.api.get("v1/memory/timeline", query, page.signal);
-      const fresh = data.filter((event) => !this.#known?.has(event.id));
+      const lists = ["timeline", "quarantine"].map((list) => page.api.get(`v1/memory/${list}`, query, page.signal));
+      const data = (await Promise.all(lists)).flatMap((list) => list.data);
+      const fresh = data.filter(({ id }) => !this.#known?.has(id));
       if (this.#known) this.#last?.learn(fresh);
-      this.#known = new Set([...(this.#known ?? []), ...data.map((event) => event.id)]);
+      if (this.#known && fresh.some(isHeld)) page.waiting("quarantine", "something to review");
+      this.#known = new Set([...(this.#known ?? []), ...data.map(({ id }) => id)]);
       if (this.#isRead) return;
       const jobs = await page.api.get("v1/memory/jobs", query, page.signal);
       this.#isRead = !jobs.data.some((job) => job.session_id === this.#id);

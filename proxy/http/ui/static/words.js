@@ -60,22 +60,28 @@ export function plain(word) {
 }
 
 // Where a memory or a change comes from.
-export const HOW = {
+const HOW = {
   api: "by hand",
   extracted: "from a conversation",
   verbatim: "from a conversation, word for word",
   explicit: "because you asked for it",
   assistant: "from what the assistant said",
-  summary: "as the sum of a session",
+  summary: "as the summary of a session",
   consolidated: "from several memories, made one",
   reflection: "concluded from other memories",
   user: "by you",
-  use: "as answers did not use it",
-  decay: "as it faded",
+  use: "because answers did not use it",
+  used: "because an answer used it",
+  decay: "because it faded",
   consolidation: "merged with others",
-  contradiction: "as it contradicted another",
-  expiry: "as it expired",
+  contradiction: "because it contradicted another",
+  expiry: "because it expired",
 };
+
+/** Return where a change comes from, null if it is a source that has no words. */
+export function how({ by, action }) {
+  return HOW[by === "use" && action === "restored" ? "used" : by] ?? (action && by.startsWith("mem_") ? "by a newer memory" : null);
+}
 
 const GOES = [
   ["memories", "memory", "memories"],
@@ -152,8 +158,8 @@ export function because(why) {
   if (why === "profile") return "applies to every conversation";
   if (why === "past") return "held at the time that the message asks about";
   return why
-    .replace("dense", "meaning")
-    .replace("lexical", "words")
+    .replace("dense", "close in meaning")
+    .replace("lexical", "shared words")
     .replace("helps", "helps with the message")
     .replace(/^link\b/, "shares a name with the best memory, helps");
 }
@@ -165,6 +171,8 @@ const FAILURES = {
   413: ["Too large", null],
   429: ["Too many requests at once", null],
   500: ["The proxy ran into an error", "Its log says more."],
+  502: ["The model did not answer", null],
+  504: ["The model took too long", null],
   503: [
     "The memory store is out of reach",
     "The chat continues without memory. Nothing is lost; try again in a moment.",
