@@ -2,8 +2,6 @@
 
 import asyncio
 
-import asyncio
-
 import pytest
 from playwright.async_api import expect
 

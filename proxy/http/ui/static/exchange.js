@@ -9,6 +9,7 @@ import { because, failure, how, LEFT_OUT, many, plain, REASONS } from "./words.j
 const LATER =
   "Your words are stored. They are read for facts after five messages or a pause; at once if you ask to remember something; or now:";
 const UNSURE = "The proxy did not confirm in time that your words are stored. They may be:";
+const TOO = "At least one memory helps for sure (.50 or more); then those that may help a little are given, too.";
 const WHOLE_CHARS = 300; // of a memory
 
 export class Exchange {
@@ -129,6 +130,7 @@ function given(explanation, sent, words) {
       ? h("p", { class: "hint" }, "Looked for: ", foreign("q", shortened(asked, WHOLE_CHARS)))
       : null,
     shown.length ? h("ul", { class: "weighed" }, shown.map((one) => item(one.memory, ...scored(one)))) : null,
+    shown.some(({ why }) => /helps \.[0-4]/.test(why)) ? h("p", { class: "hint" }, TOO) : null,
     quoted.length ? h("ul", { class: "weighed" }, quoted.map(passage)) : null,
     left.length
       ? folded(
