@@ -88,9 +88,7 @@ class Postgres:
     def counters(self) -> Mapping[str, int]:
         last = {}
         for table, _, sequence in self._sequences():
-            (number, is_used) = self._raw.execute(
-                f"SELECT last_value, is_called FROM {sequence}".encode()
-            ).fetchone() or (0, False)
+            number, is_used = self.tx.execute(f"SELECT last_value, is_called FROM {sequence}").fetchone()
             if is_used:
                 last[table] = number
         return last

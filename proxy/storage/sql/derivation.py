@@ -82,7 +82,7 @@ def _close(writer: "Writer", change: Close) -> bool:
     began = value(writer.tx, "SELECT valid_from FROM memories WHERE seq = ?", (found[change.by_id][0],))
     writer.close(seq, change.by_id, began, change.at)
     writer.record(seq, change.at, "superseded", change.by_id, content)
-    _drop_flags(writer.tx, "? IN (older, newer)", (seq,))
+    _drop_flags(writer.tx, seq)
     return True
 
 
@@ -170,25 +170,21 @@ def _flag(writer: "Writer", change: Flag) -> bool:
         return False
     older, newer = found[change.older_id][0], found[change.newer_id][0]
     digest = blake2b(f"{change.older_id}\0{change.newer_id}".encode(), digest_size=12).hexdigest()
-    made = writer.tx.execute(
-        "INSERT INTO contradictions (id, owner, older, newer, score, found_at) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO NOTHING",
-        (f"cntr_{digest}", writer.owner, older, newer, change.score, change.at),
-    )
-    return made.rowcount > 0 and _touched(writer, older)
+    made = rows.insert(
+        writer.tx, "contradictions", "ON CONFLICT DO NOTHING RETURNING seq", id=f"cntr_{digest}",
+        owner=writer.owner, older=older, newer=newer, score=change.score, found_at=change.at,
+    )  # fmt: skip
+    return made is not None and _touched(writer, older)
 
 
 def _settle(writer: "Writer", change: Settle) -> bool:
-    query = "SELECT older FROM contradictions WHERE owner = ? AND id = ?"
-    older = value(writer.tx, query, (writer.owner, rows.storable(change.id)))
-    if older is None:
-        return False
-    _drop_flags(writer.tx, "owner = ? AND id = ?", (writer.owner, rows.storable(change.id)))
-    return _touched(writer, older)
+    settled = "DELETE FROM contradictions WHERE owner = ? AND id = ? RETURNING older"
+    older = value(writer.tx, settled, (writer.owner, rows.storable(change.id)))
+    return older is not None and _touched(writer, older)
 
 
-def _drop_flags(tx: Connection, condition: str, parameters: tuple[object, ...]) -> None:
-    tx.execute(f"DELETE FROM contradictions WHERE {condition}", parameters)
+def _drop_flags(tx: Connection, seq: int) -> None:
+    tx.execute("DELETE FROM contradictions WHERE ? IN (older, newer)", (seq,))
 
 
 def _touched(writer: "Writer", seq: int) -> bool:
@@ -223,7 +219,7 @@ def _reviewed(tx: Connection, seq: int, step: str, batch: str, at: float) -> Non
 def review_again(tx: Connection, seq: int) -> None:
     """Forget that a memory was considered, and what it contradicted: it says something else now."""
     tx.execute("DELETE FROM reviews WHERE memory = ?", (seq,))
-    _drop_flags(tx, "? IN (older, newer)", (seq,))
+    _drop_flags(tx, seq)
 
 
 # ---------------------------------------------------------------- queries

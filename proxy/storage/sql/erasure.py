@@ -16,7 +16,7 @@ from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
 from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, legible, reads, value
 from proxy.storage.sql.derivation import release_sources
-from proxy.storage.sql.forget_plan import KINDS, ForgetPlan, ForgetTarget, Seqs, bounds_now
+from proxy.storage.sql.forget_plan import KINDS, UNBOUNDED, ForgetPlan, ForgetTarget, Seqs, bounds_now
 
 # ---------------------------------------------------------------- receipts
 RECEIPT = "SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts"
@@ -235,7 +235,7 @@ def pending_forgets(tx: Connection) -> list[PendingForget]:
     with legible():
         return [
             PendingForget(row.pop("receipt"), instance=row.pop("instance"),
-                          target=ForgetTarget(bounds=json.loads(row.pop("bounds")), **row))
+                          target=ForgetTarget(bounds=UNBOUNDED | json.loads(row.pop("bounds")), **row))
             for row in rows.records(tx, query)
         ]  # fmt: skip
 

@@ -252,12 +252,9 @@ def _would_be_covered(tx: Connection, target: ForgetTarget, edited: Memory) -> b
 
 def _colliding(tx: Connection, forget: PendingForget, new: Iterable[Memory]) -> Iterable[int]:
     for memory in new:
-        asked = forget.target.parameters() | {
-            "new_id": rows.storable(memory.id),
-            "new_project": memory.scope.project or "",
-            "new_type": memory.type,
-            "new_digest": rows.digest(memory.content),
-        }
+        project, type_, digest = rows.place_of(memory)
+        same = {"new_project": project or "", "new_type": type_, "new_digest": digest}
+        asked = forget.target.parameters() | same | {"new_id": rows.storable(memory.id)}
         for query in (_SAME_ID, _SAME_WORDS):
             yield from column(tx, query, asked)
 

@@ -21,6 +21,7 @@ _BOUNDED = {
     "memories": "memories", "exchanges": "exchanges", "held": "quarantine", "responses": "stored_responses",
     "conversations": "conversations", "items": "conversation_items", "documents": "documents",
 }  # fmt: skip
+UNBOUNDED = dict.fromkeys(_BOUNDED, BEYOND_ALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class ForgetTarget:
     document_id: str | None = None  # no memory, but this document
     only: tuple[int, ...] | None = None  # of the memories, just these rows
     # The last row of each table that the forget covers: what is written after it began survives it.
-    bounds: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(_BOUNDED, BEYOND_ALL))
+    bounds: Mapping[str, int] = field(default_factory=lambda: UNBOUNDED)
 
     @property
     def is_scope(self) -> bool:

@@ -63,6 +63,10 @@ _TO_EXTRACT = """
 _WHOLE = """
     e.seq IN (SELECT seq FROM exchanges WHERE session = :session AND state = 'done' AND seq <= :upto
               ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq"""
+_KEEP_STATE = """
+    INSERT INTO states (session, upto, content, at) VALUES (?, ?, ?, ?)
+    ON CONFLICT (session) DO UPDATE SET upto = excluded.upto, content = excluded.content, at = excluded.at
+    WHERE states.upto < excluded.upto"""
 _SUMMARY = """
     SELECT m.id FROM exchanges x JOIN evidence e ON e.exchange_id = x.id JOIN memories m ON m.seq = e.memory
     JOIN sessions n ON n.id = x.session
@@ -125,18 +129,12 @@ class SqlNotes(Store):
         owner, (session, _) = users.lock(tx, scope), _find(tx, scope, session_id)
         if owner is None or session is None or owner.stamp.generation != expect.generation:
             return False
-        stored = tx.execute(
-            "INSERT INTO states (session, upto, content, at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (session) DO UPDATE SET upto = excluded.upto, content = excluded.content,"
-            " at = excluded.at WHERE states.upto < excluded.upto",
-            (session, upto.seq, json.dumps(state, ensure_ascii=False), upto.at),
-        ).rowcount
-        if stored:
-            tx.executemany(
-                "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                [(session, mark) for mark in marks],
-            )
-        return bool(stored)
+        row = (session, upto.seq, json.dumps(state, ensure_ascii=False), upto.at)
+        if not tx.execute(_KEEP_STATE, row).rowcount:
+            return False
+        new = "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        tx.executemany(new, [(session, mark) for mark in marks])
+        return True
 
     @reads
     def episode(self, tx: Connection, job: Job, *, limit: int) -> Episode | None:

@@ -1,7 +1,6 @@
 """What happened to a user's memories, in order of time, and what they said before. See ports.Timeline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -45,12 +44,8 @@ _EARLIER = f"""
     SELECT head, seq FROM line"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a page begins: an event's time and row."""
-
-    at: float
-    id: int
+Place = tuple[float, int]
+"""Where a page begins: an event's time and row."""
 
 
 class SqlTimeline(Store):
@@ -59,7 +54,7 @@ class SqlTimeline(Store):
     async def events(
         self, where: MemoryFilter, *, limit: int, after: str | None = None
     ) -> Sequence[TimelineEvent]:
-        place: _Place | None = await self._database.read(partial(_place, where=where, after=after))
+        place: Place | None = await self._database.read(partial(_place, where=where, after=after))
         found: list[TimelineEvent] = []
         while place is not None and len(found) < limit:
             work = partial(_slice, where=where, place=place, limit=limit - len(found))
@@ -87,32 +82,32 @@ def _earlier(tx: Connection, *, scope: Scope, ids: Sequence[str]) -> Mapping[str
     return found
 
 
-def _place(tx: Connection, *, where: MemoryFilter, after: str | None) -> _Place | None:
+def _place(tx: Connection, *, where: MemoryFilter, after: str | None) -> Place | None:
     owner = users.number(tx, where.tenant, where.user)
     if after is None:
-        return _Place(*_START)
+        return _START
     memory_id, _, number = after.rpartition(":")
     asked = (rows.storable(memory_id), owner, int(number) if number.isdecimal() and len(number) < 10 else -1)
     row = tx.execute(_CURSOR, asked).fetchone() if asked[2] >= 0 else None
     if row is None:
         raise NotFound("no event has this id", param="after")
-    return _Place(*row)
+    return (row[0], row[1])
 
 
 def _slice(
-    tx: Connection, *, where: MemoryFilter, place: _Place, limit: int
-) -> tuple[list[TimelineEvent], _Place | None]:
+    tx: Connection, *, where: MemoryFilter, place: Place, limit: int
+) -> tuple[list[TimelineEvent], Place | None]:
     """Return up to `limit` events before the place, and where the next slice begins, if there is one."""
     asked: dict[str, Any] = {
         "owner": users.number(tx, where.tenant, where.user), "project": where.project, "limit": limit,
-        "at": place.at, "id": place.id, "since": float("-inf") if where.since is None else where.since,
+        "at": place[0], "id": place[1], "since": float("-inf") if where.since is None else where.since,
         "until": float("inf") if where.until is None else where.until,
     }  # fmt: skip
     hidden = erasure.hidden(tx)
     asked["slice"] = _SLICE if hidden or where.project is not None else limit
     found = tx.execute(_EVENTS.format(hidden), asked).fetchall()
     last = tx.execute(_LAST, asked).fetchone()
-    return [_event(row) for row in found], _Place(*last) if last else None
+    return [_event(row) for row in found], tuple(last) if last else None
 
 
 def _event(row: tuple[Any, ...]) -> TimelineEvent:
