@@ -30,6 +30,7 @@ ENVIRON = {
     "MEMORY_PROXY__MEMORY__EXTRACTION_BATCH_SIZE": "1",
     "MEMORY_PROXY__MEMORY__DEADLINE_MS": "1000",  # a loaded machine meets it
     "MEMORY_PROXY__MEMORY__SESSION_SUMMARIES": "false",
+    "MEMORY_PROXY__EVOLUTION__USE": "false",  # these answers use no memory: after three it would be archived
 }
 # An outage is noticed and over sooner than in life.
 FIRST = """
