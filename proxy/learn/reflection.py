@@ -26,6 +26,7 @@ from proxy.domain.core import (
     Review,
     Scope,
     Search,
+    Stamp,
 )
 from proxy.domain.derivation import DerivationStore, Due
 from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
@@ -135,7 +136,7 @@ class Reflection:
         due = await self.derivation.due(scope, STEP, limit=_PORTION, now=now)
         new = [m for m in due.memories if m.source not in ("reflection", "summary")]
         if len(new) < _FEWEST:
-            return StepCounts()
+            return await self._passed_over(visit, began, due)
         if visit.dry_run:
             return StepCounts({"may_be_reflected_on": [m.id for m in new]})
         if await self.derivation.batches(scope, STEP, now - HOUR_S) >= visit.policy.calls_per_user_hour:
@@ -154,6 +155,15 @@ class Reflection:
         if await commit(self.gate, scope, began, read, changes) is None:
             return StepCounts(due_at=now + AGAIN_S)
         return StepCounts({"noted": [change.memory.id for change in made]}, more=True)
+
+    async def _passed_over(self, visit: Visit, began: Stamp, due: Due) -> StepCounts:
+        """Too little is new. Note that summaries and insights were seen if they fill a portion: behind them
+        more may be."""
+        others = tuple(m.id for m in due.memories if m.source in ("reflection", "summary"))
+        if visit.dry_run or len(due.memories) < _PORTION:
+            return StepCounts()
+        await commit(self.gate, visit.scope, began, (), [Review(STEP, others, visit.now)])
+        return StepCounts(more=True)
 
     async def _shown(self, new: Sequence[Memory], due: Due, now: float) -> list[Memory]:
         """Return the new memories, and older ones that are near to them."""

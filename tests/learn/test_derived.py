@@ -347,6 +347,13 @@ class TestReflection:
         await stage.memories.forget(where, "m2", by="test")
         assert INSIGHT not in await stage.texts()
 
+    async def test_summaries_of_many_sessions_do_not_hide_what_is_new(self, stage):
+        await stage.know({f"s{n}": f"User's session {n}." for n in range(45)}, source="summary")
+        await stage.know(DEPLOYS)
+        stage.completer.answers = [notes(insight())]
+        await stage.reflect()
+        assert INSIGHT in await stage.texts()
+
     @pytest.mark.parametrize("hostile", BAD_NOTES.values(), ids=BAD_NOTES)
     async def test_what_the_memories_do_not_show_is_not_stored(self, stage, hostile):
         await stage.know(DEPLOYS)

@@ -295,7 +295,7 @@ class SettingsBody(Body):
     half_life_days_by_type: dict[Kind, Days] | None = None
     grace_days: Days | None = None
     forget_below: Share | None = None
-    exempt_types: list[Kind] | None = None
+    exempt_types: Annotated[list[Kind], Field(max_length=16)] | None = None
 
 
 class DocumentBody(Body):
