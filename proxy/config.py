@@ -161,6 +161,7 @@ def _header_key(key: SecretStr) -> SecretStr:
 
 Directory = Annotated[Path, BeforeValidator(_directory)]  # before: Path("") is "."
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+PublicUrl = Annotated[HttpUrl, AfterValidator(lambda url: url.rstrip("/").removesuffix("/v1"))]
 BaseUrlText = Annotated[str, AfterValidator(_base_url)]
 HeaderKey = Annotated[SecretStr, AfterValidator(_header_key)]
 Days = Annotated[float, Field(gt=0, le=A_CENTURY)]
@@ -176,9 +177,7 @@ class ServerSettings(Section):
     port: int = Field(8080, ge=0, le=65535)
     workers: int = Field(1, ge=1, le=64)
     allow_open: bool = False
-    public_url: Annotated[HttpUrl, AfterValidator(lambda url: url.rstrip("/").removesuffix("/v1"))] | None = (
-        None
-    )
+    public_url: PublicUrl | None = None
     max_body_bytes: int = Field(104_857_600, ge=1024)
     head_timeout_seconds: float = Field(20, ge=0)
     body_timeout_seconds: float = Field(60, ge=0)
@@ -225,9 +224,8 @@ class StorageSettings(Section):
     @model_validator(mode="after")
     def require_url_of_postgres(self) -> "StorageSettings":
         if self.backend == "postgres" and self.postgres_url is None:
-            raise ValueError(
-                "backend postgres needs storage.postgres_url, or MEMORY_PROXY__STORAGE__POSTGRES_URL"
-            )
+            needed = "storage.postgres_url, or MEMORY_PROXY__STORAGE__POSTGRES_URL"
+            raise ValueError(f"backend postgres needs {needed}")
         return self
 
 
@@ -470,9 +468,8 @@ def load(
         return Settings.model_validate(values)
     except ValidationError as e:
         problems = [cast(dict[str, Any], problem) for problem in e.errors()]
-        raise ConfigError(
-            "\n".join(_explain(one) + _set_by(one["loc"], sources) for one in problems)
-        ) from None
+        lines = (_explain(one) + _set_by(one["loc"], sources) for one in problems)
+        raise ConfigError("\n".join(lines)) from None
 
 
 def config_file(given: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -491,10 +488,11 @@ def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
         for section, holder in Settings.model_fields.items()
         for key in getattr(holder.annotation, "model_fields", {})
     }
-    found = [
-        (name, re.sub("_+", "_", name.lower())) for name, value in environ.items() if value[:6] != "tcp://"
-    ]
-    return sorted((name, meant[one]) for name, one in found if one in meant and not name.startswith(PREFIX))
+    names = (
+        name for name, value in environ.items() if not (value[:6] == "tcp://" or name.startswith(PREFIX))
+    )
+    found = ((name, re.sub("_+", "_", name.lower())) for name in names)
+    return sorted((name, meant[one]) for name, one in found if one in meant)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -370,9 +370,8 @@ def start_tracing(endpoint: str, *, sample: float, service: str, version: str, p
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
     except ImportError as error:
-        raise ConfigError(
-            "tracing.endpoint needs the OpenTelemetry packages: run scripts/install otel"
-        ) from error
+        remedy = "run scripts/install otel"
+        raise ConfigError(f"tracing.endpoint needs the OpenTelemetry packages: {remedy}") from error
     resource = Resource.create({"service.name": service, "service.version": version})
     provider = TracerProvider(resource=resource, sampler=ParentBased(TraceIdRatioBased(sample)))
     provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
@@ -388,9 +387,8 @@ def stop_tracing(provider: Any) -> None:
 
 
 def _caller_context(headers: Sequence[Header]) -> Any:
-    carried = {
-        name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS
-    }
+    traced = (header for header in headers if header[0] in _TRACE_HEADERS)
+    carried = {name.decode("latin-1"): value.decode("latin-1") for name, value in traced}
     if not carried:
         return None
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Add --config and --data-dir, the arguments of `settings_of`."""
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings, a YAML file (see config/default.yaml)"
-    )
+    line = "settings, a YAML file (see config/default.yaml)"
+    parser.add_argument("--config", type=Path, metavar="FILE", help=line)
     parser.add_argument("--data-dir", metavar="DIR", help="directory of the database and the models")
 
 

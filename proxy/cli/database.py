@@ -128,9 +128,8 @@ def _backup(args: argparse.Namespace, settings: Settings) -> int:
     database = _existing(settings)
     streamed = args.file == STANDARD
     if streamed and sys.stdout.isatty():
-        raise ConfigError(
-            "a backup cannot be printed to a terminal: name a file, or redirect standard output"
-        )
+        why = "a backup cannot be printed to a terminal: name a file, or redirect standard output"
+        raise ConfigError(why)
     # In the data directory: as private as the database, and on a disk with space for a copy.
     target = settings.data_dir / "run" / "backup" if streamed else Path(args.file)
     if streamed:
@@ -324,9 +323,8 @@ def _migrate(args: argparse.Namespace) -> int:
     settings = settings_of(args.config, args.data_dir)
     origin = args.origin or os.environ.get(MIGRATE_FROM, "")
     if not origin:
-        raise ConfigError(
-            f"name the store to copy from: --from DIR, --from postgresql://HOST/NAME, or {MIGRATE_FROM}"
-        )
+        ways = f"--from DIR, --from postgresql://HOST/NAME, or {MIGRATE_FROM}"
+        raise ConfigError(f"name the store to copy from: {ways}")
     if origin.startswith(_REDIS):
         return _from_redis(args, origin, settings)
     if "://" in origin and not origin.startswith(_POSTGRES):
@@ -340,12 +338,9 @@ def _from_database(args: argparse.Namespace, origin: "Place", settings: Settings
     from proxy.storage.migration import copy, open_source, open_target
 
     to = postgres_url_of(settings) if settings.storage.backend == "postgres" else settings.data_dir
+    shown = progress(_MIGRATION_STEPS, MofNCompleteColumn(), TimeRemainingColumn())
     try:
-        with (
-            open_source(origin) as source,
-            open_target(to) as target,
-            progress(_MIGRATION_STEPS, MofNCompleteColumn(), TimeRemainingColumn()) as report,
-        ):
+        with open_source(origin) as source, open_target(to) as target, shown as report:
             copied = copy(source, target, report)
     except StoreError as error:
         print(f"memory-proxy: {error}.", file=sys.stderr)
@@ -378,10 +373,8 @@ def _from_redis(args: argparse.Namespace, url: str, settings: Settings) -> int:
     _list(moved.rows)
     print("Everything was copied. Redis is left as it is: delete it once the new store has proved itself.")
     if moved.without_vector:
-        print(
-            f"{moved.without_vector:,} memories have no vector here (they were in Qdrant): run"
-            " `memory-proxy reembed`."
-        )
+        count = f"{moved.without_vector:,} memories have"
+        print(f"{count} no vector here (they were in Qdrant): run `memory-proxy reembed`.")
     return 0
 
 

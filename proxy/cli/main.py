@@ -84,9 +84,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     _add_settings(parser)
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (default: 8080; 0: any free port)")
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="number of processes that share the port (default: 1)"
-    )
+    line = "number of processes that share the port (default: 1)"
+    parser.add_argument("--workers", type=int, metavar="N", help=line)
     parser.add_argument(
         "--allow-open",
         action="store_true",
@@ -102,9 +101,8 @@ def add_demo(parser: argparse.ArgumentParser) -> None:
         "Show in three acts what the proxy stores, injects and forgets. It needs no API key and uses a"
         " temporary data directory."
     )
-    parser.add_argument(
-        "--upstream", metavar="URL", help="base URL of a real model, as its provider documents it"
-    )
+    line = "base URL of a real model, as its provider documents it"
+    parser.add_argument("--upstream", metavar="URL", help=line)
     parser.add_argument("--model", metavar="NAME", help="name of the model (with --upstream)")
     parser.add_argument("--fast", action="store_true", help="no pauses for reading")
     parser.set_defaults(func=_demo)
@@ -123,9 +121,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     from proxy.cli import add_place
 
     add_place(parser)
-    parser.add_argument(
-        "--upstream", metavar="URL", help="base URL of the model provider, as it documents it"
-    )
+    line = "base URL of the model provider, as it documents it"
+    parser.add_argument("--upstream", metavar="URL", help=line)
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

@@ -103,9 +103,8 @@ def _add_reading(group: Any) -> None:
     _type(listing)
     listing.add_argument("--text", metavar="WORDS", help="only memories that contain this text")
     listing.add_argument("--inactive", action="store_true", help="also superseded, expired and archived ones")
-    listing.add_argument(
-        "--as-of", metavar="WHEN", help="what was current then: a day, a month, Unix seconds"
-    )
+    then = "what was current then: a day, a month, Unix seconds"
+    listing.add_argument("--as-of", metavar="WHEN", help=then)
     _timed(listing)
     _paged(listing)
 
@@ -169,9 +168,8 @@ def _add_writing(group: Any) -> None:
     line = "list memories that cannot both be true, or decide: contradictions ID --keep newer"
     contradictions = _command(group, "contradictions", commands.contradictions, line)
     _id(contradictions, nargs="?", metavar="CONTRADICTION")
-    contradictions.add_argument(
-        "--keep", choices=("newer", "older", "both"), default="both", help="which one"
-    )
+    choices = ("newer", "older", "both")
+    contradictions.add_argument("--keep", choices=choices, default="both", help="which one")
     _paged(contradictions)
 
     evolve = _command(group, "evolve", commands.evolve, "do now what time and use change in the background")
@@ -184,9 +182,8 @@ def _add_writing(group: Any) -> None:
     forget.add_argument("--dry-run", action="store_true", help="show what would be deleted; change nothing")
 
     line = "read an export; run it again to resume an interrupted import"
-    _command(group, "import", commands.import_, line).add_argument(
-        "file", metavar="FILE", help="- for standard input"
-    )
+    imported = _command(group, "import", commands.import_, line)
+    imported.add_argument("file", metavar="FILE", help="- for standard input")
 
 
 def _add_documents(group: Any) -> None:
@@ -258,14 +255,12 @@ def _type(parser: argparse.ArgumentParser) -> None:
 
 
 def _timed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--since", metavar="WHEN", help="from this time on: 2027-01-31, 2027-01, Unix seconds"
-    )
+    line = "from this time on: 2027-01-31, 2027-01, Unix seconds"
+    parser.add_argument("--since", metavar="WHEN", help=line)
     parser.add_argument("--until", metavar="WHEN", help="up to this time; a day or month is included")
 
 
 def _paged(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--limit", type=page_limit, default=20, metavar="N", help="how many, 1 to 100 (default: 20)"
-    )
+    line = "how many, 1 to 100 (default: 20)"
+    parser.add_argument("--limit", type=page_limit, default=20, metavar="N", help=line)
     parser.add_argument("--after", metavar="ID", help="continue after this entry")
