@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.admit.decision import CLOSE, FAR, RELATED_IF_CLOSE, is_inferred, memory_id, verdict
+from proxy.admit.decision import CLOSE, FAR, RELATED, is_inferred, memory_id, relatedness, verdict
 from proxy.admit.gate import Gate
 from proxy.domain.core import Change, Close, Flag, Hit, Memory, Review, Scope, Search, Settle
 from proxy.domain.derivation import Contradiction, DerivationStore
@@ -27,7 +27,7 @@ from proxy.learn.llm_io import objects
 
 STEP = "contradictions"
 TYPES = frozenset(("semantic", "preference"))
-_DOUBTED = 0.35  # 1 - apart of close facts, from which they are flagged
+_DOUBTED = 0.4  # relatedness of close facts, from which they are flagged
 _BELIEVED = 0.3  # `changed`, from which a model is believed that the later fact replaces the earlier
 _NEAREST, _PORTION, _MOST_ASKED = 8, 8, 12
 _ATTEMPTS = 8
@@ -65,10 +65,9 @@ def change_of(pair: Pair, relation: Relation, cosine: float, now: float) -> Clos
     found = verdict(relation, cosine)
     if found == "same" or relation.changed < relation.same:
         return None
-    related = 1 - relation.apart
     if found == "changed" and relation.changed >= CERTAIN and may_replace(older, newer):
         return Close(older.id, newer.id, now)
-    if found == "changed" or (cosine >= CLOSE and _DOUBTED <= related < RELATED_IF_CLOSE):
+    if found == "changed" or (cosine >= CLOSE and _DOUBTED <= relatedness(relation, cosine) < RELATED):
         return Flag(older.id, newer.id, relation.changed, now)
     return None
 

@@ -83,17 +83,15 @@ def test_the_relation_decides_and_not_the_type():
 @pytest.mark.parametrize(
     ("relation", "cosine", "found"),
     [
-        (Relation(same=0.0, changed=0.55, apart=0.45), 0.6, "apart"),
-        (Relation(same=0.0, changed=0.55, apart=0.45), None, "apart"),
-        (Relation(same=0.0, changed=0.55, apart=0.45), 0.7, "changed"),
-        (Relation(same=0.0, changed=0.4, apart=0.6), 0.99, "apart"),
-        (Relation(same=0.0, changed=0.9, apart=0.1), 0.41, "apart"),
-        (Relation(same=0.9, changed=0.05, apart=0.05), 0.43, "same"),
-        (
-            Relation(same=0.5, changed=0.4, apart=0.1),
-            0.43,
-            "changed",
-        ),  # the newer text is right in both cases
+        (Relation(same=0.0, changed=0.75, apart=0.25), None, "changed"),
+        (Relation(same=0.0, changed=0.65, apart=0.35), None, "apart"),
+        (Relation(same=0.0, changed=0.75, apart=0.25), 0.8, "changed"),
+        (Relation(same=0.0, changed=0.75, apart=0.25), 0.7, "apart"),
+        (Relation(same=0.0, changed=0.4, apart=0.6), 0.9, "apart"),
+        (Relation(same=0.0, changed=0.95, apart=0.05), 0.5, "apart"),  # the head guesses about far facts
+        (Relation(same=0.0, changed=0.999, apart=0.001), 0.41, "apart"),
+        (Relation(same=0.9, changed=0.05, apart=0.05), 0.7, "same"),
+        (Relation(same=0.5, changed=0.4, apart=0.1), 0.7, "changed"),  # the newer text is right in both cases
     ],
 )
 def test_unsure_facts_are_apart_unless_they_are_close(relation, cosine, found):
