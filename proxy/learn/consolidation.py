@@ -58,7 +58,8 @@ TYPES = frozenset(("semantic",))  # rules and steps are followed to the letter, 
 CERTAIN = 0.8  # of `changed`: .035 of the pairs that hold side by side, .70 of the changes (held out)
 _RELATED = 0.5  # 1 - apart, from which two facts may be about one thing
 _ALIKE = CLOSE  # cosine from which they may be, whatever the head says: the model decides
-# Share of a source's terms that the result holds, unless a later source changes it; of the last one.
+# Share of a source's terms that the result holds, unless a later source changes it; of the last one, and of
+# one that only says by how much a value changed.
 _COVERED, _COVERED_OF_LAST = 0.6, 0.5
 _NEAREST, _MOST = 12, 8
 _MAX_CHARS = 500
@@ -83,12 +84,14 @@ def faulty(
     for memory in sources:
         if memory.superseded_by or (memory.id in replaced and memory is not last):
             continue
-        if any(not _is_derivable(number, there) for number in numbers(memory.content) - there):
+        left_out = numbers(memory.content) - there
+        if any(not _is_derivable(number, there) for number in left_out):
             return "number_dropped"
         if not names(memory.content) <= held:
             return "name_dropped"
         words = {term for term in terms(memory.content) if not term[0].isdigit()}
-        if len(words & held) < (_COVERED if memory is not last else _COVERED_OF_LAST) * len(words):
+        is_step = memory is last or left_out  # "added $2,000", between two values that are there
+        if len(words & held) < (_COVERED_OF_LAST if is_step else _COVERED) * len(words):
             return "fact_dropped"
     return "" if numbers(last.content) <= there else "not_current"
 
