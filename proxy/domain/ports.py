@@ -211,7 +211,7 @@ class EntityStore(Protocol):
         ...
 
     async def knows(self, scope: Scope, names: Sequence[str], *, now: float) -> bool:
-        """Return whether a current memory of the scope certainly names one of these."""
+        """Return whether a current or archived memory of the scope certainly names one of these."""
         ...
 
 

@@ -87,6 +87,7 @@ def _holds(text: str, name: str) -> bool:
 # ---------------------------------------------------------------- the judgement
 # Chosen on a few exchanges of our own, not on evals/use.
 _BY_NAME, _BY_WORD, _BY_MEANING, _WITHOUT_ITS_NUMBERS = 0.15, 0.45, 0.75, 0.9
+_EXPECTED = 0.5  # help with the message from which an answer is expected to use a memory
 _MOST_SENTENCES = 40
 _MOST_CHARS = 400  # of a sentence; the encoder reads about that much
 
@@ -119,20 +120,24 @@ class UseJudge:
     pause: Callable[[], Awaitable[None]] | None = None
 
     async def verdict(self, exchange: AnsweredExchange) -> UseVerdict:
-        """Return which of the shown memories the answer used."""
-        shown = exchange.shown
-        helps = await self.helps(exchange.answer, [MemoryText(s.memory.content, s.vector) for s in shown])
+        """Return which of the shown memories the answer used, and which lose nothing: those that apply
+        without being mentioned, and those that help little with the message. They were shown because another
+        one helps, so an answer without them says nothing about them."""
+        shown, texts = exchange.shown, [MemoryText(s.memory.content, s.vector) for s in exchange.shown]
+        helps = await self.helps(exchange.answer, texts)
         common = shared([s.memory.content for s in shown], exchange.said, exchange.answer)
         found = zip(shown, helps, common, strict=True)
         used = [s.memory.id for s, chance, one in found if is_used(chance, one)]
-        return UseVerdict(frozenset(used), self._spared(exchange))
+        asked = zip(shown, await self.helps(exchange.said, texts), strict=True)
+        extra = {s.memory.id for s, chance in asked if chance is not None and chance < _EXPECTED}
+        return UseVerdict(frozenset(used), self._standing(exchange) | extra)
 
-    async def helps(self, answer: str, memories: Sequence[MemoryText]) -> Sequence[float | None]:
-        """Return for each memory the most that it helps with a sentence of the answer."""
+    async def helps(self, text: str, memories: Sequence[MemoryText]) -> Sequence[float | None]:
+        """Return for each memory the most that it helps with a sentence of the text."""
         if self.judge is None or not memories:
             return [None] * len(memories)
         best = [0.0] * len(memories)
-        for sentence in parts(answer):
+        for sentence in parts(text):
             if self.pause is not None:
                 await self.pause()
             try:
@@ -142,7 +147,7 @@ class UseJudge:
             best = [max(pair) for pair in zip(best, chances, strict=True)]
         return best
 
-    def _spared(self, exchange: AnsweredExchange) -> frozenset[str]:
+    def _standing(self, exchange: AnsweredExchange) -> frozenset[str]:
         vectors = [(s.memory.id, s.vector) for s in exchange.shown if s.vector is not None]
         if self.sort is None or not vectors:
             return frozenset()

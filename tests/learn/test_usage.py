@@ -5,6 +5,7 @@ import pytest
 from proxy.domain.core import Memory, Scope
 from proxy.domain.evolution import AnsweredExchange, EvolutionPolicy, ShownMemory, Visit
 from proxy.learn.usage import Shared, UseJudge, UseStep, is_used, parts, shared
+from tests.support.judge import ScriptedJudge
 
 ANNA, NOW = Scope("acme", "anna"), 1_000.0
 
@@ -68,6 +69,15 @@ def test_of_a_long_answer_the_first_and_the_last_sentences_are_judged():
     found = parts("<think>hm</think>" + " ".join(f"Sentence number {n}." for n in range(100)))
     assert len(found) == 40
     assert (found[0], found[-1]) == ("Sentence number 0.", "Sentence number 99.")
+
+
+async def test_a_memory_that_helps_little_with_the_message_loses_nothing():
+    said = exchange(
+        "Write to my boss", "Hi there!", "The user's manager is Priya Nair.", "The user likes tea."
+    )
+    judge = ScriptedJudge(help=lambda text, memory: 0.6 if "boss" in text and "manager" in memory else 0.1)
+    verdict = await UseJudge(judge).verdict(said)
+    assert (verdict.used, verdict.spared) == (frozenset(), {"m1"})
 
 
 async def test_without_models_names_and_numbers_decide():

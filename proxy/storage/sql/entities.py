@@ -143,7 +143,8 @@ class SqlEntities(Store):
 
     @reads
     def knows(self, tx: Connection, scope: Scope, names: Sequence[str], *, now: float) -> bool:
-        condition, parameters = _current(tx, MemoryFilter(tenant=scope.tenant, user=scope.user, now=now))
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now, include_archived=True)
+        condition, parameters = _current(tx, where)
         asked = parameters | {"keys": rows.as_json(sorted(map(key_of, names))), "project": scope.project}
         return bool(value(tx, f"{_NAMED} AND {condition} LIMIT 1", asked))
 
