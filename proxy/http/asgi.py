@@ -106,7 +106,7 @@ def error_of(error: Exception) -> tuple[int, dict[str, Any]]:
         case UpstreamError():
             return error.status, error_body(error.message, "upstream_error", None, error.code)
         case Conflict():
-            return 409, _server_error("The user's memories kept changing; try again.", "conflict")
+            return 409, _server_error("The user's memories changed again and again; try again.", "conflict")
         case EmbeddingFailed():
             message = "The embedding model failed; nothing was changed. Try again."
             return 503, _server_error(message, "embedding_failed")

@@ -1,4 +1,4 @@
-"""How memories change over time, in the stores: archive, restore, pin, and whose visit is due."""
+"""How memories change over time, in the stores: archive, restore, pin, and which visits are due."""
 
 from dataclasses import replace
 

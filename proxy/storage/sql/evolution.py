@@ -33,7 +33,7 @@ from proxy.storage.sql import embeddings, rows, users
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.database import Connection, Database, Store, legible, reads, value, writes
 
-# ---------------------------------------------------------------- whose turn it is
+# ---------------------------------------------------------------- which user is next
 AFTER_CHANGE_S = 30.0  # from a change of memories to the user's visit: changes often come in groups
 _DUE = """
     INSERT INTO evolution (owner, due_at) VALUES (?, ?)

@@ -1,4 +1,4 @@
-"""Whose an object is, and what clients hold for us: readable for its owner only."""
+"""Owners of objects, and what clients hold for us: readable for its owner only."""
 
 import time
 

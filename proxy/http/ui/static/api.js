@@ -49,8 +49,8 @@ export class Api {
   }
 
   /**
-   * Ask the model, streamed; resolves to {headers, pieces()}. A 401 here may be the upstream's, so it signs
-   * nobody out. `key`: the upstream's, where the page has no credential of its own.
+   * Ask the model, streamed; resolves to {headers, pieces()}. A 401 here may be the upstream's, so it does not sign the
+   * user out. `key`: the upstream's, where the page has no credential of its own.
    */
   async chat(body, { key, signal }) {
     const headers = { "Content-Type": "application/json", ...this.#upstream(key) };
@@ -152,10 +152,10 @@ export class Api {
 }
 
 function refusal(status, text, headers) {
-  const told = parsed(text)?.error;
-  const message = told?.message ?? `The proxy answered ${status}.`;
+  const refused = parsed(text)?.error;
+  const message = refused?.message ?? `The proxy answered ${status}.`;
   const wait = Number.parseInt(headers.get("Retry-After") ?? "0", 10) || 0;
-  return new ApiError(status, { message, param: told?.param, code: told?.code }, wait);
+  return new ApiError(status, { message, param: refused?.param, code: refused?.code }, wait);
 }
 
 /** Yield the text of a chat completion as it comes, streamed or whole. */

@@ -166,7 +166,7 @@ function makePage(shell) {
   return {
     api,
     session,
-    kept: {}, // state of a view, for when it is opened again
+    state: {}, // state of a view, for when it is opened again
     say: (text) => shell.say(text),
     fail: (error) => {
       const { title, text } = failure(error);

@@ -135,9 +135,9 @@ function uploading(page, close) {
     format.value = /\.txt$/i.test(chosen.name) ? "text" : "markdown";
     content.value = (await chosen.text()).slice(0, MAX_CHARS + 1);
   });
-  const told = complaints(() => element);
+  const problems = complaints(() => element);
   const send = () =>
-    working(element, told, async () => {
+    working(element, problems, async () => {
       const project_id = project.value.trim();
       const body = { name: name.value, content: content.value, format: format.value, ...page.session.query };
       close(await page.api.post("v1/memory/documents", { body: project_id ? { ...body, project_id } : body }));
@@ -154,7 +154,7 @@ function uploading(page, close) {
       field("Format", format, { param: "format", hint: "Markdown is split at its headings." }),
       field("Project", project, { param: "project_id", hint: "Empty: for all." }),
     ),
-    told.place,
+    problems.place,
     h(
       "footer",
       {},

@@ -26,9 +26,9 @@ export function edit(page, memory) {
 function editor(page, memory, close, guard) {
   const controls = makeControls(page, memory);
   const before = read(controls);
-  const told = complaints(() => element);
+  const problems = complaints(() => element);
   const save = () =>
-    working(element, told, async () => {
+    working(element, problems, async () => {
       const body = memory ? changes(before, read(controls)) : created(before, read(controls));
       if (memory && !Object.keys(body).length) return close(null);
       if (memory)
@@ -41,7 +41,7 @@ function editor(page, memory, close, guard) {
     { class: "editor" },
     save,
     layout(controls),
-    told.place,
+    problems.place,
     h(
       "footer",
       {},
@@ -49,7 +49,7 @@ function editor(page, memory, close, guard) {
       h("button", { type: "submit", class: "primary" }, memory ? "Save" : "Add"),
     ),
   );
-  guard.warn = () => told.say({ title: "Not saved", text: "Press Esc again to leave without saving." });
+  guard.warn = () => problems.say({ title: "Not saved", text: "Press Esc again to leave without saving." });
   element.addEventListener("input", () => Object.assign(guard, { typed: true, warned: false }));
   element.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element.requestSubmit();
@@ -59,7 +59,7 @@ function editor(page, memory, close, guard) {
 
 function makeControls(page, memory) {
   const project = h("input", {
-    value: (memory ? memory.project_id : page.kept.filter?.project) ?? "",
+    value: (memory ? memory.project_id : page.state.filter?.project) ?? "",
     list: "projects",
     autocomplete: "off",
     maxlength: 256,

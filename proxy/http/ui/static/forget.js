@@ -23,8 +23,8 @@ export function forgetOne(page, memory) {
 /** Ask for a scope, and forget what is in it. */
 export function forgetMany(page) {
   return dialog("Forget memories", (close, signal) => {
-    const project = h("input", { value: page.kept.filter.project, list: "projects", autocomplete: "off" });
-    const type = choice([["", "All types"], ...TYPES], page.kept.filter.type);
+    const project = h("input", { value: page.state.filter.project, list: "projects", autocomplete: "off" });
+    const type = choice([["", "All types"], ...TYPES], page.state.filter.type);
     const query = () => ({ ...page.session.query, project_id: project.value.trim(), type: type.value });
     const asked = question(page, { path: "v1/memory", query, close, signal, confirm: true }, [
       h("p", {}, "Forget everything of ", whose(page), ", or only a project or a type of it."),
@@ -49,7 +49,7 @@ function whose(page) {
 
 /** Return the form that counts, asks and forgets. */
 function question(page, { path, query, close, signal, confirm = false, extra = null }, intro) {
-  const told = complaints(() => element);
+  const problems = complaints(() => element);
   const counted = h("div", { class: "counted", role: "status" });
   const typed = h("input", { autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
   const button = h("button", { type: "submit", class: "danger", disabled: true }, "Forget");
@@ -64,11 +64,11 @@ function question(page, { path, query, close, signal, confirm = false, extra = n
   };
   const element = form(
     {},
-    () => !button.disabled && working(element, told, forget),
+    () => !button.disabled && working(element, problems, forget),
     intro,
     counted,
     confirm && field("Type “forget” to confirm", typed),
-    told.place,
+    problems.place,
     h(
       "footer",
       {},
@@ -84,12 +84,12 @@ function question(page, { path, query, close, signal, confirm = false, extra = n
     counted.replaceChildren(h("p", { class: "hint" }, "Counting what would be erased …"));
     try {
       counts = forgottenWords(await page.api.delete(path, { ...query(), dry_run: "true" }, signal));
-      told.clear();
+      problems.clear();
       counted.replaceChildren(...toldCounts(counts));
     } catch (error) {
       if (error.name === "AbortError") return;
       counted.replaceChildren();
-      told.show(error);
+      problems.show(error);
     }
     ready();
   };

@@ -25,9 +25,9 @@ export function health(page, root) {
   const look = async () => {
     place.setAttribute("aria-busy", "true");
     try {
-      const told = await page.api.get("health", {}, page.signal);
-      place.replaceChildren(...report(told));
-      page.showHealth(told);
+      const answer = await page.api.get("health", {}, page.signal);
+      place.replaceChildren(...report(answer));
+      page.showHealth(answer);
     } catch (error) {
       if (error.name !== "AbortError") place.replaceChildren(broken(error, look));
     }
@@ -42,16 +42,16 @@ export function health(page, root) {
   return {};
 }
 
-function report(told) {
-  const [mark, title, text] = LEVELS[told.memory.level] ?? ["warn", plain(told.memory.level), ""];
-  const jobs = Object.entries(told.jobs ?? {});
+function report(answer) {
+  const [mark, title, text] = LEVELS[answer.memory.level] ?? ["warn", plain(answer.memory.level), ""];
+  const jobs = Object.entries(answer.jobs ?? {});
   return [
     h(
       "div",
       { class: `level ${mark}` },
       h("h2", {}, title),
       h("p", {}, text),
-      told.memory.reason ? h("p", { class: "hint" }, `Reason: ${plain(told.memory.reason)}`) : null,
+      answer.memory.reason ? h("p", { class: "hint" }, `Reason: ${plain(answer.memory.reason)}`) : null,
     ),
     h("h2", {}, "Extraction queue"),
     jobs.length
@@ -69,6 +69,6 @@ function report(told) {
         )
       : h("p", { class: "hint" }, "The queue cannot be read."),
     h("p", {}, h("a", { href: "#/jobs" }, "See the jobs")),
-    h("p", { class: "hint" }, `memory-proxy ${told.version}${told.commit ? ` (${told.commit})` : ""}`),
+    h("p", { class: "hint" }, `memory-proxy ${answer.version}${answer.commit ? ` (${answer.commit})` : ""}`),
   ];
 }

@@ -37,11 +37,11 @@ export function icon(name) {
 /** Return a bar of the share `value` of 1. Browsers draw <meter> each in their own way, and the CSP allows no inline width. */
 export function bar(value, label) {
   const share = Math.min(1, Math.max(0, Number(value) || 0));
-  const told = label
+  const spoken = label
     ? { role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": share }
     : { "aria-hidden": "true" };
   const size = { viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "bar-graph" };
-  return drawn("svg", { ...size, ...told }, drawn("rect", { width: share * 100, height: 8 }));
+  return drawn("svg", { ...size, ...spoken }, drawn("rect", { width: share * 100, height: 8 }));
 }
 
 /** Return an element of SVG. */

@@ -18,7 +18,7 @@ const ADDED = {
 
 /** Show the view; returns what the frame calls: `route` with the id in the address, and its keys. */
 export function memories(page, root) {
-  page.kept.filter ??= { text: "", type: "", project: "", inactive: false };
+  page.state.filter ??= { text: "", type: "", project: "", inactive: false };
   const list = new PagedList({
     label: "Memories",
     noun: ["memory", "memories"],
@@ -46,7 +46,7 @@ export function memories(page, root) {
     list.first();
   };
   const reset = () => {
-    page.kept.filter = { text: "", type: "", project: "", inactive: false };
+    page.state.filter = { text: "", type: "", project: "", inactive: false };
     tools.fill();
     list.first();
   };
@@ -75,7 +75,7 @@ export function memories(page, root) {
 }
 
 function listQuery(page, after) {
-  const { text, type, project, inactive } = page.kept.filter;
+  const { text, type, project, inactive } = page.state.filter;
   return {
     ...page.session.query,
     q: text.trim(),
@@ -111,13 +111,13 @@ function filters(page, changed) {
   });
   const inactive = h("input", { type: "checkbox" });
   const fill = () => {
-    text.value = page.kept.filter.text;
-    type.value = page.kept.filter.type;
-    project.value = page.kept.filter.project;
-    inactive.checked = page.kept.filter.inactive;
+    text.value = page.state.filter.text;
+    type.value = page.state.filter.type;
+    project.value = page.state.filter.project;
+    inactive.checked = page.state.filter.inactive;
   };
   const apply = () => {
-    page.kept.filter = {
+    page.state.filter = {
       text: text.value,
       type: type.value,
       project: project.value,
@@ -146,7 +146,7 @@ function filters(page, changed) {
 }
 
 function emptied(page, add, reset) {
-  const { text, type, project } = page.kept.filter;
+  const { text, type, project } = page.state.filter;
   if (text || type || project) {
     return nothing(
       "Nothing matches",

@@ -19,7 +19,7 @@ export function bars(title, rows, series) {
       top -= height;
       return drawn("rect", { x: (at + GAP / 2) * step, y: top, width: step * (1 - GAP), height, class: `series-${number}` });
     });
-    return drawn("g", {}, titled(`${row.date}: ${told(row, series)}`), ...parts);
+    return drawn("g", {}, titled(`${row.date}: ${described(row, series)}`), ...parts);
   };
   const picture = drawn(
     "svg",
@@ -43,7 +43,7 @@ export function shares(title, rows) {
   return h("figure", { class: "panel" }, h("figcaption", {}, h("strong", {}, title)), h("dl", { class: "shares" }, rows.map(line)));
 }
 
-function told(row, series) {
+function described(row, series) {
   return series.map(([name, words]) => `${count(row[name] ?? 0)} ${words}`).join(", ");
 }
 

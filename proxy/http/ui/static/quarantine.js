@@ -120,8 +120,8 @@ function row(held, decide) {
 }
 
 /** Return where the candidate came from: the words, and the session. */
-function evidence(told) {
-  const all = (Array.isArray(told) ? told : [told]).filter(Boolean);
+function evidence(given) {
+  const all = (Array.isArray(given) ? given : [given]).filter(Boolean);
   return all
     .map((one) => {
       const span = typeof one === "string" ? one : one.span;

@@ -12,10 +12,10 @@ export function search(page, root) {
   const status = h("p", { class: "status", role: "status" }, "\u00a0");
   const list = h("ol", { class: "rows", "aria-label": "Matches" });
   const place = h("div", { class: "place" }, hint());
-  const told = complaints(() => asked);
+  const problems = complaints(() => asked);
   const fields = makeFields(page);
   const ask = () =>
-    working(asked, told, async () => {
+    working(asked, problems, async () => {
       if (!fields.query.value.trim()) return fields.query.focus();
       list.setAttribute("aria-busy", "true");
       try {
@@ -23,7 +23,7 @@ export function search(page, root) {
           body: question(page, fields),
           signal: page.signal,
         });
-        page.kept.search = { query: fields.query.value, answer };
+        page.state.search = { query: fields.query.value, answer };
         show(answer);
       } finally {
         list.removeAttribute("aria-busy");
@@ -42,7 +42,7 @@ export function search(page, root) {
     );
     markOpen(list, detail.id);
   };
-  const asked = form({ class: "ask", role: "search" }, ask, layout(fields), told.place);
+  const asked = form({ class: "ask", role: "search" }, ask, layout(fields), problems.place);
   const detail = new Detail(page, "search", () => ask());
   root.append(
     h("header", { class: "view" }, h("h1", {}, "Search as the model would")),
@@ -53,9 +53,9 @@ export function search(page, root) {
       detail.element,
     ),
   );
-  if (page.kept.search) {
-    fields.query.value = page.kept.search.query;
-    show(page.kept.search.answer);
+  if (page.state.search) {
+    fields.query.value = page.state.search.query;
+    show(page.state.search.answer);
   }
   const route = async (id) => {
     await detail.open(id);
@@ -86,7 +86,7 @@ function makeFields(page) {
       type: "search",
       list: "projects",
       autocomplete: "off",
-      value: page.kept.filter?.project ?? "",
+      value: page.state.filter?.project ?? "",
     }),
     limit: h("input", { type: "number", min: 1, max: 100, placeholder: "the proxy’s" }),
     threshold: h("input", { type: "number", min: 0, max: 1, step: 0.05, placeholder: "the proxy’s" }),

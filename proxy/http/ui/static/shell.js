@@ -81,7 +81,7 @@ export function frame(places, session, { signOut }) {
     },
     mark: (place) => mark(links, place),
     say: saying(toast),
-    showHealth: (told) => vital(dot, told),
+    showHealth: (answer) => vital(dot, answer),
   };
 }
 
@@ -103,8 +103,8 @@ function saying(toast) {
   };
 }
 
-function vital(dot, told) {
-  const [mark, title] = LEVELS[told?.memory?.level] ?? ["bad", "The proxy does not answer"];
+function vital(dot, answer) {
+  const [mark, title] = LEVELS[answer?.memory?.level] ?? ["bad", "The proxy does not answer"];
   dot.className = `vital ${mark}`;
   dot.querySelector(".words").textContent = title;
   dot.setAttribute("aria-label", `Health: ${title}`);
@@ -173,16 +173,16 @@ export function door({ wants, reason }, enter) {
     autocapitalize: "none",
     spellcheck: "false",
   });
-  const told = complaints(() => element);
+  const problems = complaints(() => element);
   const element = form(
     { class: "door" },
     () =>
-      working(element, told, async () => (input.value.trim() ? enter(input.value.trim()) : input.focus())),
+      working(element, problems, async () => (input.value.trim() ? enter(input.value.trim()) : input.focus())),
     h("h1", {}, "Memory"),
     h("p", {}, asked.words),
     reason ? h("p", { class: "reason", role: "alert" }, reason) : null,
     field(asked.label, input, { hint: asked.hint, param: asked.param }),
-    told.place,
+    problems.place,
     h("footer", {}, h("button", { type: "submit", class: "primary" }, asked.button)),
   );
   return h("main", { class: "outside" }, element);

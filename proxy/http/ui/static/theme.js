@@ -1,5 +1,5 @@
 // Before the first paint, and so not a module: a page that turns dark late flashes.
-// The one thing that is kept in localStorage.
+// The one thing in localStorage.
 (() => {
   let chosen = null;
   try {

@@ -19,7 +19,7 @@ function exporting(page) {
   const project = h("input", { list: "projects", autocomplete: "off" });
   const everyone = h("input", { type: "checkbox" });
   const progress = h("p", { class: "status", role: "status" }, "\u00a0");
-  const told = complaints(() => element);
+  const problems = complaints(() => element);
   const all = page.session.may("admin") && page.session.mayChooseUser;
   const save = async () => {
     const whose = everyone.checked ? {} : page.session.query;
@@ -39,7 +39,7 @@ function exporting(page) {
   };
   const element = form(
     { class: "panel", "aria-label": "Export" },
-    () => working(element, told, save),
+    () => working(element, problems, save),
     h("h2", {}, "Export"),
     h(
       "p",
@@ -48,7 +48,7 @@ function exporting(page) {
     ),
     field("Project", project, { param: "project_id", hint: "Empty: everything." }),
     all ? h("label", { class: "check" }, everyone, "All users of the tenant") : null,
-    told.place,
+    problems.place,
     h("footer", {}, progress, h("button", { type: "submit", class: "primary" }, "Export")),
   );
   return element;
@@ -77,7 +77,7 @@ function download(blob, name) {
 function importing(page) {
   const file = h("input", { type: "file", accept: ".ndjson,.jsonl,application/x-ndjson" });
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Upload" });
-  const told = complaints(() => element);
+  const problems = complaints(() => element);
   const result = h("div", { class: "result", role: "status" });
   const send = async () => {
     if (!file.files.length) return file.focus();
@@ -96,7 +96,7 @@ function importing(page) {
   };
   const element = form(
     { class: "panel", "aria-label": "Import" },
-    () => working(element, told, send),
+    () => working(element, problems, send),
     h("h2", {}, "Import"),
     h(
       "p",
@@ -105,7 +105,7 @@ function importing(page) {
     ),
     field("File", file, { param: "file" }),
     bar,
-    told.place,
+    problems.place,
     result,
     h("footer", {}, h("button", { type: "submit", class: "primary" }, "Import")),
   );

@@ -16,8 +16,8 @@ const EXAMPLES = [
 ];
 
 export function tryIt(page, root) {
-  page.kept.talk ??= new Conversation();
-  const talk = page.kept.talk;
+  page.state.talk ??= new Conversation();
+  const talk = page.state.talk;
   const settings = makeSettings(page, talk.chosen);
   const text = h("textarea", {
     rows: 2,
@@ -44,7 +44,7 @@ export function tryIt(page, root) {
     if (!talk.busy) say(text.value);
   });
   const again = () => {
-    page.kept.talk = new Conversation(talk.chosen);
+    page.state.talk = new Conversation(talk.chosen);
     root.replaceChildren();
     tryIt(page, root);
   };
