@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from proxy import telemetry
 from proxy.admit.gate import with_readings
-from proxy.domain.core import Create, Memory, Scope
+from proxy.domain.changes import Create
+from proxy.domain.core import Memory, Scope
 from proxy.http.auth.identity import OPEN_TENANT
 from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder

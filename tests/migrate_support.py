@@ -3,7 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.domain.core import Candidate, Confirm, Create, Edit, Event, Evidence, Flag, Hold, Review, Scope
+from proxy.domain.changes import (
+    Confirm,
+    Create,
+    Edit,
+    Event,
+    Flag,
+    Hold,
+    Review,
+)
+from proxy.domain.core import Candidate, Evidence, Scope
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage, PassageSearch
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.responses import Conversation

@@ -19,18 +19,20 @@ from typing import Literal
 
 import numpy as np
 
-from proxy.domain.core import (
-    Candidate,
+from proxy.domain.changes import (
     Change,
     Confirm,
     Create,
     Edit,
-    Hit,
     Hold,
+    Supersede,
+)
+from proxy.domain.core import (
+    Candidate,
+    Hit,
     Memory,
     Scope,
     Source,
-    Supersede,
 )
 from proxy.domain.judging import Relation
 from proxy.text.words import normalise, terms

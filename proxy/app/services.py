@@ -14,9 +14,9 @@ from proxy.admit.safety import PII, SafetyPolicy, redact, safe_id
 from proxy.app.factories import cache_of, network_of, stores_of
 from proxy.config import ExternalModel, Settings
 from proxy.domain import timezones
+from proxy.domain.changes import EvolutionPolicy, Step
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
-from proxy.domain.evolution import EvolutionPolicy, Step
 from proxy.domain.limits import CallQuota, TurnPriority
 from proxy.domain.operating_system import trim_heap
 from proxy.domain.ports import Clock, Completer, Stores

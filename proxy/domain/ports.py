@@ -9,11 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from proxy.domain.core import (
+from proxy.domain.changes import (
     Applied,
     Change,
-    Entity,
+    DerivationStore,
     Event,
+    EvolutionStore,
+    TimelineEvent,
+)
+from proxy.domain.core import (
+    Entity,
     ForgetCounts,
     Hit,
     Memory,
@@ -24,12 +29,9 @@ from proxy.domain.core import (
     Scope,
     Search,
     Stamp,
-    TimelineEvent,
     Turn,
 )
-from proxy.domain.derivation import DerivationStore
 from proxy.domain.documents import DocumentStore, PassageIndex
-from proxy.domain.evolution import EvolutionStore
 from proxy.domain.limits import CallQuota, Rate, RateVerdict
 from proxy.domain.responses import ChainStore, ConversationStore
 from proxy.domain.session import (

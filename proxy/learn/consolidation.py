@@ -19,20 +19,24 @@ import numpy as np
 
 from proxy.admit.decision import CLOSE, FAR, memory_id, verdict
 from proxy.admit.gate import Gate, sort, vector_of, with_readings
-from proxy.domain.core import (
+from proxy.domain.changes import (
     Applied,
-    Candidate,
     Close,
     Consolidate,
+    DerivationStore,
+    EvolutionPolicy,
+    Review,
+    StepCounts,
+    Visit,
+)
+from proxy.domain.core import (
+    Candidate,
     Evidence,
     Memory,
-    Review,
     Scope,
     Search,
     Stamp,
 )
-from proxy.domain.derivation import DerivationStore
-from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer

@@ -14,10 +14,25 @@ from typing import Any
 
 from proxy.admit.decision import CLOSE, FAR, RELATED, is_inferred, memory_id, relatedness, verdict
 from proxy.admit.gate import Gate
-from proxy.domain.core import Change, Close, Flag, Hit, Memory, Review, Scope, Search, Settle
-from proxy.domain.derivation import Contradiction, DerivationStore
+from proxy.domain.changes import (
+    Change,
+    Close,
+    Contradiction,
+    DerivationStore,
+    EvolutionPolicy,
+    Flag,
+    Review,
+    Settle,
+    StepCounts,
+    Visit,
+)
+from proxy.domain.core import (
+    Hit,
+    Memory,
+    Scope,
+    Search,
+)
 from proxy.domain.errors import CompletionFailed, NotFound
-from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, CompletionRequest

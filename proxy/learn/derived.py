@@ -11,7 +11,14 @@ from string import Template
 from proxy.admit.gate import Gate
 from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain import timezones
-from proxy.domain.core import DEFAULT_TIMEZONE, Applied, Change, Memory, MemoryFilter, Scope, Stamp
+from proxy.domain.changes import Applied, Change
+from proxy.domain.core import (
+    DEFAULT_TIMEZONE,
+    Memory,
+    MemoryFilter,
+    Scope,
+    Stamp,
+)
 from proxy.domain.errors import Conflict
 from proxy.domain.ports import CompletionRequest
 from proxy.learn.extractor import RESOLVED

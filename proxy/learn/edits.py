@@ -17,20 +17,22 @@ from proxy.admit.decision import decide_changes
 from proxy.admit.gate import Basis, Gate, admit, relate, vector_of, vectors_of, weigh, with_readings
 from proxy.admit.safety import SafetyPolicy, redact, refusal_of, safe_id, without_personal_data
 from proxy.domain import timezones
-from proxy.domain.core import (
-    Candidate,
+from proxy.domain.changes import (
     Change,
     Confirm,
     Create,
     Edit,
     Event,
+    Release,
+    Supersede,
+)
+from proxy.domain.core import (
+    Candidate,
     Evidence,
     Memory,
     MemoryFilter,
-    Release,
     Scope,
     Stamp,
-    Supersede,
 )
 from proxy.domain.errors import Conflict, InvalidRequest, NotFound, QuotaExceeded
 from proxy.domain.ports import Clock, Quarantine

@@ -12,9 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from proxy.domain.changes import (
+    NEVER,
+    EvolutionPolicy,
+    EvolutionStore,
+    Step,
+    StepCounts,
+    Visit,
+    VisitLease,
+)
 from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionFailed, Conflict, EmbeddingFailed, StoreError, StoreUnavailable
-from proxy.domain.evolution import NEVER, EvolutionPolicy, EvolutionStore, Step, StepCounts, Visit, VisitLease
 from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import Clock
 from proxy.telemetry import ThrottledLog, log

@@ -15,21 +15,26 @@ from typing import Any
 from proxy.admit.decision import memory_id
 from proxy.admit.gate import Gate, sort, vectors_of, with_readings
 from proxy.admit.safety import is_planted
-from proxy.domain.core import (
+from proxy.domain.changes import (
     Archive,
-    Candidate,
     Change,
     Create,
+    DerivationStore,
+    Due,
+    EvolutionPolicy,
+    Review,
+    StepCounts,
+    Visit,
+)
+from proxy.domain.core import (
+    Candidate,
     Evidence,
     Memory,
     MemoryFilter,
-    Review,
     Scope,
     Search,
     Stamp,
 )
-from proxy.domain.derivation import DerivationStore, Due
-from proxy.domain.evolution import EvolutionPolicy, StepCounts, Visit
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, SessionStore
 from proxy.domain.session import Exchange

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.evolution import (
+from proxy.domain.changes import (
     AnsweredExchange,
     EvolutionPolicy,
     EvolutionStore,
@@ -21,6 +20,7 @@ from proxy.domain.evolution import (
     UseVerdict,
     Visit,
 )
+from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge, MemoryText
 from proxy.domain.ports import SortProfile
 from proxy.text.words import STOP_WORDS, UNSPACED, fold, sentences, simplified, terms

@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from proxy.admit.decision import Decision
 from proxy.admit.gate import Basis, Gate, admit
-from proxy.domain.core import Candidate, Confirm, Create, Hold, Memory, Scope, Supersede
+from proxy.domain.changes import (
+    Confirm,
+    Create,
+    Hold,
+    Supersede,
+)
+from proxy.domain.core import Candidate, Memory, Scope
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,

@@ -28,7 +28,8 @@ import httpx2
 import uvicorn
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Create, Memory, Scope
+from proxy.domain.changes import Create
+from proxy.domain.core import Memory, Scope
 from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi

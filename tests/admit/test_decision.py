@@ -20,7 +20,14 @@ from proxy.admit.decision import (
     pairs_to_judge,
     verdict,
 )
-from proxy.domain.core import Candidate, Change, Confirm, Create, Edit, Evidence, Hit, Supersede
+from proxy.domain.changes import (
+    Change,
+    Confirm,
+    Create,
+    Edit,
+    Supersede,
+)
+from proxy.domain.core import Candidate, Evidence, Hit
 from proxy.domain.judging import Relation
 from tests.learn.support import ANA, NOON, memory
 from tests.support.judge import APART, CHANGED, SAME

@@ -12,7 +12,14 @@ from proxy.admit import gate as module
 from proxy.admit.decision import Decision
 from proxy.admit.gate import Basis, Gate, admit, sort, with_readings
 from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
-from proxy.domain.core import Candidate, Confirm, Create, Edit, Evidence, Hold, Supersede
+from proxy.domain.changes import (
+    Confirm,
+    Create,
+    Edit,
+    Hold,
+    Supersede,
+)
+from proxy.domain.core import Candidate, Evidence
 from proxy.domain.errors import EmbeddingFailed, LeaseLost
 from proxy.domain.judging import Relation
 from proxy.domain.ports import Embedder, EmbeddingModel

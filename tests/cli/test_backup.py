@@ -12,7 +12,8 @@ import pytest
 
 from proxy.cli import opened_stores
 from proxy.config import load
-from proxy.domain.core import Create, Memory, MemoryFilter, Scope
+from proxy.domain.changes import Create
+from proxy.domain.core import Memory, MemoryFilter, Scope
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite.stores import SqliteStores
 

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from proxy.cli.vectors import BATCH, reembed
-from proxy.domain.core import Create, Hit, Memory, Scope, Search
+from proxy.domain.changes import Create
+from proxy.domain.core import (
+    Hit,
+    Memory,
+    Scope,
+    Search,
+)
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.models.embedder import OnnxEmbedder

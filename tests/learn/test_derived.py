@@ -5,9 +5,17 @@ import json
 import pytest
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Close, Create, Evidence, MemoryFilter, Pin, Restore, Scope, Undo
+from proxy.domain.changes import (
+    Close,
+    Create,
+    EvolutionPolicy,
+    Pin,
+    Restore,
+    Undo,
+    Visit,
+)
+from proxy.domain.core import Evidence, MemoryFilter, Scope
 from proxy.domain.errors import CompletionFailed, StoreUnavailable
-from proxy.domain.evolution import EvolutionPolicy, Visit
 from proxy.domain.judging import Relation
 from proxy.learn.consolidation import Consolidation
 from proxy.learn.contradictions import Contradictions

@@ -8,7 +8,14 @@ import pytest
 
 from proxy.admit.gate import Gate
 from proxy.admit.safety import DEFAULT, SafetyPolicy
-from proxy.domain.core import Candidate, Hold, Memory, MemoryFilter, Quota, Scope
+from proxy.domain.changes import Hold
+from proxy.domain.core import (
+    Candidate,
+    Memory,
+    MemoryFilter,
+    Quota,
+    Scope,
+)
 from proxy.domain.errors import InvalidRequest, NotFound, QuotaExceeded
 from proxy.learn.edits import MemoryEditor
 from proxy.storage.sql.stores import UNLIMITED

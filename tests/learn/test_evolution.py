@@ -4,8 +4,13 @@ import asyncio
 
 import pytest
 
+from proxy.domain.changes import (
+    NEVER,
+    EvolutionPolicy,
+    StepCounts,
+    VisitLease,
+)
 from proxy.domain.core import Scope
-from proxy.domain.evolution import NEVER, EvolutionPolicy, StepCounts, VisitLease
 from proxy.learn.evolution import RETRY_S, Evolution
 
 ANNA, NOW = Scope("acme", "anna"), 1_000.0

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from proxy.admit.safety import DEFAULT
-from proxy.domain.core import STATED_KINDS, Candidate, Create, Evidence, Memory, Scope
+from proxy.domain.changes import Create
+from proxy.domain.core import (
+    STATED_KINDS,
+    Candidate,
+    Evidence,
+    Memory,
+    Scope,
+)
 from proxy.domain.judging import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor

@@ -2,8 +2,13 @@
 
 import pytest
 
+from proxy.domain.changes import (
+    AnsweredExchange,
+    EvolutionPolicy,
+    ShownMemory,
+    Visit,
+)
 from proxy.domain.core import Memory, Scope
-from proxy.domain.evolution import AnsweredExchange, EvolutionPolicy, ShownMemory, Visit
 from proxy.learn.usage import Shared, UseJudge, UseStep, is_used, parts, shared
 from tests.support.judge import ScriptedJudge
 

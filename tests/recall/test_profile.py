@@ -5,7 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from proxy.domain.core import Archive, Create, MemoryFilter, MemoryOptions, Pin, Scope, Stamp, Status
+from proxy.domain.changes import Archive, Create, Pin
+from proxy.domain.core import (
+    MemoryFilter,
+    MemoryOptions,
+    Scope,
+    Stamp,
+    Status,
+)
 from proxy.domain.judging import Needs, ProfileScores
 from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sqlite import SqliteStores

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from proxy.domain.core import Create, Hit, MemoryFilter, MemoryOptions, Scope, Stamp, Status
+from proxy.domain.changes import Create
+from proxy.domain.core import (
+    Hit,
+    MemoryFilter,
+    MemoryOptions,
+    Scope,
+    Stamp,
+    Status,
+)
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import CompletionRequest
 from proxy.recall.prepare import prepare

@@ -9,7 +9,8 @@ import itertools
 import sys
 from pathlib import Path
 
-from proxy.domain.core import Create, Memory, Scope
+from proxy.domain.changes import Create
+from proxy.domain.core import Memory, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState
 from proxy.storage.postgres import PostgresStores

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from proxy.domain.core import Candidate, Evidence, Hold, Scope
+from proxy.domain.changes import Hold
+from proxy.domain.core import Candidate, Evidence, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.responses import Conversation
 from proxy.domain.session import Outcome

@@ -3,7 +3,8 @@
 import asyncio
 import sqlite3
 
-from proxy.domain.core import Evidence, Hold, Scope
+from proxy.domain.changes import Hold
+from proxy.domain.core import Evidence, Scope
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage
 from tests.storage.making import (
     ANNA,

@@ -5,17 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from proxy.domain.core import (
+from proxy.domain.changes import (
     Applied,
     Change,
     Create,
+    Supersede,
+)
+from proxy.domain.core import (
     Evidence,
     ForgetCounts,
     Memory,
     MemoryFilter,
     Scope,
     Search,
-    Supersede,
 )
 from proxy.domain.ports import MemoryStore
 from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState, StoredExchange

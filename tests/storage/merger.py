@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from proxy.admit.gate import Gate
-from proxy.domain.core import Create
-from proxy.domain.evolution import EvolutionPolicy, Visit
+from proxy.domain.changes import Create, EvolutionPolicy, Visit
 from proxy.domain.judging import Relation
 from proxy.domain.ports import EmbeddingModel
 from proxy.learn.consolidation import Consolidation

@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Applied, Candidate, Create, Edit, Evidence, Hold, Quota, Release, Scope
+from proxy.domain.changes import (
+    Applied,
+    Create,
+    Edit,
+    Hold,
+    Release,
+)
+from proxy.domain.core import (
+    Candidate,
+    Evidence,
+    Quota,
+    Scope,
+)
 from proxy.domain.errors import Conflict, Duplicate, NotFound
 from tests.storage.making import (
     ANNA,

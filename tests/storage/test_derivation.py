@@ -6,7 +6,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.core import Close, Consolidate, Create, Edit, Flag, Quota, Review, Settle, Undo
+from proxy.domain.changes import (
+    Close,
+    Consolidate,
+    Create,
+    Edit,
+    Flag,
+    Review,
+    Settle,
+    Undo,
+)
+from proxy.domain.core import Quota
 from proxy.domain.errors import NotFound
 from tests.storage.making import ANNA, BEN, NOW, contents, create, memory, of, store, supersede
 

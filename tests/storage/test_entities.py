@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Edit, MemoryFilter, Scope
+from proxy.domain.changes import Edit
+from proxy.domain.core import MemoryFilter, Scope
 from proxy.domain.errors import NotFound
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, memory, of, store, supersede
 

@@ -4,9 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Archive, Confirm, Pin, Restore
+from proxy.domain.changes import (
+    DAY_S,
+    NEVER,
+    Archive,
+    Confirm,
+    EvolutionPolicy,
+    Pin,
+    Restore,
+    UseVerdict,
+    Visit,
+)
 from proxy.domain.errors import Duplicate, NotFound
-from proxy.domain.evolution import DAY_S, NEVER, EvolutionPolicy, UseVerdict, Visit
 from proxy.domain.session import Outcome
 from tests.storage.making import (
     ANNA,

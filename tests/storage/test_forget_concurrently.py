@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Applied, Edit, ForgetCounts, Scope
+from proxy.domain.changes import Applied, Edit
+from proxy.domain.core import ForgetCounts, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.session import Outcome
 from tests.storage.forgetting_support import SCOPES, WORD, everything

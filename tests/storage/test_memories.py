@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import (
+from proxy.domain.changes import (
     Applied,
     Confirm,
     Create,
     Edit,
     Event,
+)
+from proxy.domain.core import (
     Evidence,
     ForgetCounts,
     MemoryFilter,

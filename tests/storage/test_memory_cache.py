@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Search
+from proxy.domain.changes import Create
+from proxy.domain.core import (
+    Memory,
+    MemoryFilter,
+    Scope,
+    Search,
+)
 from proxy.storage.sql import memories as sql_memories
 from proxy.storage.sql import rows, users
 from proxy.storage.sqlite.stores import SqliteStores

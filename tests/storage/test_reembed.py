@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxy.domain.core import Edit
+from proxy.domain.changes import Edit
 from proxy.domain.ports import EmbeddingModel
 from tests.storage.making import ANNA, BEN, create, find, forgotten, memory, of, store
 

@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from proxy.domain.core import Confirm
+from proxy.domain.changes import Confirm
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
 from proxy.storage.sql import memory_cache

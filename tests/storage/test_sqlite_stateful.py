@@ -16,9 +16,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from proxy.domain.core import Archive, Confirm, Edit, Evidence, ForgetCounts, Release, Restore, Scope
+from proxy.domain.changes import (
+    Archive,
+    Confirm,
+    Edit,
+    EvolutionPolicy,
+    Release,
+    Restore,
+    UseVerdict,
+    Visit,
+)
+from proxy.domain.core import Evidence, ForgetCounts, Scope
 from proxy.domain.errors import Conflict
-from proxy.domain.evolution import EvolutionPolicy, UseVerdict, Visit
 from proxy.domain.session import Anchor, Outcome
 from proxy.storage.sql import erasure, forget
 from tests.storage.forgetting_model import Said

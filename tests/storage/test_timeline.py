@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Confirm, Edit, MemoryFilter, Scope
+from proxy.domain.changes import Confirm, Edit
+from proxy.domain.core import MemoryFilter, Scope
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import timeline
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, memory, of, store, supersede

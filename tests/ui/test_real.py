@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from proxy.domain.core import Consolidate, Flag, MemoryFilter, Scope
+from proxy.domain.changes import Consolidate, Flag
+from proxy.domain.core import MemoryFilter, Scope
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.conftest import Houses, house, models_dir  # noqa: F401
 from tests.support.model import ScriptedModel, known

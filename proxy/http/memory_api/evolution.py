@@ -6,8 +6,14 @@ from typing import Any
 
 from starlette.responses import Response
 
-from proxy.domain.core import Archive, Change, MemoryFilter, Pin, Restore, Scope
-from proxy.domain.evolution import StepCounts
+from proxy.domain.changes import (
+    Archive,
+    Change,
+    Pin,
+    Restore,
+    StepCounts,
+)
+from proxy.domain.core import MemoryFilter, Scope
 from proxy.domain.ports import Clock
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation, absent

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from proxy.domain.core import MemoryFilter, QuarantinedCandidate, Receipt, Scope, TimelineEvent
+from proxy.domain.changes import TimelineEvent
+from proxy.domain.core import (
+    MemoryFilter,
+    QuarantinedCandidate,
+    Receipt,
+    Scope,
+)
 from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.domain.ports import Clock, EntityStore, JobQueue, Quarantine, Receipts, SessionStore, Timeline
 from proxy.domain.session import JobInfo, SessionInfo

@@ -6,8 +6,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from proxy.domain.core import Candidate, Event, Memory, MemoryFilter, Scope, Undo
-from proxy.domain.derivation import Contradiction, DerivationStore
+from proxy.domain.changes import Contradiction, DerivationStore, Event, Undo
+from proxy.domain.core import (
+    Candidate,
+    Memory,
+    MemoryFilter,
+    Scope,
+)
 from proxy.domain.errors import Conflict, InvalidRequest, NotFound
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.http.auth.identity import PROJECT_HEADER

@@ -10,8 +10,13 @@ import orjson
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from proxy.domain.core import Event, ForgetCounts, Memory, Scope, Source
-from proxy.domain.evolution import EvolutionPolicy
+from proxy.domain.changes import Event, EvolutionPolicy
+from proxy.domain.core import (
+    ForgetCounts,
+    Memory,
+    Scope,
+    Source,
+)
 from proxy.domain.ports import Clock, ProfileKind
 from proxy.domain.session import JobState
 from proxy.recall.explain import LeftOut

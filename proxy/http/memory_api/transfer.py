@@ -16,7 +16,16 @@ from typing import Any
 import orjson
 from starlette.responses import Response, StreamingResponse
 
-from proxy.domain.core import Event, Evidence, Memory, MemoryFilter, Page, Scope, Stamp, own_id
+from proxy.domain.changes import Event
+from proxy.domain.core import (
+    Evidence,
+    Memory,
+    MemoryFilter,
+    Page,
+    Scope,
+    Stamp,
+    own_id,
+)
 from proxy.domain.errors import ClientError, Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.timezones import local

@@ -1,4 +1,4 @@
--- Version 3. How memories change over time: see domain/evolution.py.
+-- Version 3. How memories change over time: see domain/changes.py.
 
 ALTER TABLE memories ADD COLUMN pinned BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE memories ADD COLUMN core BIGINT NOT NULL DEFAULT 0;  -- pinned, or of a high weight: in the profile

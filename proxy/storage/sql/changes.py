@@ -7,10 +7,30 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from proxy.domain import core
-from proxy.domain.core import Candidate, Change, Event, Evidence, Memory, QuarantinedCandidate, Scope, own_id
+from proxy.domain.changes import (
+    FADED_BY,
+    Archive,
+    Change,
+    Confirm,
+    Consolidate,
+    Create,
+    Edit,
+    Event,
+    Hold,
+    Pin,
+    Release,
+    Restore,
+    Supersede,
+)
+from proxy.domain.core import (
+    Candidate,
+    Evidence,
+    Memory,
+    QuarantinedCandidate,
+    Scope,
+    own_id,
+)
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
-from proxy.domain.evolution import FADED_BY
 from proxy.storage.exact_index import pack
 from proxy.storage.sql import derivation, entities, rows
 from proxy.storage.sql.database import Connection, Store, legible, reads, value
@@ -75,7 +95,7 @@ class SqlQuarantine(Store):
         return _read(found[0]) if found else None
 
 
-def hold(tx: Connection, owner: int, project: str | None, change: core.Hold) -> bool:
+def hold(tx: Connection, owner: int, project: str | None, change: Hold) -> bool:
     """Put the candidate in, unless it is there; searches are not affected (False)."""
     candidate, origin = change.candidate, change.candidate.origin or Evidence("", "")
     rows.insert(
@@ -106,7 +126,7 @@ def _read(row: dict[str, Any]) -> QuarantinedCandidate:
 
 # ---------------------------------------------------------------- memories
 _SAYS_THAT = "Another memory of this user says just that."
-STORING = (core.Create, core.Supersede, core.Edit, core.Consolidate)  # changes that bring a memory
+STORING = (Create, Supersede, Edit, Consolidate)  # changes that bring a memory
 REMEMBERED_VERSIONS = 1000  # an index older than that is read again: see memory_cache.py
 
 
@@ -125,23 +145,23 @@ class Writer:
     def apply(self, change: Change) -> bool:
         """Apply one change; return whether anything is different now."""
         match change:
-            case core.Create():
+            case Create():
                 return self.create(change.memory, change.vector, change.reading, change.history)
-            case core.Supersede():
+            case Supersede():
                 return self._supersede(change)
-            case core.Confirm():
+            case Confirm():
                 return self._confirm(change)
-            case core.Edit():
+            case Edit():
                 return self._edit(change)
-            case core.Hold():
+            case Hold():
                 return hold(self.tx, self.owner, self.scope.project, change)
-            case core.Release():
+            case Release():
                 return release(self.tx, self.owner, change.id)
-            case core.Archive():
+            case Archive():
                 return self._archive(change)
-            case core.Restore():
+            case Restore():
                 return self._restore(change)
-            case core.Pin():
+            case Pin():
                 return self._pin(change)
             case _:
                 return derivation.apply(self, change)
@@ -163,7 +183,7 @@ class Writer:
             self.record(seq, event.at, event.action, event.by, event.content)
         return True
 
-    def _supersede(self, change: core.Supersede) -> bool:
+    def _supersede(self, change: Supersede) -> bool:
         """Close the old one first: the new one may say the same in other words."""
         old, new = self.find(change.old_id), change.memory
         if old is None or change.old_id == new.id:
@@ -185,7 +205,7 @@ class Writer:
             self.record(old[0], new.created_at, "superseded", self._successor(old[0]), old[1])
         return created or closed
 
-    def _confirm(self, change: core.Confirm) -> bool:
+    def _confirm(self, change: Confirm) -> bool:
         found = self.find(change.id)
         if found is None:
             return False
@@ -202,10 +222,10 @@ class Writer:
         archived_by = value(self.tx, "SELECT archived_by FROM memories WHERE seq = ?", (seq,))
         if archived_by in FADED_BY:
             with suppress(Duplicate):  # another memory states it
-                self._restore(core.Restore(change.id, change.at, source))
+                self._restore(Restore(change.id, change.at, source))
         return True
 
-    def _edit(self, change: core.Edit) -> bool:
+    def _edit(self, change: Edit) -> bool:
         """Rewrite the row. Its number stays, and with it its place in lists; so does what it superseded and
         what superseded it."""
         memory, vector = change.memory, change.vector
@@ -232,7 +252,7 @@ class Writer:
         return True
 
     # ------------------------------------------------------------ changes over time
-    def _archive(self, change: core.Archive) -> bool:
+    def _archive(self, change: Archive) -> bool:
         """Archive those of the memories that are current; pinned ones only if their owner does it."""
         archived = self.tx.execute(
             "UPDATE memories SET archived = 1, archived_by = :by, changed = :version"
@@ -244,7 +264,7 @@ class Writer:
             self.record(seq, change.at, "archived", change.by, content)
         return bool(archived)
 
-    def _restore(self, change: core.Restore) -> bool:
+    def _restore(self, change: Restore) -> bool:
         """Make an archived memory current again, as if it had been stated now; one that would be archived
         again for its weight starts with the weight of a new one."""
         columns = "archived, superseded_by, project, type, digest"
@@ -261,7 +281,7 @@ class Writer:
         self.record(seq, change.at, "restored", change.by, content)
         return True
 
-    def _pin(self, change: core.Pin) -> bool:
+    def _pin(self, change: Pin) -> bool:
         seq, content, pinned = self._existing(change.id, "pinned")
         if bool(pinned) == change.pinned:
             return False
@@ -280,7 +300,7 @@ class Writer:
         return found
 
     # ------------------------------------------------------------ making room
-    def displace(self, change: core.Supersede) -> bool:
+    def displace(self, change: Supersede) -> bool:
         """Let the new memory of an applied Supersede take the place of the old one, with its history and
         what it had superseded in its turn; return False where it superseded nothing."""
         old, new = self.find(change.old_id), self.find(change.memory.id)

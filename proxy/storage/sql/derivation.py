@@ -8,8 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, assert_never
 
-from proxy.domain.core import Close, Consolidate, Derived, Flag, Memory, Review, Scope, Settle, Undo
-from proxy.domain.derivation import Contradiction, Due
+from proxy.domain.changes import (
+    Close,
+    Consolidate,
+    Contradiction,
+    Derived,
+    Due,
+    Flag,
+    Review,
+    Settle,
+    Undo,
+)
+from proxy.domain.core import Memory, Scope
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, column, reads, value
@@ -260,7 +270,7 @@ _OUTDATED = """
 
 
 class SqlDerivation(Store):
-    """See domain.derivation.DerivationStore."""
+    """See domain.changes.DerivationStore."""
 
     @reads
     def due(self, tx: Connection, scope: Scope, step: str, *, limit: int, now: float) -> Due:

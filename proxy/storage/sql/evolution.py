@@ -1,4 +1,4 @@
-"""The EvolutionStore over SQL: see domain/evolution.py for what every method guarantees.
+"""The EvolutionStore over SQL: see domain/changes.py for what every method guarantees.
 
 `fades_at` of a memory is when to check whether it has decayed, no later than it has: being recalled or used
 moves the true time on without a write here. NULL means not computed yet. When the policy changes, all are
@@ -12,22 +12,24 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from proxy.domain.core import Archive, Memory, Restore, Scope
-from proxy.domain.errors import Duplicate
-from proxy.domain.evolution import (
+from proxy.domain.changes import (
     DAY_S,
     FADED_BY,
     NEVER,
     AnsweredExchange,
+    Archive,
     DayCounts,
     EvolutionPolicy,
     Insights,
+    Restore,
     ShownMemory,
     StepCounts,
     UseVerdict,
     Visit,
     VisitLease,
 )
+from proxy.domain.core import Memory, Scope
+from proxy.domain.errors import Duplicate
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sql import embeddings, rows, users
 from proxy.storage.sql.changes import Writer

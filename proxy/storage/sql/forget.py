@@ -12,7 +12,14 @@ from functools import partial, reduce
 from itertools import groupby
 
 from proxy import telemetry
-from proxy.domain.core import Change, Edit, ForgetCounts, Memory, MemoryFilter, Receipt, Scope
+from proxy.domain.changes import Change, Edit
+from proxy.domain.core import (
+    ForgetCounts,
+    Memory,
+    MemoryFilter,
+    Receipt,
+    Scope,
+)
 from proxy.domain.errors import Conflict
 from proxy.storage.sql import derivation, erasure, rows, users
 from proxy.storage.sql.changes import STORING

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from proxy import telemetry
+from proxy.domain.changes import Applied, Change, Event
 from proxy.domain.core import (
-    Applied,
-    Change,
-    Event,
     ForgetCounts,
     Hit,
     Memory,

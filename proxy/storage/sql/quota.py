@@ -10,7 +10,14 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from proxy.domain.core import Change, Edit, Quota, Release, Settle, Supersede
+from proxy.domain.changes import (
+    Change,
+    Edit,
+    Release,
+    Settle,
+    Supersede,
+)
+from proxy.domain.core import Quota
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import STORING, Writer
 from proxy.storage.sql.database import Connection

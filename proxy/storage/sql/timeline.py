@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from proxy.domain.core import Event, Memory, MemoryFilter, Scope, TimelineEvent
+from proxy.domain.changes import Event, TimelineEvent
+from proxy.domain.core import Memory, MemoryFilter, Scope
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import erasure, rows, users
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store

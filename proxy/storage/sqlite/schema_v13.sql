@@ -1,4 +1,4 @@
--- Version 13. How memories change over time: see domain/evolution.py.
+-- Version 13. How memories change over time: see domain/changes.py.
 
 ALTER TABLE memories ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE memories ADD COLUMN core INTEGER NOT NULL DEFAULT 0;  -- pinned, or of a high weight: in the profile

@@ -12,8 +12,8 @@ import pytest
 from starlette.middleware.exceptions import ExceptionMiddleware
 
 from proxy.admit.gate import Gate
+from proxy.domain.changes import EvolutionPolicy
 from proxy.domain.errors import ProxyError
-from proxy.domain.evolution import EvolutionPolicy
 from proxy.http.asgi import answer
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi

@@ -1,6 +1,7 @@
 """Undo of a consolidation, and contradictions, over HTTP."""
 
-from proxy.domain.core import Consolidate, Flag, Memory, Scope
+from proxy.domain.changes import Consolidate, Flag
+from proxy.domain.core import Memory, Scope
 from tests.http.memory_api.conftest import Bench
 
 ALICE = Scope("default", "alice")

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from proxy.domain.changes import DAY_S
 from proxy.domain.core import Scope
-from proxy.domain.evolution import DAY_S
 from proxy.domain.session import Outcome
 from proxy.http.auth.identity import Caller
 from tests.http.memory_api.conftest import Bench

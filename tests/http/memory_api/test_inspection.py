@@ -3,7 +3,8 @@
 import time
 from typing import Any
 
-from proxy.domain.core import Candidate, Hold, Scope
+from proxy.domain.changes import Hold
+from proxy.domain.core import Candidate, Scope
 from proxy.domain.session import NewExchange, NewJob, Outcome
 from proxy.http.auth.identity import Caller
 from tests.http.memory_api.conftest import Bench

@@ -8,7 +8,14 @@ from typing import Any, get_args
 
 import pytest
 
-from proxy.domain.core import Create, Evidence, Memory, MemoryFilter, Scope, Source, Supersede
+from proxy.domain.changes import Create, Supersede
+from proxy.domain.core import (
+    Evidence,
+    Memory,
+    MemoryFilter,
+    Scope,
+    Source,
+)
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import transfer
 from tests.http.memory_api.conftest import Bench

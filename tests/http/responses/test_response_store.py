@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Stamp
+from proxy.domain.changes import Create
+from proxy.domain.core import (
+    Memory,
+    MemoryFilter,
+    Scope,
+    Stamp,
+)
 from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.http.memory_work import FailOpen
 from proxy.http.responses.owners import Owner

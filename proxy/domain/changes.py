@@ -1,4 +1,4 @@
-"""How memories change over time: the policy, what follows from it for one memory, and the ports. No I/O.
+"""How memories change: by a writer, by what is derived from them, and over time. Values, policy and ports.
 
 Decay: importance halves every `half_life_days`, counted from `grace_days` after the memory was last stated,
 corrected, recalled or used. It is computed from these times, never stored: a clock that is set back gives the
@@ -12,15 +12,198 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from proxy.domain.core import Memory, Scope
+from proxy.domain.core import Candidate, Evidence, Memory, Scope
 
+
+# ---------------------------------------------------------------- changes of memories
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Store a new memory. Without a `vector` only lexical search finds it.
+
+    An imported memory brings its `history`, which replaces the event "created". If another user of the tenant
+    has its id, it gets a new one (see own_id)."""
+
+    memory: Memory
+    vector: bytes | None
+    history: tuple["Event", ...] = ()
+    reading: bytes | None = field(default=None, repr=False)  # see judging.Judge.readings
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """Store `memory` and close `old_id`, which stays readable in the history and is no longer current."""
+
+    old_id: str
+    memory: Memory
+    vector: bytes | None
+    reading: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The same fact was stated again: refresh `updated_at`, use the higher confidence, add the evidence, and
+    move its expiry, if it has one, to `expires_at` if that is later."""
+
+    id: str
+    at: float
+    confidence: float
+    evidence: tuple[Evidence, ...] = ()
+    expires_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Correct a memory by hand, under its own id: the old content is moved to the history."""
+
+    memory: Memory
+    vector: bytes | None
+    reading: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Put a doubtful candidate into quarantine, until its owner accepts it."""
+
+    id: str
+    candidate: Candidate
+    reason: str  # a constant word
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Take a candidate out of quarantine; accepting it is a change of its own."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Hide memories from search and lists. `by`: "user", or what did it: "use", "decay", "consolidation" …"""
+
+    ids: tuple[str, ...]
+    at: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Undo an Archive. Raises NotFound, or Duplicate if another current memory says the same."""
+
+    id: str
+    at: float
+    by: str = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Pin a memory, or remove its pin. Raises NotFound."""
+
+    id: str
+    pinned: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidate:
+    """Store `memory` in the place of current memories, which stay in the history; nothing if one of them is
+    no longer current, or if another memory says the same. Its other `sources` stay as they are."""
+
+    old_ids: tuple[str, ...]
+    memory: Memory
+    vector: bytes | None
+    reading: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Delete a consolidated memory and make its sources current again, for good. Raises NotFound."""
+
+    id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Supersede a current memory by another current one; nothing if either is not current."""
+
+    id: str
+    by_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Note that two current memories cannot both hold; nothing if it is noted already."""
+
+    older_id: str
+    newer_id: str
+    score: float  # how likely it is that both cannot hold
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Remove a noted contradiction: its user has decided on it."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """Note that a background step has considered these memories, and all up to the version `upto`."""
+
+    step: str
+    ids: tuple[str, ...]
+    at: float
+    upto: int | None = None
+    batch: str = ""  # equal for what was considered by one LLM call
+
+
+Derived = Consolidate | Undo | Close | Flag | Settle | Review
+Change = Create | Supersede | Confirm | Edit | Hold | Release | Archive | Restore | Pin | Derived
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a memory's history."""
+
+    at: float
+    action: str  # "created" | "confirmed" | "superseded" | "updated" | "archived" | "restored" | "pinned" | …
+    by: str  # the memory's source, the id of what superseded it, or what archived it (see Archive)
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEvent:
+    """One change of a user's memories. `became`: the content after it, if it changed that; of a superseded
+    memory, that of its successor. `id` is stable, and a cursor."""
+
+    id: str
+    memory_id: str
+    type: str
+    project: str | None
+    event: Event
+    became: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result of `MemoryStore.apply`: ids of new memories that the quota refused, how many old ones were
+    evicted, and ids of new memories that were dropped as duplicates."""
+
+    refused: tuple[str, ...] = ()
+    evicted: int = 0
+    dropped: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------- policy
 DAY_S = 86_400.0
 FADED_BY = ("use", "decay")
 """What archives a memory for lack of use. It is still searched, and current again if used or restated."""
 NEVER = 1e15  # Unix seconds: after every date
 
 
-# ---------------------------------------------------------------- policy
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionPolicy:
     """The settings of section `evolution`, with a user's own in their place. A half-life of 0: no decay."""
@@ -248,4 +431,63 @@ class EvolutionStore(Protocol):
 
     async def insights(self, scope: Scope, now: float, days: int) -> Insights:
         """Return the user's memories in numbers, or those of the scope's project."""
+        ...
+
+
+# ---------------------------------------------------------------- what is derived
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Current memories that a step has not considered, in the order of their changes, with their vectors by
+    id. Once these are reviewed, all up to the version `upto` are."""
+
+    memories: tuple[Memory, ...]
+    vectors: Mapping[str, bytes | None]
+    upto: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two current memories of a user that cannot both hold, where neither is certain."""
+
+    id: str
+    older: Memory
+    newer: Memory
+    score: float
+    found_at: float
+
+
+class DerivationStore(Protocol):
+    """What background steps have still to consider, and what they found. Results are written through
+    MemoryStore.apply. Methods may raise StoreUnavailable."""
+
+    async def due(self, scope: Scope, step: str, *, limit: int, now: float) -> Due:
+        """Return up to `limit` current memories that the step has not considered."""
+        ...
+
+    async def batches(self, scope: Scope, step: str, since: float) -> int:
+        """Return how many batches the step has considered since a time."""
+        ...
+
+    async def undone(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
+        """Return those of the memories whose consolidation was undone."""
+        ...
+
+    async def superseded(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Memory]:
+        """Return up to `limit` memories that these have superseded, and what those had, the latest first."""
+        ...
+
+    async def outdated(self, scope: Scope) -> Sequence[str]:
+        """Return the current reflective memories with a source that was superseded by another fact, or is
+        archived."""
+        ...
+
+    async def contradictions(
+        self, scope: Scope, *, limit: int, after: str | None = None
+    ) -> Sequence[Contradiction]:
+        """Return up to `limit` contradictions of the user, newest first. Raises NotFound for an unknown
+        `after`."""
+        ...
+
+    async def contradiction(self, scope: Scope, id: str) -> Contradiction | None:
+        """Return one; None if it is absent, settled or another user's."""
         ...

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.domain.changes import DAY_S, EvolutionPolicy
 from proxy.domain.core import Memory, Scope
-from proxy.domain.evolution import DAY_S, EvolutionPolicy
 
 POLICY = EvolutionPolicy()
 MEMORY = Memory(
