@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from proxy.config import IdentitySettings, Settings
 from proxy.domain.core import Quota, Reason
 from proxy.domain.errors import ConfigError
-from proxy.domain.ports import KeyStore, Stores
+from proxy.domain.ports import KeyStore
 from proxy.http.auth.browsers import Browsers
 from proxy.http.auth.identity import Auth, Authenticator, HeaderAuth, KeyAuth, OpenAuth
 from proxy.http.auth.keys import KeyRing
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from proxy.http.auth.jwt import JwtAuth, PublicKeys, SharedSecret
     from proxy.storage.redis_cache import RedisCache
     from proxy.storage.sql.external_index import CandidateIndex, Indexed
+    from proxy.storage.sql.stores import SqlStores
 
 
-def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> Stores:
+def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> "SqlStores":
     """Return the stores, still closed. `fell_back` is called for each search that could not use Qdrant."""
     storage, limits = settings.storage, settings.limits
     content_bytes = int(limits.max_content_mb_per_user * 1_000_000)

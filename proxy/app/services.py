@@ -19,7 +19,7 @@ from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.limits import CallQuota, TurnPriority
 from proxy.domain.operating_system import trim_heap
-from proxy.domain.ports import Clock, Completer, Stores
+from proxy.domain.ports import Clock, Completer
 from proxy.http.limits import Ledger
 from proxy.http.memory_work import FailOpen
 from proxy.http.turns import Zones, mark
@@ -53,6 +53,7 @@ from proxy.upstream.network import Network
 
 if TYPE_CHECKING:
     from proxy.storage.redis_cache import RedisCache
+    from proxy.storage.sql.stores import SqlStores
 
 PROFILE_SHARE = 0.7  # of memory's deadline, for the profile if nothing is searched for
 DOCUMENTS_SHARE = 0.5  # of memory's deadline, for the search of documents
@@ -102,7 +103,7 @@ class Services:
     clock: Clock
     metrics: telemetry.Metrics
     fail_open: FailOpen
-    stores: Stores
+    stores: "SqlStores"
     models: Models
     upstream: Upstream
     credentials: Credentials
@@ -187,7 +188,7 @@ class _Foundation:
     settings: Settings
     clock: Clock
     metrics: telemetry.Metrics
-    stores: Stores
+    stores: "SqlStores"
     models: Models
 
 
@@ -227,7 +228,7 @@ async def _load_models(settings: Settings, stack: AsyncExitStack, *, must_embed:
     return Models(embedder, loaded.source if embedder else "", judged.judge)
 
 
-async def _open_stores(stores: Stores, embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> None:
+async def _open_stores(stores: "SqlStores", embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> None:
     """Open the stores if they can be opened now. Raises ConfigError."""
     stack.push_async_callback(stores.close)
     try:
@@ -238,7 +239,7 @@ async def _open_stores(stores: Stores, embedder: OnnxEmbedder | None, stack: Asy
         log_unavailable(stores, error)
 
 
-async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:
+async def open_store(stores: "SqlStores", embedder: OnnxEmbedder | None) -> None:
     """Open the store. Raises StoreUnavailable, and ConfigError if its vectors are another model's."""
     try:
         await stores.open()
@@ -249,7 +250,7 @@ async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:
         raise ConfigError(str(error)) from error
 
 
-def log_unavailable(stores: Stores, error: StoreUnavailable) -> None:
+def log_unavailable(stores: "SqlStores", error: StoreUnavailable) -> None:
     telemetry.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
 
 

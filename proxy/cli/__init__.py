@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from proxy.config import Settings
-    from proxy.domain.ports import Stores
     from proxy.storage import Report
+    from proxy.storage.sql.stores import SqlStores
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def settings_of(config: Path | None, data_dir: str | None = None) -> "Settings":
 
 
 @contextlib.asynccontextmanager
-async def opened_stores(settings: "Settings") -> "AsyncIterator[Stores]":
+async def opened_stores(settings: "Settings") -> "AsyncIterator[SqlStores]":
     """Open the stores that the settings name, for the block. Raises StoreUnavailable."""
     from proxy.app.factories import stores_of
 

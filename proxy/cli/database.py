@@ -271,10 +271,7 @@ def _repeat(receipts: Sequence[Receipt], settings: Settings, *, as_json: bool) -
 
 async def _in_stores(settings: Settings, work: "Callable[[Database], Awaitable[T]]") -> T:
     """Run the work on the database that the settings name."""
-    from proxy.storage.sql.stores import SqlStores
-
     async with opened_stores(settings) as stores:
-        assert isinstance(stores, SqlStores)
         return await work(stores.database)
 
 

@@ -23,7 +23,6 @@ from proxy.cli import database_of, is_present, was_lost
 from proxy.config import Settings
 from proxy.domain.base_url import BaseUrl, parse_base_url
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
-from proxy.domain.ports import Stores
 from proxy.http.auth.jwt import parse_key_set
 from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder, short_name
@@ -32,6 +31,7 @@ from proxy.models.tokens import Tokens
 from proxy.models.weights import ENCODER_NAME
 from proxy.storage.sql.database import CORRUPT
 from proxy.storage.sql.external_index import IndexUnavailable
+from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite.database import kind_of
 from proxy.storage.sqlite.file import SCHEMA_VERSION, Survey, older_schema, survey
 from proxy.upstream.client import Upstream, credential
@@ -311,7 +311,7 @@ def _identity(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult(BAD if wide else GOOD, "identity", text)
 
 
-async def _keys(stores: Stores) -> CheckResult:
+async def _keys(stores: SqlStores) -> CheckResult:
     try:
         await stores.open()
         valid = [key for key in await stores.keys.list() if key.revoked_at is None]

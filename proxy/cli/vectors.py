@@ -22,9 +22,10 @@ from proxy.admit.gate import vectors_of
 from proxy.cli import add_place, database_of, opened_stores, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.errors import ConfigError, EmbeddingFailed, StoreError
-from proxy.domain.ports import Embedder, EmbeddingModel, VectorStore
+from proxy.domain.ports import Embedder, EmbeddingModel
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
+from proxy.storage.sql.embeddings import SqlVectors
 
 BATCH = 200  # memories in one transaction
 
@@ -63,9 +64,7 @@ def add_reindex(parser: argparse.ArgumentParser) -> None:
 # ---------------------------------------------------------------- reembed
 
 
-async def reembed(
-    vectors: VectorStore, embedder: Embedder, report: Report, *, all_again: bool = False
-) -> int:
+async def reembed(vectors: SqlVectors, embedder: Embedder, report: Report, *, all_again: bool = False) -> int:
     """Embed the memories without a vector of the model, or all; return how many vectors were stored.
 
     Memories that a proxy with another model writes during the run are embedded in a further round. Raises

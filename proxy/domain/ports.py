@@ -1,4 +1,5 @@
-"""What the parts need from outside, as Protocols, and the Stores that bundle them.
+"""What the parts need from outside, as Protocols. Those of sessions, documents, responses and changes are
+next to their values.
 
 Every async method may raise StoreUnavailable (stores), EmbeddingFailed (embedder) or
 CompletionFailed (completer); other errors are named at the method.
@@ -12,9 +13,7 @@ from typing import Any, Literal, Protocol
 from proxy.domain.changes import (
     Applied,
     Change,
-    DerivationStore,
     Event,
-    EvolutionStore,
     TimelineEvent,
 )
 from proxy.domain.core import (
@@ -29,32 +28,14 @@ from proxy.domain.core import (
     Scope,
     Search,
     Stamp,
-    Turn,
 )
-from proxy.domain.documents import DocumentStore, PassageIndex
-from proxy.domain.limits import CallQuota, Rate, RateVerdict
-from proxy.domain.responses import ChainStore, ConversationStore
+from proxy.domain.limits import Rate, RateVerdict
 from proxy.domain.session import (
-    Batch,
-    Exchange,
     Job,
-    JobInfo,
-    JobState,
-    NewExchange,
-    NewJob,
-    NoteStore,
-    Outcome,
-    QueueCounts,
-    SessionInfo,
-    SessionState,
-    StoredExchange,
 )
 
 Clock = Callable[[], float]
 """Returns Unix seconds."""
-
-Trigger = Callable[[SessionState], NewJob | None]
-"""Decides, inside the store's transaction, whether a session's pending exchanges become a job."""
 
 ProfileKind = Literal["", "rule", "trait", "pinned", "core"]
 """How a memory applies to every conversation: as a rule for answers, as a trait of the user, as pinned by the
@@ -158,22 +139,6 @@ class MemoryStore(Protocol):
         ...
 
 
-class MemoryMaintenance(MemoryStore, Protocol):
-    """Memories with their maintenance."""
-
-    async def stamp_model(self, embedding: "EmbeddingModel") -> None:
-        """Bind the store to the model of its vectors. Raises WrongModel if it is bound to another."""
-        ...
-
-    async def resume_forgets(self) -> int:
-        """Continue forgets that a crash or a cancelled caller interrupted; return how many."""
-        ...
-
-    async def expire(self, now: float) -> int:
-        """Erase memories that expired more than a day ago, with a receipt for each user; return how many."""
-        ...
-
-
 class Timeline(Protocol):
     """What happened to a user's memories, and what they said before. The cost of a page does not grow with
     the number of memories."""
@@ -239,139 +204,6 @@ class Receipts(Protocol):
         self, tenant: str, user: str | None, *, limit: int, after: str | None = None
     ) -> Sequence[Receipt]:
         """Return up to `limit` receipts of the user, or of the whole tenant, newest first."""
-        ...
-
-
-# ---------------------------------------------------------------- sessions and jobs
-class SessionStore(Protocol):
-    """Exchanges of sessions, and the triggers that turn them into jobs."""
-
-    async def begin(self, exchange: NewExchange) -> StoredExchange:
-        """Commit the user's half, durable on return. The same key again returns the first one's id and
-        lets it be answered again; a standalone exchange only if it is recent and nothing was said since.
-        The first exchange of a session makes the pending ones of the user's other sessions due."""
-        ...
-
-    async def resume(
-        self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
-    ) -> StoredExchange | None:
-        """Return the exchange that the request continues, if its answer is not complete yet (the model called
-        tools, or broke off): the session's newest with this `key`; without one, the one answered with
-        `response_id`; without either, the last. None if there is none."""
-        ...
-
-    async def complete(self, begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
-        """Commit the answer and, in the same transaction, the job that `trigger` returns; count an access
-        of the memories recalled, and wake the user's jobs that wait for a credential. Returns False, and
-        writes nothing, if the exchange was forgotten. Idempotent; a complete answer replaces an incomplete
-        one, unless a job has read that."""
-        ...
-
-    async def abort(self, begun: StoredExchange) -> None:
-        """Remove an exchange that got no answer (the upstream refused it)."""
-        ...
-
-    async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
-        """Return the session's last exchanges, oldest first."""
-        ...
-
-    async def session_of(self, scope: Scope, response_id: str) -> str | None:
-        """Return the session of this user's response."""
-        ...
-
-    async def timezone(self, scope: Scope) -> str | None:
-        """Return the user's last known time zone; None if no request has named one."""
-        ...
-
-    async def sweep(self, now: float, trigger: Trigger) -> int:
-        """Complete exchanges whose process died, and offer every session with pending exchanges and no queued
-        job to `trigger`. Returns the number of new jobs."""
-        ...
-
-    async def end(self, scope: Scope, session_id: str, at: float) -> int:
-        """Queue the session's pending exchanges at once; return how many. 0: none, or no such session of the
-        user (in the scope's project, or in any if it names none)."""
-        ...
-
-    async def sessions(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[SessionInfo]:
-        """Return up to `limit` of the user's sessions, the last used first, after the one with this cursor or
-        id (NotFound if absent); if several have that id, after the last."""
-        ...
-
-
-class SessionMaintenance(SessionStore, Protocol):
-    """Sessions with their maintenance."""
-
-    async def prune(self, before: float) -> int:
-        """Delete extracted exchanges from before `before`, and empty sessions last used before it. Returns
-        the number of exchanges."""
-        ...
-
-
-class JobQueue(Protocol):
-    """Extraction jobs: at least once, one at a time per user, survives kill -9."""
-
-    async def claim(self, now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
-        """Lease the most urgent due job of the lanes up to `upto_lane`, or one whose lease ran out or whose
-        owner died."""
-        ...
-
-    async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
-        """Return what the job has to extract, oldest first; empty if it was forgotten."""
-        ...
-
-    async def retry(
-        self, job: Job, *, at: float, reason: str, dead: bool = False, counted: bool = True
-    ) -> None:
-        """Put the job back until `at`, or among the dead letters. `reason` holds no content. Not `counted`:
-        it does not count as an attempt, since the job was not at fault."""
-        ...
-
-    async def wait_for_credential(self, job: Job) -> None:
-        """Park the job until `wake` is called for its user."""
-        ...
-
-    async def wake(self, scope: Scope | None) -> bool:
-        """Make the waiting jobs of the user, or of all users, due; return whether there were any."""
-        ...
-
-    async def counts(self) -> QueueCounts:
-        """Return the numbers of jobs by state."""
-        ...
-
-    async def list(
-        self, tenant: str, user: str | None, *, state: JobState | None, limit: int, after: str | None = None
-    ) -> Sequence[JobInfo]:
-        """Return up to `limit` jobs of the user, or of the whole tenant, oldest first."""
-        ...
-
-    async def revive(self, tenant: str, user: str | None, job_id: str | None = None) -> int:
-        """Queue dead letters again with what they had read: one job, or all; return how many."""
-        ...
-
-
-class Recorder(Protocol):
-    """What the request path needs of the write path."""
-
-    async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
-        """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
-        the user wants none of it stored."""
-        ...
-
-    async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
-        """Return the exchange that the turn continues (see SessionStore.resume)."""
-        ...
-
-    async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
-        """Commit the answer, and an extraction job if one is due."""
-        ...
-
-    def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
-        """Finish later: it failed, or was not tried."""
-        ...
-
-    async def abandon(self, begun: StoredExchange) -> None:
-        """Remove an exchange that got no answer."""
         ...
 
 
@@ -519,120 +351,4 @@ class Completer(Protocol):
     async def complete(self, request: CompletionRequest) -> str:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
         CompletionFailed."""
-        ...
-
-
-# ---------------------------------------------------------------- all stores together
-class VectorStore(Protocol):
-    """The vectors of all users, for `memory-proxy reembed`."""
-
-    async def begin(self, embedding: EmbeddingModel, *, all_again: bool = False) -> int:
-        """Make the model the store's and return its generation: the last one if it is this model's already
-        and not everything is to be embedded `all_again`."""
-        ...
-
-    async def count(self, generation: int) -> int:
-        """Return how many memories have no vector of the generation."""
-        ...
-
-    async def stale(self, generation: int, after: Any, limit: int) -> Sequence[Any]:
-        """Return the next memories (with `content`) without a vector of the generation, in a fixed order."""
-        ...
-
-    async def put(self, generation: int, made: Sequence[tuple[Any, bytes | None]]) -> int:
-        """Store the vectors, durable on return, and return how many; memories that were changed or forgotten
-        since they were read are skipped. Raises WrongModel if the store has another model by then."""
-        ...
-
-
-class Stores(Protocol):
-    """All stores over one database. Until `open()` has succeeded, and while the database cannot be
-    reached, their methods raise StoreUnavailable; they recover by themselves."""
-
-    @property
-    def memories(self) -> MemoryMaintenance: ...
-    @property
-    def sessions(self) -> SessionMaintenance: ...
-    @property
-    def notes(self) -> NoteStore: ...
-    @property
-    def jobs(self) -> JobQueue: ...
-    @property
-    def chains(self) -> ChainStore: ...
-    @property
-    def conversations(self) -> ConversationStore: ...
-    @property
-    def quarantine(self) -> Quarantine: ...
-    @property
-    def timeline(self) -> Timeline: ...
-    @property
-    def entities(self) -> EntityStore: ...
-    @property
-    def calls(self) -> CallQuota: ...
-    @property
-    def forms(self) -> FormStore: ...
-    @property
-    def keys(self) -> KeyStore: ...
-    @property
-    def receipts(self) -> Receipts: ...
-    @property
-    def documents(self) -> DocumentStore: ...
-    @property
-    def passages(self) -> PassageIndex: ...
-    @property
-    def vectors(self) -> VectorStore: ...
-    @property
-    def evolution(self) -> EvolutionStore: ...
-    @property
-    def derivation(self) -> DerivationStore: ...
-
-    @property
-    def place(self) -> str:
-        """The database's address or file, for people, without credentials."""
-        ...
-
-    @property
-    def is_open(self) -> bool:
-        """True once `open()` has succeeded."""
-        ...
-
-    @property
-    def failure(self) -> str:
-        """Why the last `open()` failed, for operators; "" if it succeeded."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """What is wrong with the database, in a constant word; "" while everything works."""
-        ...
-
-    @property
-    def is_readable(self) -> bool:
-        """False while reads fail, too."""
-        ...
-
-    async def open(self) -> None:
-        """Open the database; create it if necessary. A failed `open()` may be repeated."""
-        ...
-
-    def on_queued(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when another process has queued a job, if the database announces that."""
-        ...
-
-    async def upkeep(self) -> None:
-        """Clean up after processes that died. Called every few seconds."""
-        ...
-
-    async def deliver(self) -> None:
-        """Send the external vector index, if there is one, what it lacks. Called every few seconds; it may
-        block while the index hangs."""
-        ...
-
-    async def reindex(self, report: Callable[[int, int], None]) -> int:
-        """Refill the external vector index; return how many memories were sent, 0 without one. `report` is
-        called with (sent, total)."""
-        ...
-
-    async def close(self) -> None:
-        """Finish accepted work, and release what is open to other processes."""
         ...

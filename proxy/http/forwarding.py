@@ -19,7 +19,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from proxy.domain.core import Prepared, Reason, Scope, Status
-from proxy.domain.ports import SessionStore
+from proxy.domain.session import SessionStore
 from proxy.http.asgi import Header, Send
 from proxy.http.memory_work import ExchangeCommit, Failed, FailOpen, RecentResponses, read_answer
 from proxy.http.turns import OFF_LOOP, ParsedRequest

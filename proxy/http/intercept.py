@@ -19,8 +19,8 @@ from proxy import telemetry
 from proxy.domain.core import Level, Prepared, Reason, Scope, Stamp, Status, Turn
 from proxy.domain.errors import ClientError, StoreError, UpstreamError
 from proxy.domain.limits import TTLCache, TurnPriority
-from proxy.domain.ports import MemoryStore, Recorder
-from proxy.domain.session import NoteStore, Outcome
+from proxy.domain.ports import MemoryStore
+from proxy.domain.session import NoteStore, Outcome, Recorder
 from proxy.http.asgi import ASGIScope, Header, Receive, Send, send_error
 from proxy.http.forwarding import Draft, Forwarding, Recalled, Shortened, ask, first_draft
 from proxy.http.memory_work import (

@@ -26,8 +26,7 @@ from proxy import telemetry
 from proxy.domain.core import Prepared, Reason, Scope, Turn
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreError
 from proxy.domain.limits import CircuitBreaker, TTLCache
-from proxy.domain.ports import Recorder
-from proxy.domain.session import Outcome, StoredExchange
+from proxy.domain.session import Outcome, Recorder, StoredExchange
 from proxy.http.asgi import Header
 from proxy.http.turns import exchange_key, opening
 from proxy.wire.dialect import Answer, Dialect

@@ -21,7 +21,8 @@ from typing import ParamSpec, TypeVar
 from proxy.domain.core import MemoryOptions, Message, Reason, Scope, Turn
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.limits import TTLCache
-from proxy.domain.ports import Clock, SessionStore
+from proxy.domain.ports import Clock
+from proxy.domain.session import SessionStore
 from proxy.http.asgi import REQUEST_ID_KEY, ASGIScope, Header, Send
 from proxy.http.auth.identity import USER_HEADER, Caller
 from proxy.recall.triage import is_housekeeping

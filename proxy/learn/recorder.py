@@ -22,7 +22,7 @@ from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Asks, Judge
 from proxy.domain.limits import TTLCache
-from proxy.domain.ports import Clock, MemoryStore, SessionStore, Trigger
+from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.session import (
     BATCH,
     EXPLICIT,
@@ -35,7 +35,9 @@ from proxy.domain.session import (
     NoteStore,
     Outcome,
     SessionState,
+    SessionStore,
     StoredExchange,
+    Trigger,
     rest_of,
 )
 from proxy.learn.grounding import window_of

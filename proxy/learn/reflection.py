@@ -36,8 +36,8 @@ from proxy.domain.core import (
     Stamp,
 )
 from proxy.domain.limits import HOUR_S
-from proxy.domain.ports import Completer, SessionStore
-from proxy.domain.session import Exchange
+from proxy.domain.ports import Completer
+from proxy.domain.session import Exchange, SessionStore
 from proxy.learn.consolidation import AGAIN_S
 from proxy.learn.derived import chosen, commit, numbered, numbers, request_of, unsupported
 from proxy.learn.llm_io import conversation, objects

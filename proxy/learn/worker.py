@@ -39,8 +39,8 @@ from proxy.domain.errors import (
     StoreUnavailable,
 )
 from proxy.domain.limits import TurnPriority
-from proxy.domain.ports import Clock, Completer, Embedder, JobQueue, SessionStore
-from proxy.domain.session import BATCH, EXPLICIT, Batch, Exchange, Job, SessionState
+from proxy.domain.ports import Clock, Completer, Embedder
+from proxy.domain.session import BATCH, EXPLICIT, Batch, Exchange, Job, JobQueue, SessionState, SessionStore
 from proxy.learn import extractor
 from proxy.learn.budget import NO_LANE, Load
 from proxy.learn.extractor import Judged, related

@@ -27,8 +27,13 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Asks, MemoryText
-from proxy.domain.ports import Clock, EntityStore, SessionStore, Snapshot, Timeline
-from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes
+from proxy.domain.ports import (
+    Clock,
+    EntityStore,
+    Snapshot,
+    Timeline,
+)
+from proxy.domain.session import NO_NOTES, NoteStore, SessionNotes, SessionStore
 from proxy.recall.documents import RankedPassage, Shelf, passages_for, with_passages
 from proxy.recall.pack import Block, Budget, inject, unseen
 from proxy.recall.rewrite import NO_PLAN, QueryRewriter, SearchPlanner, narrowed, planned

@@ -13,8 +13,14 @@ from proxy.domain.core import (
     Scope,
 )
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.domain.ports import Clock, EntityStore, JobQueue, Quarantine, Receipts, SessionStore, Timeline
-from proxy.domain.session import JobInfo, SessionInfo
+from proxy.domain.ports import (
+    Clock,
+    EntityStore,
+    Quarantine,
+    Receipts,
+    Timeline,
+)
+from proxy.domain.session import JobInfo, JobQueue, SessionInfo, SessionStore
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation
 from proxy.http.memory_api.request_schemas import (

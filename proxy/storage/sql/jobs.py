@@ -1,4 +1,4 @@
-"""The JobQueue over SQL: see ports.JobQueue for what every method guarantees.
+"""The JobQueue over SQL: see session.JobQueue for what every method guarantees.
 
 A job is queued → running → deleted, or back to queued, to waiting (for a credential), or to dead. A session
 has at most one job queued or waiting, a user at most one running; two unique indexes hold that. A job
@@ -12,8 +12,17 @@ from typing import Any
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import LeaseLost
-from proxy.domain.ports import Trigger
-from proxy.domain.session import Batch, Job, JobInfo, JobState, NewJob, QueueCounts, SessionState, rest_of
+from proxy.domain.session import (
+    Batch,
+    Job,
+    JobInfo,
+    JobState,
+    NewJob,
+    QueueCounts,
+    SessionState,
+    Trigger,
+    rest_of,
+)
 from proxy.storage.sql import rows, users
 from proxy.storage.sql.database import Connection, Instance, Store, column, reads, value, writes
 

@@ -1,4 +1,4 @@
-"""The SessionStore over SQL: see ports.SessionStore for what every method guarantees."""
+"""The SessionStore over SQL: see session.SessionStore for what every method guarantees."""
 
 import asyncio
 import json
@@ -8,8 +8,16 @@ from typing import Any
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import NotFound
-from proxy.domain.ports import Trigger
-from proxy.domain.session import ORDINARY, Exchange, NewExchange, NewJob, Outcome, SessionInfo, StoredExchange
+from proxy.domain.session import (
+    ORDINARY,
+    Exchange,
+    NewExchange,
+    NewJob,
+    Outcome,
+    SessionInfo,
+    StoredExchange,
+    Trigger,
+)
 from proxy.storage.sql import jobs, notes, rows, users
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Instance, Store, column, reads, value, writes
 from proxy.storage.sql.rows import FORGOTTEN

@@ -46,6 +46,8 @@ class SqlStores(ABC):
     Until `open()` has succeeded, and whenever the database is out of reach, their methods raise
     StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated."""
 
+    place: str  # the database's address or file, for people, without credentials
+
     def __init__(
         self,
         database: Database,
@@ -55,7 +57,7 @@ class SqlStores(ABC):
         quota: Quota = UNLIMITED,
         indexed: Indexed | None = None,
     ) -> None:
-        self.failure = ""
+        self.failure = ""  # why the last `open()` failed, for operators
         self._instance: Instance | None = None
         self._wake: Callable[[], None] = lambda: None
         self.memories = SqlMemories(
@@ -141,6 +143,7 @@ class SqlStores(ABC):
             await self.entities.catch_up()
 
     async def deliver(self) -> None:
+        """Send the external vector index, if there is one, what it lacks; it may block while that hangs."""
         if self.outbox is not None:
             with suppress(IndexUnavailable):  # it has logged that, and is tried again
                 await self.outbox.deliver(DELIVER_S)
@@ -149,6 +152,7 @@ class SqlStores(ABC):
             self._is_retired = True
 
     async def reindex(self, report: Report) -> int:
+        """Refill the external vector index; return how many memories were sent, 0 without one."""
         if self.outbox is None:
             return 0
         try:
