@@ -134,11 +134,11 @@ def pairs_to_judge(weighed: Sequence[Weighed], now: float, *, near: float) -> li
     pairs: dict[Pair, None] = {}
     for one in weighed:
         content, said = one.candidate.content.strip(), one.candidate.observed_at or now
-        others = [(hit.memory.content, _last_said(hit.memory)) for hit in one.similar]
+        others = [(hit.memory.content, last_said(hit.memory)) for hit in one.similar]
         others += [
             (text, at)
             for text, at, vector in before
-            if (cosine := _cosine(vector, one.vector)) is None or cosine >= near
+            if vector is None or one.vector is None or cosine_of(vector, one.vector) >= near
         ]
         for other, other_said in others:
             if normalise(other) != normalise(content) and _is_read_whole(other) and _is_read_whole(content):
@@ -151,9 +151,8 @@ def _is_read_whole(text: str) -> bool:
     return len(text) + 2 * sum(c > "\u2e7f" for c in text[:LONGEST]) <= LONGEST
 
 
-def _cosine(one: bytes | None, other: bytes | None) -> float | None:
-    if one is None or other is None:
-        return None
+def cosine_of(one: bytes, other: bytes) -> float:
+    """Return the cosine of two vectors of unit length."""
     return float(np.frombuffer(one, np.float32) @ np.frombuffer(other, np.float32))
 
 
@@ -243,18 +242,26 @@ class _Decider:
             self._confirm_or_reword(matches, one, memory)
         elif match.late:
             self._add_to_history(match.memory, memory, one.vector)
-        elif any(_overrules(m.memory, memory) for m in matches):
+        elif is_inferred(memory) and any(
+            m.memory.type == "preference" and not is_inferred(m.memory) for m in matches
+        ):
             self.dropped["explicit_preference"] += 1
         else:
-            new = replace(memory, scope=_replacement_scope(match.memory, memory))
-            self._supersede(_closed_by(matches), new, one.vector)
+            # All others of its project that it changes; if the first was named, also those that say the same.
+            changed = [m.memory for m in matches[1:] if not m.late and (match.named or not m.is_same)]
+            project = match.memory.scope.project
+            olds = [match.memory, *(old for old in changed if old.scope.project == project)]
+            self._supersede(olds, _in_place_of(match.memory, memory), one.vector)
 
     # ------------------------------------------------------------ matching memories
     def _matches(self, one: Weighed, memory: Memory) -> list[_Match]:
         """Return the current memories that the candidate says again or changes: first the one that the
         extraction model named, then what says the same, then the surest."""
         near = {hit.memory.id: (hit.memory, hit.cosine) for hit in one.similar}
-        near |= {m.id: (m, _cosine(vector, one.vector)) for m, vector in self.created}
+        near |= {
+            m.id: (m, cosine_of(vector, one.vector) if vector and one.vector else None)
+            for m, vector in self.created
+        }
         found = [
             match
             for old, cosine in near.values()
@@ -266,7 +273,7 @@ class _Decider:
     def _match(
         self, old: Memory, memory: Memory, candidate: Candidate, cosine: float | None
     ) -> _Match | None:
-        late = memory.valid_from < _last_said(old)
+        late = memory.valid_from < last_said(old)
         first, then = (memory, old) if late else (old, memory)
         relation = self.relations.of(first.content, then.content)
         if self._is_named(old, memory, candidate):
@@ -278,8 +285,11 @@ class _Decider:
             found = "changed"  # to confirm the older one would lose them
         if found == "same" and _is_one_enough(old, memory):
             return _Match(old, True, relation.same, late)
-        if found != "changed" or old.scope.project != memory.scope.project or _of_one_exchange(old, memory):
+        if found != "changed" or old.scope.project != memory.scope.project:
             return None
+        exchanges = {e.exchange_id for e in old.evidence}
+        if not exchanges.isdisjoint(e.exchange_id for e in memory.evidence):
+            return None  # two facts of one message hold side by side
         return _Match(old, False, relation.changed, late)
 
     def _is_named(self, old: Memory, memory: Memory, candidate: Candidate) -> bool:
@@ -293,7 +303,8 @@ class _Decider:
         narrower = old.scope.project is None and self.scope.project is not None
         if narrower and "preference" in (old.type, candidate.type):
             return False
-        return not _adds_nothing(old.content, memory.content)
+        before, after = old.content, memory.content
+        return normalise(before) != normalise(after) and not set(terms(after)) < set(terms(before))
 
     # ------------------------------------------------------------ changes
     def _supersede(self, olds: Sequence[Memory], memory: Memory, vector: bytes | None) -> None:
@@ -306,15 +317,20 @@ class _Decider:
         """Confirm what says the same. Of two wordings the one with more detail stays, else the one that was
         said first; of a general statement and one in a project the general one."""
         match, old = matches[0], matches[0].memory
+        before, after = old.content, memory.content
+        better = normalise(before) != normalise(after) and (
+            _has_more(after, before) or (match.late and not _has_more(before, after))
+        )
         broader = old.scope.project is not None and memory.scope.project is None
-        if broader or (old.scope.project == memory.scope.project and _is_better(memory, match)):
+        if broader or (better and old.scope.project == memory.scope.project):
             sure = max(confirmed(old.confidence), memory.confidence)
             said = max(memory.updated_at, old.updated_at)
             self._supersede([old], replace(memory, updated_at=said, confidence=sure), one.vector)
             return
         self._confirm(old, one.candidate)
         if old.type == "preference" and not is_inferred(one.candidate):
-            self._weaken(matches, memory)
+            contrary = [m.memory for m in matches if not m.is_same and is_inferred(m.memory)]
+            self.changes += [Edit(decayed(each, memory.updated_at), None) for each in contrary]
 
     def _confirm(self, old: Memory, candidate: Candidate) -> None:
         origin = (candidate.origin,) if candidate.origin else ()
@@ -325,12 +341,6 @@ class _Decider:
         said = candidate.observed_at or self.now
         self.changes.append(Confirm(old.id, said, sure, origin, candidate.expires_at))
 
-    def _weaken(self, matches: Sequence[_Match], memory: Memory) -> None:
-        """Lower the confidence of inferred memories that contradict it."""
-        for match in matches:
-            if not match.is_same and is_inferred(match.memory):
-                self.changes.append(Edit(decayed(match.memory, memory.updated_at), None))
-
     def _add_to_history(self, current: Memory, memory: Memory, vector: bytes | None) -> None:
         """Store what was said before the current memory and read after it as what it superseded."""
         ended = current.valid_from
@@ -338,9 +348,8 @@ class _Decider:
             if memory.source != "api":
                 self.dropped["outdated"] += 1
                 return
-            ended = _last_said(current)
-        scope = _replacement_scope(current, memory)
-        past = replace(memory, scope=scope, valid_to=ended, superseded_by=current.id)
+            ended = last_said(current)
+        past = replace(_in_place_of(current, memory), valid_to=ended, superseded_by=current.id)
         self.changes.append(Create(past, vector))
 
     def _memory(self, candidate: Candidate) -> Memory:
@@ -353,7 +362,7 @@ class _Decider:
             content=candidate.content.strip(),
             source=candidate.source,
             created_at=said if candidate.source == "api" else self.now,  # a person says when it was
-            updated_at=said,  # when it was said last: see _last_said
+            updated_at=said,  # when it was said last: see last_said
             valid_from=said,
             expires_at=candidate.expires_at,
             importance=candidate.importance,
@@ -363,25 +372,14 @@ class _Decider:
         )
 
 
-def _last_said(memory: Memory) -> float:
+def last_said(memory: Memory) -> float:
     """Return when the memory was said or confirmed last."""
     return max(memory.valid_from, memory.updated_at)
 
 
-def _closed_by(matches: Sequence[_Match]) -> list[Memory]:
-    """Return the memories that the candidate closes: the first match, and all others of its project that it
-    changes; if the first was named, also those that say the same as the candidate."""
-    first = matches[0]
-    changed = (m.memory for m in matches[1:] if not m.late and (first.named or not m.is_same))
-    return [first.memory, *(m for m in changed if m.scope.project == first.memory.scope.project)]
-
-
-def _is_better(memory: Memory, match: _Match) -> bool:
-    """True if the candidate replaces a memory that says the same."""
-    old, new = match.memory.content, memory.content
-    if normalise(old) == normalise(new):
-        return False
-    return _has_more(new, old) or (match.late and not _has_more(old, new))
+def _in_place_of(old: Memory, new: Memory) -> Memory:
+    """Return the new memory, visible wherever the old one was."""
+    return replace(new, scope=replace(new.scope, project=old.scope.project))
 
 
 def _has_more(one: str, other: str) -> bool:
@@ -399,28 +397,9 @@ def _has_other_numbers(new: str, old: str) -> bool:
     return bool(next(numbers) - next(numbers))
 
 
-def _adds_nothing(old: str, new: str) -> bool:
-    return normalise(old) == normalise(new) or set(terms(new)) < set(terms(old))
-
-
-def _replacement_scope(old: Memory, new: Memory) -> Scope:
-    """Return the scope of a replacement: visible wherever the old memory was."""
-    return replace(new.scope, project=old.scope.project)
-
-
 def _is_one_enough(old: Memory, new: Memory) -> bool:
     """True if one of two memories that say the same may replace both: in one project, or if one is general
     and the texts are equal."""
     if old.scope.project == new.scope.project:
         return True
     return None in (old.scope.project, new.scope.project) and normalise(old.content) == normalise(new.content)
-
-
-def _overrules(old: Memory, new: Memory) -> bool:
-    """True for an explicit old preference and an inferred new one."""
-    return old.type == "preference" and not is_inferred(old) and is_inferred(new)
-
-
-def _of_one_exchange(one: Memory, other: Memory) -> bool:
-    """True for facts of one exchange: two facts of one message hold side by side."""
-    return not {e.exchange_id for e in one.evidence}.isdisjoint(e.exchange_id for e in other.evidence)

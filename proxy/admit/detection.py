@@ -1,20 +1,220 @@
-"""Detectors: rows of patterns run over a text, and the checks of a value by its appearance (a password, a
-key, a random string, a placeholder).
+"""Detectors: rows of patterns run over a text, the views of it in which they also match what is disguised,
+and the checks of a value by its appearance (a password, a key, a random string, a placeholder).
+
+A view is without zero-width characters, full-width and other digits, letters of another alphabet that look
+Latin, blanks between single characters, markup and line ends inside a key. The views are only read: what is
+found in one is cut out of the text itself.
 
 Every pattern's repetition is bounded, or cannot fail once begun: the cost is linear in the text.
 """
 
+import base64
 import math
 import re
 import tomllib
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple
 
-from proxy.admit.deobfuscation import decoded
+# ---------------------------------------------------------------- views of a text
+_INVISIBLE = re.compile(
+    "[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
+)
+_SPACED = re.compile(r"(?<!\S)\S(?:[ \t\n]{1,2}\S){4,}(?!\S)")
+_ESCAPE = re.compile(
+    r"%[2-7][0-9A-Fa-f]|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\[\"']|&(?:quot|apos|amp|#\d{2,3});"
+)
+_ENTITIES = {"&quot;": '"', "&apos;": "'", "&amp;": "&"}
+# Markup inside a pasted key: emphasis, code, spoilers, escapes, tags. Only long tokens with digits are
+# searched without it.
+_MARK = r"(?:\*{1,3}|`{1,3}|~~|\|\||\\(?=[-_.])|</?[A-Za-z][^<>\n]{0,60}>)"
+_KEY_SIGN = r"[\w+/=.-]"
+_MARKED = re.compile(rf"(?<!{_KEY_SIGN}){_KEY_SIGN}{{2,}}+(?:{_MARK}{{1,4}}{_KEY_SIGN}++)++")
+# A line break inside a long random token.
+_WRAP = r"[ \t]{0,2}\\?\n[ \t>|]{0,12}"
+_OPAQUE = r"(?=[^\s\d]{0,40}\d)"
+_WRAPPED = re.compile(
+    rf"(?<!{_KEY_SIGN}){_OPAQUE}{_KEY_SIGN}{{16,}}+(?:{_WRAP}{_OPAQUE}{_KEY_SIGN}{{8,}}+(?!\S))++"
+)
+_SPLITS_TOKENS = re.compile(f"{_MARK}|{_WRAP}")
+_LEAST_SPLIT = 16  # characters of a key
+_LATIN, _LIKE_LATIN = re.compile("[A-Za-z]"), re.compile("[\u0370-\u03ff\u0400-\u04ff]")
+_LOOKALIKES = str.maketrans(
+    "АВЕЅІЈКМНОРСТУХаеѕіјорсухԁԛԝһᴠΑΒΕΖΗΙΚΜΝΟΡΤΥΧανο", "ABESIJKMHOPCTYXaesijopcyxdqwhvABEZHIKMNOPTYXavo"
+)
+_QUOTES = dict(zip("‘’‚“”„′″", "'''\"\"\"'\"", strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class TextView:
+    """A text as it is searched, and the places of its characters in the original."""
+
+    text: str
+    offsets: Sequence[int] | None = None  # None: the same
+    ends: Sequence[int] | None = None  # after each character, if one replaces several
+
+    def lowered(self) -> str:
+        """Return the text in lower case, character by character: a capital İ would become two."""
+        lowered = self.text.lower()
+        if len(lowered) == len(self.text):
+            return lowered
+        return "".join(c.lower() if len(c.lower()) == 1 else c for c in self.text)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the original's span of a span of this view."""
+        if self.offsets is None or start == end:
+            return start, end
+        return self.offsets[start], self.ends[end - 1] if self.ends else self.offsets[end - 1] + 1
+
+
+def views(text: str) -> Iterator[TextView]:
+    """Yield the text as it reads; if it has any, also with spaced-out characters joined, with escapes
+    (%40, \\u0040, &quot;) resolved, and with keys that are split by markup or line ends joined."""
+    view = _readable(text)
+    yield view
+    if _SPACED.search(view.text):
+        yield _unspaced(view)
+    if _ESCAPE.search(text):
+        yield _unescaped(text)
+    if spans := _split_keys(view.text):
+        yield _joined(view, spans)
+
+
+def readable(text: str) -> str:
+    """Return the text without invisible characters and in the letters that it seems to be written in."""
+    return _readable(text).text
+
+
+def _readable(text: str) -> TextView:
+    if text.isascii():
+        return TextView(text)
+    offsets: list[int] | None = None
+    if _INVISIBLE.search(text):
+        offsets = [place for place, char in enumerate(text) if not _INVISIBLE.match(char)]
+        text = "".join(text[place] for place in offsets)
+    forms = _plain_letters()
+    for char in set(text) & forms.keys():  # one search a character: far quicker than str.translate
+        text = text.replace(char, forms[char])
+    if _LIKE_LATIN.search(text) and _LATIN.search(text):
+        text = re.sub(r"[^\W\d_]+", _in_one_alphabet, text)
+    return TextView(text, offsets)
+
+
+def _in_one_alphabet(word: re.Match[str]) -> str:
+    text = word.group()
+    return text.translate(_LOOKALIKES) if _LATIN.search(text) and _LIKE_LATIN.search(text) else text
+
+
+def _unspaced(view: TextView) -> TextView:
+    """Return the view with each run of single characters as one word."""
+    offsets: list[int] = []
+    at = 0
+    for run in _SPACED.finditer(view.text):
+        offsets += range(at, run.start())
+        offsets += (place for place in range(*run.span()) if not view.text[place].isspace())
+        at = run.end()
+    offsets += range(at, len(view.text))
+    text = "".join(view.text[place] for place in offsets)
+    return TextView(text, offsets if view.offsets is None else [view.offsets[place] for place in offsets])
+
+
+def _split_keys(text: str) -> list[tuple[int, int]]:
+    """Return the spans of what looks like a key split by markup or the end of a line."""
+    found = (*_MARKED.finditer(text), *_WRAPPED.finditer(text))
+    spans: list[tuple[int, int]] = []
+    for match in sorted(found, key=re.Match.span):
+        token, (start, end) = _SPLITS_TOKENS.sub("", match.group()), match.span()
+        if len(token) < _LEAST_SPLIT or not any(map(str.isdigit, token)) or not any(map(str.isalpha, token)):
+            continue
+        if spans and start < spans[-1][1]:
+            start, end = spans[-1][0], max(end, spans.pop()[1])
+        spans.append((start, end))
+    return spans
+
+
+def _joined(view: TextView, spans: Sequence[tuple[int, int]]) -> TextView:
+    """Return the keys, each in a paragraph of its own, without what splits them."""
+    offsets: list[int] = []
+    text = ""
+    for start, end in spans:
+        at = start
+        for part in (*_SPLITS_TOKENS.finditer(view.text, start, end), None):
+            to = part.start() if part else end
+            text += view.text[at:to]
+            offsets += range(at, to)
+            at = part.end() if part else end
+        text += "\n\n"
+        offsets += (end - 1, end - 1)
+    return TextView(text, offsets if view.offsets is None else [view.offsets[place] for place in offsets])
+
+
+def _unescaped(text: str) -> TextView:
+    """Return the lines that hold escapes, with what URLs, JSON and HTML escape as the characters meant."""
+    chars, offsets, ends = list[str](), list[int](), list[int]()
+    at = line_end = 0
+
+    def copy(start: int, end: int) -> None:
+        chars.extend(text[start:end])
+        offsets.extend(range(start, end))
+        ends.extend(range(start + 1, end + 1))
+
+    for escape in _ESCAPE.finditer(text):
+        if escape.start() >= line_end:
+            copy(at, line_end)
+            at = text.rfind("\n", 0, escape.start()) + 1
+            line_end = (text.find("\n", escape.end()) + 1) or len(text)
+        copy(at, escape.start())
+        chars.append(_meant(escape.group()))
+        offsets.append(escape.start())
+        ends.append(escape.end())
+        at = escape.end()
+    copy(at, line_end)
+    return TextView("".join(chars), offsets, ends)
+
+
+def _meant(escape: str) -> str:
+    if escape.startswith("&#"):
+        code = int(escape[2:-1])
+        return chr(code) if 32 <= code < 127 else " "
+    if escape in _ENTITIES:
+        return _ENTITIES[escape]
+    return escape[1] if escape[1] in "\"'" else chr(int(escape[-2:], 16))
+
+
+def decoded(token: str, *, is_hex: bool = False) -> str:
+    """Return the text that the base64 or hexadecimal token encodes, "" if there is none."""
+    bare = token.rstrip("=")
+    if not is_hex and len(bare) % 4 == 1:
+        return ""
+    try:
+        if is_hex:
+            plain = bytes.fromhex(token).decode("utf-8")
+        else:
+            altchars = b"-_" if re.search("[-_]", bare) else None
+            plain = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars).decode("utf-8")
+    except ValueError:  # binascii.Error is one
+        return ""
+    return plain if plain.replace("\n", " ").isprintable() else ""
+
+
+@cache
+def _plain_letters() -> dict[str, str]:
+    """Return the ASCII letter, digit or quote of every character that is only another form of it."""
+    forms = dict(_QUOTES)
+    for code in (*range(0x80, 0x10000), *range(0x1D400, 0x1D800)):
+        char = chr(code)
+        plain = unicodedata.normalize("NFKC", char) if code >= 0x2070 else char
+        if unicodedata.category(char) == "Nd":
+            plain = str(unicodedata.decimal(char))
+        if len(plain) == 1 and plain != char and plain.isascii():
+            forms[char] = plain
+    return forms
+
 
 # ---------------------------------------------------------------- running detectors
 MARKER = re.compile(r"\[redacted(?: [a-z -]{2,20})?\]")  # what replaced something earlier
@@ -123,14 +323,19 @@ def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Find
     numbers = _numbers(text)
     offsets: dict[tuple[str, ...], list[int]] = {}
     for detector in detectors:
-        if (words := detector.starts or detector.hints) and not _any_in(words, lowered):
+        for word in detector.starts or detector.hints or ("",):  # any() takes twice as long
+            if word in lowered:
+                break
+        else:
             continue
         if detector.starts and detector.starts not in offsets:
             offsets[detector.starts] = offsets_of(detector.starts, lowered)
         if detector.numeric:
             matches = [match for span in numbers for match in detector.pattern.finditer(text, *span)]
+        elif detector.starts:
+            matches = [*_matches_at(offsets[detector.starts], detector, text)]
         else:
-            matches = [*_matches(detector, text, offsets.get(detector.starts, []))]
+            matches = [*detector.pattern.finditer(text)]
         for match in matches:
             start, end = match.span(match.lastindex or 0)
             if detector.pieces:
@@ -139,22 +344,12 @@ def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Find
                 yield Finding(detector.kind, start, end)
 
 
-def _any_in(words: tuple[str, ...], lowered: str) -> bool:
-    for word in words:  # noqa: SIM110 hundreds of times for each text: any() takes twice as long
-        if word in lowered:
-            return True
-    return False
-
-
-def _matches(detector: Detector, text: str, offsets: Iterable[int]) -> Iterator[re.Match[str]]:
-    if detector.starts:
-        free = 0
-        for place in offsets:
-            if place >= free and (match := detector.pattern.match(text, place)):
-                free = match.end()
-                yield match
-    else:
-        yield from detector.pattern.finditer(text)
+def _matches_at(offsets: Iterable[int], detector: Detector, text: str) -> Iterator[re.Match[str]]:
+    free = 0
+    for place in offsets:
+        if place >= free and (match := detector.pattern.match(text, place)):
+            free = match.end()
+            yield match
 
 
 _NUMBER = re.compile(r"\d(?:[ .\u00a0\t\n/_-]{0,2}\d){5,}")
@@ -202,29 +397,23 @@ _PIECE = re.compile(
 )
 _MOST_PIECES = 40
 _LONE = 12  # characters of a piece that is a line of its own
+_LETTER_AND_DIGIT = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])")
+_CASE_INSIDE = re.compile(r"[a-z][A-Z].*[A-Z]|[A-Z]{2}[a-z]|[a-z][A-Z][a-z]?[A-Z]")
 
 
 def _with_pieces(text: str, end: int) -> int:
-    """Return the end of a value that continues in pieces: random ones, or long ones on lines of their own."""
+    """Return the end of a value that continues in pieces: random ones (letters with digits among them, or
+    capitals where no word has them), or long ones on lines of their own."""
     for _ in range(_MOST_PIECES):
         piece = _PIECE.match(text, end)
         if piece is None:
             return end
         word, after = piece.group(2), text[piece.end() : piece.end() + 1]
         alone = piece.group(1) and len(word) >= _LONE and after in ("", "\n", '"', "'")
-        if not (alone or is_random_piece(word)):
+        if not (alone or _LETTER_AND_DIGIT.match(word) or _CASE_INSIDE.search(word)):
             return end
         end = piece.end()
     return end
-
-
-_LETTER_AND_DIGIT = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])")
-_CASE_INSIDE = re.compile(r"[a-z][A-Z].*[A-Z]|[A-Z]{2}[a-z]|[a-z][A-Z][a-z]?[A-Z]")
-
-
-def is_random_piece(word: str) -> bool:
-    """True for letters with digits among them, or capitals where no word has them."""
-    return bool(_LETTER_AND_DIGIT.match(word) or _CASE_INSIDE.search(word))
 
 
 # ---------------------------------------------------------------- appearance of a value
@@ -268,9 +457,7 @@ def is_placeholder(value: str) -> bool:
 def is_password(value: str) -> bool:
     """True for what follows "password is": anything but the words of an ordinary sentence."""
     word = trimmed(value).lower()
-    if len(word) < 3 or word in _NO_PASSWORDS or is_placeholder(value):
-        return False
-    if _NOT_CHINESE_PASSWORD.match(word):
+    if not is_labelled_password(value) or _NOT_CHINESE_PASSWORD.match(word):
         return False
     return not (_PARTICIPLE.fullmatch(word) or (not word.isascii() and word.isalpha() and len(word) > 8))
 
@@ -303,7 +490,9 @@ def is_mixed_or_digits(value: str) -> bool:
 
 def is_key(value: str) -> bool:
     """True for what may be the value of a variable named key, token or secret."""
-    if is_placeholder(value) or _is_amount_or_date(trimmed(value)):
+    word = trimmed(value)
+    is_amount_or_date = _AMOUNT_OR_DATE.fullmatch(word) and not re.fullmatch(r"\d{12,}", word)
+    if is_placeholder(value) or is_amount_or_date:
         return False
     return is_mixed(value) or (len(value) >= 20 and value.isalnum() and not value.isalpha())
 
@@ -322,11 +511,9 @@ def is_credential(value: str) -> bool:
 
 
 _DURATION = r"(?:\d{1,9}(?:ms|s|m|min|h|d|w|kb|mb|gb|k|x|px)){1,3}"
-
-
-def _is_amount_or_date(word: str) -> bool:
-    forms = rf"[\d.,:/T+Z-]{{1,30}}|v?\d{{1,4}}(?:\.\d{{1,6}}){{1,4}}[\w.-]{{0,16}}|{_DURATION}"
-    return bool(re.fullmatch(forms, word)) and not re.fullmatch(r"\d{12,}", word)
+_AMOUNT_OR_DATE = re.compile(
+    rf"[\d.,:/T+Z-]{{1,30}}|v?\d{{1,4}}(?:\.\d{{1,6}}){{1,4}}[\w.-]{{0,16}}|{_DURATION}"
+)
 
 
 def entropy(value: str) -> float:
@@ -368,15 +555,14 @@ def is_opaque(value: str) -> bool:
         return True
     if _VERSION.fullmatch(value) or value.count("/") > 2:
         return False
-    if _GROUPS.fullmatch(value) and _is_grouped_code(value):
+    if (
+        _GROUPS.fullmatch(value)
+        and len({len(group) for group in value.split("-")}) == 1
+        and any(c.isdigit() for c in value)
+        and any(c.isalpha() for c in value)
+    ):
         return True
     return len(value) >= 8 and _switches(value) >= 3 and bool(re.search(r"\d", value))
-
-
-def _is_grouped_code(value: str) -> bool:
-    groups = value.split("-")
-    alike = len({len(g) for g in groups}) == 1
-    return alike and any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
 
 
 def is_blatantly_random(value: str) -> bool:

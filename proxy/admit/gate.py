@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeGuard
 
 from proxy import telemetry
 from proxy.admit.decision import Decision, Pair, Relations, Weighed, decide_changes, hold, pairs_to_judge
@@ -86,29 +87,21 @@ async def vectors_of(embedder: Embedder | None, contents: Sequence[str]) -> list
 async def with_readings(judge: Judge | None, changes: Sequence[Change]) -> list[Change]:
     """Return the changes with the readings of their contents; without them if the judge fails: the first
     message that finds the memory reads it."""
-    contents = [content for change in changes if (content := _stored(change)) is not None]
+    contents = [change.memory.content for change in changes if _stores(change)]
     if judge is None or not contents:
         return list(changes)
     try:
         readings = iter(await judge.readings(contents))
     except EmbeddingFailed:
         return list(changes)
-    return [change if _stored(change) is None else _with(change, next(readings)) for change in changes]
+    return [replace(change, reading=next(readings)) if _stores(change) else change for change in changes]
 
 
-def _stored(change: Change) -> str | None:
-    """Return the content that the change stores, None if it stores none."""
-    match change:
-        case Create() | Supersede() | Consolidate():
-            return change.memory.content
-        case Edit() if change.vector is not None:
-            return change.memory.content
-    return None
-
-
-def _with(change: Change, reading: bytes | None) -> Change:
-    assert isinstance(change, Create | Supersede | Edit | Consolidate)
-    return replace(change, reading=reading)
+def _stores(change: Change) -> TypeGuard[Create | Supersede | Edit | Consolidate]:
+    """True if the change stores a content; an edit without a vector changes none."""
+    return isinstance(change, Create | Supersede | Edit | Consolidate) and not (
+        isinstance(change, Edit) and change.vector is None
+    )
 
 
 # ---------------------------------------------------------------- admission
@@ -141,17 +134,18 @@ class SortedCandidates:
 def sort(
     candidates: Sequence[Candidate], doubtful: Sequence[tuple[Candidate, str]], gate: Gate, now: float
 ) -> SortedCandidates:
-    """Sort the candidates into stored, held and dropped; `doubtful` ones come with a reason for review. What
-    is stored or held is redacted throughout, and expires as its type does."""
-    stored: list[Candidate] = []
-    held: list[tuple[Candidate, str]] = []
+    """Sort the candidates; `doubtful` ones come with a reason for review. What is stored or held is redacted
+    throughout, and expires as its type does."""
+    stored, held = list[Candidate](), list[tuple[Candidate, str]]()
     dropped: Counter[str] = Counter()
     for candidate, doubt in (*((c, "") for c in candidates), *doubtful):
         reason = "confidence" if candidate.confidence < gate.min_confidence else None
         if reason := reason or reject(candidate, gate.policy):
             dropped[reason] += 1
             continue
-        storable = _expiring(without_personal_data(candidate, gate.policy), gate.ttl_days, now)
+        storable, days = without_personal_data(candidate, gate.policy), gate.ttl_days.get(candidate.type)
+        if candidate.expires_at is None and days is not None:
+            storable = replace(storable, expires_at=now + days * 86_400)
         if not doubt:
             stored.append(storable)
         elif gate.policy.quarantine:
@@ -159,13 +153,6 @@ def sort(
         else:
             dropped[doubt] += 1
     return SortedCandidates(tuple(stored), tuple(held), dropped)
-
-
-def _expiring(candidate: Candidate, ttl_days: Mapping[str, float], now: float) -> Candidate:
-    days = ttl_days.get(candidate.type)
-    if candidate.expires_at is not None or days is None:
-        return candidate
-    return replace(candidate, expires_at=now + days * 86_400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,15 +252,15 @@ async def _similar(
     if named and all(h.memory.id != named for h in hits):
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
         memory = await gate.memories.get(where, named)
-        if memory is not None and memory.is_current(now) and _visible(memory.scope, scope):
+        # What a search in the scope could return (see domain.Scope).
+        if (
+            memory is not None
+            and memory.is_current(now)
+            and (scope.project is None or memory.scope.project in (None, scope.project))
+        ):
             hits.append(Hit(memory, None, 0.0))
     return hits
 
 
 def _near(gate: Gate) -> float:
     return gate.embedder.model.related_threshold if gate.embedder else 0.0
-
-
-def _visible(memory: Scope, scope: Scope) -> bool:
-    """True if a search in `scope` could return the memory (see domain.Scope)."""
-    return scope.project is None or memory.project in (None, scope.project)

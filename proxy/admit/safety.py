@@ -1,19 +1,27 @@
 """What may be stored: the policy, redaction of secrets and personal data, and planted instructions.
 
+Personal data are numbers that identify a person or an account, and contact data. Their patterns are the rules
+of personal_data.toml. Check digits are python-stdnum's. A number whose checksum proves little counts only
+next to its name.
+
 Planted instructions are found by their form: text that hides from people, or poses as part of a prompt.
 Markup that no screen shows, characters that no font draws, the control tokens of chat templates, a line that
 opens with the name of a role, our own block, and base64 of any of these. What a text says in plain words is
 judged by the statement head, in every language (see learn/extractor).
 """
 
+import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from hashlib import blake2b
+from importlib import import_module
+from typing import Any
 
-from proxy.admit import personal_data, secrets
-from proxy.admit.deobfuscation import decoded, readable, views
-from proxy.admit.detection import Detector, Finding, run
+from proxy.admit import secrets
+from proxy.admit.detection import Detector, Finding, decoded, load_rules, readable, run, views
 from proxy.domain.core import KINDS, Candidate
 
 # ---------------------------------------------------------------- policy
@@ -55,6 +63,115 @@ class SafetyPolicy:
 
 
 DEFAULT = SafetyPolicy()
+
+
+# ---------------------------------------------------------------- personal data
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c.isdecimal())
+
+
+@cache
+def _valid(*countries: str) -> Callable[[str], bool]:
+    """Return the check that a number is one of these of python-stdnum's modules."""
+    modules: list[Any] = [import_module(f"stdnum.{name}") for name in countries]
+
+    def is_valid(value: str) -> bool:
+        for module in modules:
+            with suppress(LookupError):  # a region that python-stdnum (2.2) does not know
+                if module.is_valid(value):
+                    return True
+        return False
+
+    return is_valid
+
+
+_ISSUERS = re.compile(
+    r"4\d{15}|4\d{18}|5[1-5]\d{14}|2(?:2[2-9]|[3-6]\d|7[01])\d{13}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
+    r"|6(?:011|5\d\d|4[4-9]\d)\d{12}|35\d{14}|62\d{14,17}|(?:50|5[6-8]|63|67)\d{14}|220[0-4]\d{12}|9792\d{12}"
+)
+
+
+def _is_card(text: str) -> bool:
+    digits = _digits(text)
+    return bool(_ISSUERS.fullmatch(digits)) and len(set(digits)) > 1 and _valid("luhn")(digits)
+
+
+def _is_iban(text: str) -> bool:
+    compact = "".join(c for c in text if c.isalnum()).upper()
+    if not 15 <= len(compact) <= 34 or not compact.isascii():
+        return False
+    return int("".join(str(int(c, 36)) for c in compact[4:] + compact[:4])) % 97 == 1
+
+
+def _has_digits(text: str, least: int) -> bool:
+    """True for this many digits, unless they are a date."""
+    is_date = re.match(r"(?:19|20)\d\d-\d\d-\d\d|\d\d[./]\d\d[./]\d{4}", text)
+    return len(_digits(text)) >= least and not is_date
+
+
+def _is_ip_address(text: str) -> bool:
+    """True for an IP address that belongs to a network: not loopback and the like."""
+    try:
+        address = ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified or address.is_multicast or int(address) < 2**24)
+
+
+def _is_chinese_id(text: str) -> bool:
+    """True for 18 characters with a right check digit, even if the date or the county is invented."""
+    number = re.sub("[ -]", "", text)
+    weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+    total = sum(w * int(d) for w, d in zip(weights, number[:17], strict=True))
+    return "10X98765432"[total % 11] == number[17].upper()
+
+
+def _is_taiwanese_id(number: str) -> bool:
+    """True for a letter and nine digits (mod 10)."""
+    first = "ABCDEFGHJKLMNPQRSTUVXYWZIO".find(number[0]) + 10
+    weights = (8, 7, 6, 5, 4, 3, 2, 1, 1)
+    total = first // 10 + first % 10 * 9 + sum(w * int(d) for w, d in zip(weights, number[1:], strict=True))
+    return total % 10 == 0
+
+
+def _is_hong_kong_id(number: str) -> bool:
+    """True for a letter or two, six digits and a check digit (mod 11)."""
+    compact = re.sub(r"[^A-Z0-9]", "", number.upper())
+    letters, digits, check = compact[:-7], compact[-7:-1], compact[-1]
+    if len(letters) not in (1, 2):
+        return False
+    values = [36] * (2 - len(letters)) + [ord(c) - 55 for c in letters] + [int(d) for d in digits]
+    total = sum(weight * value for weight, value in zip(range(9, 1, -1), values, strict=True))
+    return (total + (10 if check == "A" else int(check))) % 11 == 0
+
+
+_CHECKS: Mapping[str, Callable[[str], bool]] = {
+    "has_5_digits": partial(_has_digits, least=5),
+    "has_6_digits": partial(_has_digits, least=6),
+    "is_card": _is_card,
+    "is_chinese_id": _is_chinese_id,
+    "is_hong_kong_id": _is_hong_kong_id,
+    "is_iban": _is_iban,
+    "is_ip_address": _is_ip_address,
+    "is_long_address": lambda text: len(text) > 6 and _is_ip_address(text),
+    "is_machine_readable": lambda text: "<<" in text,
+    "is_taiwanese_id": _is_taiwanese_id,
+}
+
+
+def _check_of(rule: Mapping[str, str]) -> Callable[[str], bool]:
+    if modules := rule.get("stdnum"):
+        return lambda value: _valid(*modules.split())(value.upper())
+    return _CHECKS[rule["check"]] if "check" in rule else bool
+
+
+_RULES = load_rules("personal_data", _check_of)
+
+
+@cache
+def _rows(classes: frozenset[str]) -> tuple[Detector, ...]:
+    """Return the detectors of these classes of personal data."""
+    return tuple(row for row in _RULES.detectors if row.kind in classes)
 
 
 # ---------------------------------------------------------------- planted instructions
@@ -142,9 +259,13 @@ _OUR_LINE = re.compile(
 
 def find(text: str, policy: SafetyPolicy = DEFAULT) -> list[Finding]:
     """Return secrets and the personal data that the policy does not allow, in order, without overlap."""
-    found = sorted(_everywhere(text, personal_data.rows(policy.classes())), key=lambda s: (s.start, -s.end))
+    found, rows = list[Finding](), _rows(policy.classes())
+    for view in views(text):
+        lowered = view.lowered()
+        spans = (*secrets.find(view.text, lowered), *run(rows, view.text, lowered))
+        found += (Finding(kind, *view.span(start, end)) for kind, start, end in spans)
     merged: list[Finding] = []
-    for span in found:
+    for span in sorted(found, key=lambda s: (s.start, -s.end)):
         if merged and span.start < merged[-1].end:
             last = merged[-1]
             # A rejected class decides for what it overlaps.
@@ -155,13 +276,6 @@ def find(text: str, policy: SafetyPolicy = DEFAULT) -> list[Finding]:
     return [s for s in merged if policy.of(s.kind) != ALLOW]
 
 
-def _everywhere(text: str, rows: tuple[Detector, ...]) -> Iterator[Finding]:
-    for view in views(text):
-        lowered = view.lowered()
-        for kind, start, end in (*secrets.find(view.text, lowered), *run(rows, view.text, lowered)):
-            yield Finding(kind, *view.span(start, end))
-
-
 def redact(text: str, policy: SafetyPolicy = DEFAULT) -> str:
     """Return the text with secrets, and personal data that the policy does not allow, replaced. Idempotent:
     a removal may bring a word next to another value, so the result is searched again."""
@@ -169,17 +283,12 @@ def redact(text: str, policy: SafetyPolicy = DEFAULT) -> str:
         spans = find(text, policy)
         if not spans:
             break
-        text = _without(text, spans, policy)
+        parts, at = list[str](), 0
+        for kind, start, end in spans:
+            parts += (text[at:start], policy.marker(kind))
+            at = end
+        text = "".join(parts) + text[at:]
     return text
-
-
-def _without(text: str, spans: Sequence[Finding], policy: SafetyPolicy) -> str:
-    parts: list[str] = []
-    at = 0
-    for kind, start, end in spans:
-        parts += (text[at:start], policy.marker(kind))
-        at = end
-    return "".join(parts) + text[at:]
 
 
 def clean(text: str, policy: SafetyPolicy = DEFAULT) -> str:
@@ -196,13 +305,9 @@ def safe_id(given: str) -> str:
     if (safe := _JUDGED.get(digest)) is None:
         if len(_JUDGED) >= _MOST_JUDGED:
             _JUDGED.clear()
-        safe = _JUDGED[digest] = not _identifies(given)
+        rows = (*secrets.shapes(), *_rows(DEFAULT.classes()))
+        safe = _JUDGED[digest] = not any(True for _ in run(rows, given, given.lower()))
     return given if safe else f"id-{digest.hex()}"
-
-
-def _identifies(given: str) -> bool:
-    rows = (*secrets.shapes(), *personal_data.rows(DEFAULT.classes()))
-    return any(True for _ in run(rows, given, given.lower()))
 
 
 def without_personal_data(candidate: Candidate, policy: SafetyPolicy = DEFAULT) -> Candidate:
@@ -220,8 +325,14 @@ def without_personal_data(candidate: Candidate, policy: SafetyPolicy = DEFAULT) 
 def reject(candidate: Candidate, policy: SafetyPolicy = DEFAULT) -> str | None:
     """Return why the candidate must not be stored, None if it may. Reasons are constant words."""
     content = candidate.content.strip()
-    if reason := _malformed(candidate.type, content):
-        return reason
+    if candidate.type not in KINDS:
+        return "type"
+    if len(content) < 3 or not any(c.isalnum() for c in content):
+        return "empty"
+    if len(content) > MAX_CONTENT.get(candidate.type, _MAX_CONTENT):
+        return "too_long"
+    if "\ufffd" in content or (not content.isprintable() and any(ord(c) < 9 for c in content)):
+        return "garbled"
     # Each by itself: tags that count from 0 to 19 would together read like a phone number.
     for text in (content, *candidate.tags):
         for kind, _, _ in find(text, policy):
@@ -233,18 +344,6 @@ def reject(candidate: Candidate, policy: SafetyPolicy = DEFAULT) -> str | None:
         return "echo"
     if REMOVED in content or is_planted(content) or is_planted(candidate.evidence):
         return "planted"
-    return None
-
-
-def _malformed(type_: str, content: str) -> str | None:
-    if type_ not in KINDS:
-        return "type"
-    if len(content) < 3 or not any(c.isalnum() for c in content):
-        return "empty"
-    if len(content) > MAX_CONTENT.get(type_, _MAX_CONTENT):
-        return "too_long"
-    if "\ufffd" in content or (not content.isprintable() and any(ord(c) < 9 for c in content)):
-        return "garbled"
     return None
 
 
@@ -279,9 +378,13 @@ _CUTS = ("\n\n", "\n", " ", ",", ";")
 def cleaned(content: str, policy: SafetyPolicy = DEFAULT) -> str:
     """Return a long text with secrets, personal data that the policy rejects, and planted instructions
     replaced by marks."""
-    parts: list[str] = []
-    for portion in _portions(content):
-        part = clean(portion, policy)
+    parts, begin = list[str](), 0
+    while begin < len(content):
+        end = begin + PORTION_CHARS
+        if end < len(content):
+            found = ((content.rfind(mark, begin + PORTION_CHARS // 2, end), len(mark)) for mark in _CUTS)
+            end = next((place + length for place, length in found if place > 0), end)
+        part, begin = clean(content[begin:end], policy), end
         if parts:
             at, to = _space(parts[-1], len(parts[-1]) - SEAM_CHARS), _space(part, SEAM_CHARS)
             seam = clean(parts[-1][at:] + part[:to], policy)
@@ -289,18 +392,6 @@ def cleaned(content: str, policy: SafetyPolicy = DEFAULT) -> str:
             part = part[to:]
         parts.append(part)
     return "".join(parts)
-
-
-def _portions(content: str) -> Iterator[str]:
-    """Yield the text in parts of bounded length, cut at the best of _CUTS."""
-    at = 0
-    while at < len(content):
-        end = at + PORTION_CHARS
-        if end < len(content):
-            found = ((content.rfind(mark, at + PORTION_CHARS // 2, end), len(mark)) for mark in _CUTS)
-            end = next((place + length for place, length in found if place > 0), end)
-        yield content[at:end]
-        at = end
 
 
 def _space(text: str, at: int) -> int:

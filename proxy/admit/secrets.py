@@ -16,17 +16,16 @@ swordfish"), a secret in pieces over several messages, one encoded in a cipher o
 import re
 import tomllib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import resources
-from typing import Any
 
 from mnemonic import Mnemonic
 
-from proxy.admit.deobfuscation import decoded, unhexed
 from proxy.admit.detection import (
     Detector,
     DetectorTable,
     Finding,
+    decoded,
     entropy,
     is_blatantly_random,
     is_credential,
@@ -82,59 +81,45 @@ _LEFT_OUT = frozenset(
 _ANYTHING_BEFORE = re.compile(r"\(\?i\)\[\\w\.-\]\{0,50\}\?")
 _END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _NO_MORE = r"(?![\w-])"
+# An escaped character, a class of characters, or a bracket of a group.
+_GROUP_PART = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|[()]", re.DOTALL)
 
 
 @cache
 def vendor_keys() -> tuple[Detector, ...]:
     """Return the detectors. The first call reads the rules; it may be made in any thread."""
     text = resources.files(__package__).joinpath("gitleaks.toml").read_text("utf-8")
-    return (*_of_gitleaks(tomllib.loads(text)["rules"]), _PREFIXED)
+    found = list[Detector]()
 
+    def is_secret(least_entropy: float, value: str) -> bool:
+        return entropy(value) >= least_entropy and not is_placeholder(value)
 
-def _of_gitleaks(rules: list[dict[str, Any]]) -> Iterator[Detector]:
-    for rule in rules:
+    for rule in tomllib.loads(text)["rules"]:
         if rule["id"] in _LEFT_OUT or "path" in rule or "regex" not in rule:
             continue
-        keywords, check = tuple(rule["keywords"]), _checked(rule.get("entropy", 0.0))
+        keywords, check = tuple(rule["keywords"]), partial(is_secret, rule.get("entropy", 0.0))
         source, is_label = _ANYTHING_BEFORE.subn("(?i)", rule["regex"], count=1)
         pattern = re.compile(_in_python(source))
         if is_label and rule["regex"].startswith("(?i)"):  # a vendor's name, and a value assigned to it
-            yield Detector("secret", pattern, check, starts=keywords)
+            found.append(Detector("secret", pattern, check, starts=keywords))
         else:
-            yield Detector("secret", pattern, check, hints=keywords, pieces=True)
+            found.append(Detector("secret", pattern, check, hints=keywords, pieces=True))
+    return (*found, _PREFIXED)
 
 
 def _in_python(source: str) -> str:
     """Return the pattern of Go's RE2 as Python writes it."""
     source = source.replace("[:alnum:]", "A-Za-z0-9").replace(r"\z", r"\Z").replace(_END, _NO_MORE)
     while (at := source.find("(?i)", 1)) > 0:  # a flag that holds to the end of its group
-        end = _end_of_group(source, at + 4)
+        end, depth = at + 4, 0
+        for part in _GROUP_PART.finditer(source, end):
+            end, depth = part.start(), depth + {"(": 1, ")": -1}.get(part.group(), 0)
+            if depth < 0:
+                break
+        else:
+            end = len(source)
         source = f"{source[:at]}(?i:{source[at + 4 : end]}){source[end:]}"
     return source
-
-
-def _end_of_group(source: str, at: int) -> int:
-    depth, in_class = 0, False
-    while at < len(source):
-        char = source[at]
-        if char == "\\":
-            at += 1
-        elif in_class:
-            in_class = char != "]"
-        elif char == "[":
-            in_class = True
-        elif char == "(":
-            depth += 1
-        elif char == ")":
-            if not depth:
-                return at
-            depth -= 1
-        at += 1
-    return at
-
-
-def _checked(least_entropy: float) -> Callable[[str], bool]:
-    return lambda value: entropy(value) >= least_entropy and not is_placeholder(value)
 
 
 # ---------------------------------------------------------------- newer vendors
@@ -226,51 +211,23 @@ _TECHNICAL = re.compile(
 )
 
 
-def _find_spoken(text: str, lowered: str) -> Iterator[Finding]:
-    """Yield what a sentence or a table calls a password; `lowered` is the text in lower case."""
-    offsets = offsets_of(_STARTS, lowered)
-    yield from _in_sentences(text, offsets)
-    yield from _in_tables(text, sorted({*offsets, *offsets_of(_HEADS, lowered)}))
-
-
-def _in_sentences(text: str, offsets: Iterable[int]) -> Iterator[Finding]:
-    """Yield the tokens made like passwords in a sentence after a word for one."""
-    for place in offsets:
-        word = _WORD.match(text, place)
-        if word is None:
-            continue
-        limit = _end_of_sentence(text, word.end(), min(len(text), word.end() + _REACH))
-        for token in _TOKEN.finditer(text, word.end(), limit):
-            made = token.group().rstrip(".,;:*_")
-            if not _may_be_made_up(made):
-                continue
-            before = text[word.end() : token.start()]
-            if _SPEAKS_ABOUT.search(before):
-                break
-            if _is_made_up(made, before):
-                yield Finding("secret", token.start(), _to_the_blank(text, token))
-
-
-def _end_of_sentence(text: str, at: int, limit: int) -> int:
-    """Return where the sentence ends, at most `limit`."""
+def _in_sentence(text: str, at: int) -> Iterator[Finding]:
+    """Yield the tokens made like passwords in the rest of a sentence, after a word for one."""
+    reach = min(len(text), at + _REACH)
     # A token alone in its paragraph is seen only with that paragraph's end.
-    for end in _SENTENCE_ENDS.finditer(text, at, limit + 2 * _REACH):
-        if end.start() >= limit:
+    ends = (end.start() for end in _SENTENCE_ENDS.finditer(text, at, reach + 2 * _REACH))
+    limit = next((end + 1 for end in ends if end >= reach or not is_inner_stop(text, end)), reach)
+    for token in _TOKEN.finditer(text, at, min(limit, reach)):
+        made = token.group().rstrip(".,;:*_")
+        # Words alone are most tokens, of which "password password …" shows each to many words.
+        if not any(map(str.isdigit, made)) and not _STRONG.search(made, 0, max(0, len(made) - 1)):
+            continue
+        before = text[at : token.start()]
+        if _SPEAKS_ABOUT.search(before):
             break
-        if not is_inner_stop(text, end.start()):
-            return end.start() + 1
-    return limit
-
-
-def _to_the_blank(text: str, token: re.Match[str]) -> int:
-    """Return the end of the token, which the reach may have cut."""
-    whole = _TOKEN.match(text, token.start())
-    return whole.end() if whole else token.end()
-
-
-def _may_be_made_up(token: str) -> bool:
-    """False for words alone: most tokens, of which "password password …" shows each to many words."""
-    return any(map(str.isdigit, token)) or _STRONG.search(token, 0, max(0, len(token) - 1)) is not None
+        if _is_made_up(made, before):
+            whole = _TOKEN.match(text, token.start())  # which the reach may have cut
+            yield Finding("secret", token.start(), whole.end() if whole else token.end())
 
 
 def _is_made_up(token: str, before: str) -> bool:
@@ -394,14 +351,22 @@ def _rows() -> DetectorTable:
 
 
 def find(text: str, lowered: str) -> Iterator[Finding]:
-    """Yield each credential of a text as it reads (see deobfuscation); spans may overlap."""
+    """Yield each credential of a view of a text; spans may overlap."""
     yield from run(_rows(), text, lowered)
-    yield from seed_phrases(text, lowered)
-    yield from _encoded(text)
+    yield from _seed_phrases(text, lowered)
+    for match in _BASE64.finditer(text):  # base64 and hexadecimal whose plain text holds a secret
+        token = match.group(1)
+        plain = decoded(token) or (decoded(token, is_hex=True) if token.isalnum() else "")
+        if plain and any(True for _ in run(_rows(), plain, plain.lower())):
+            yield Finding("secret", *match.span(1))
     if any(hint in lowered for hint in _HINTS):
         yield from _next_to_a_word(text)
         yield from _named_afterwards(text, lowered)
-        yield from _find_spoken(text, lowered)
+        offsets = offsets_of(_STARTS, lowered)
+        for place in offsets:
+            if word := _WORD.match(text, place):
+                yield from _in_sentence(text, word.end())
+        yield from _in_tables(text, sorted({*offsets, *offsets_of(_HEADS, lowered)}))
 
 
 def _next_to_a_word(text: str) -> Iterator[Finding]:
@@ -434,27 +399,17 @@ def _named_afterwards(text: str, lowered: str) -> Iterator[Finding]:
 def _spoken_of(text: str, start: int, end: int) -> bool:
     before = text[max(0, start - _BEFORE) : start]
     _, blank, paragraph = before.rpartition("\n\n")
-    if blank and not _ends_in_a_heading(text, start - len(paragraph)):
-        before = paragraph
+    if blank:
+        # A line above that ends in a colon, and is not code, announces what is below it.
+        end = start - len(paragraph)
+        line = text[max(0, end - _LONGEST_HEADING) : end].rstrip().rpartition("\n")[2]
+        if not line.endswith((":", "\uff1a")) or _CODE.match(line):
+            before = paragraph
     words = list(_SECRET_WORD.finditer(before))
     if words:
         return not _INNOCENT.search(before, words[-1].end())
     after = text[end : end + _AFTER].split("\n", 1)[0]
     return bool(_IS_MINE.match(after) and _SECRET_WORD.search(after))
-
-
-def _ends_in_a_heading(text: str, end: int) -> bool:
-    """True if the line above announces what is below it: it ends in a colon and is not code."""
-    line = text[max(0, end - _LONGEST_HEADING) : end].rstrip().rpartition("\n")[2]
-    return line.endswith((":", "\uff1a")) and not _CODE.match(line)
-
-
-def _encoded(text: str) -> Iterator[Finding]:
-    """Yield base64 and hexadecimal whose plain text holds a secret."""
-    for match in _BASE64.finditer(text):
-        plain = decoded(match.group(1)) or (unhexed(match.group(1)) if match.group(1).isalnum() else "")
-        if plain and any(True for _ in run(_rows(), plain, plain.lower())):
-            yield Finding("secret", *match.span(1))
 
 
 # ---------------------------------------------------------------- seed phrases
@@ -478,17 +433,20 @@ _GAP = re.compile(r"[\s,;.:)|/\"'*-]{1,6}(?:\d{1,2}[\s.:)]{1,3})?")  # also a nu
 
 
 @cache
-def _list() -> frozenset[str]:
+def _word_list() -> frozenset[str]:
     return frozenset(Mnemonic("english").wordlist)
 
 
-def seed_phrases(text: str, lowered: str) -> Iterator[Finding]:
+def _seed_phrases(text: str, lowered: str) -> Iterator[Finding]:
     """Yield the seed phrases of a text. Capitals end one that is in small letters: a sentence begins.
 
     `lowered` is the text in lower case; nearly every text is done with after a look at it.
     """
-    yield from _named(lowered)
-    words = _list()
+    if any(word in lowered for word in ("seed", "mnemonic", "phrase", "wallet", "monero", "electrum")):
+        for found in _NAMED.finditer(lowered):
+            if _OF_SENTENCES.isdisjoint(re.findall("[a-z]+", found[1])):
+                yield Finding("secret", *found.span(1))
+    words = _word_list()
     if _RUN not in bytes(map(words.__contains__, _ALL_WORDS.findall(lowered))):
         return
     count, first, last, case = 0, 0, -1, ""
@@ -503,15 +461,6 @@ def seed_phrases(text: str, lowered: str) -> Iterator[Finding]:
         count, first, last, case = 1, word.start(), word.end(), _case(word.group())
     if count >= _SHORTEST:
         yield Finding("secret", first, last)
-
-
-def _named(lowered: str) -> Iterator[Finding]:
-    """Yield what is called a seed phrase and is not a sentence."""
-    if not any(word in lowered for word in ("seed", "mnemonic", "phrase", "wallet", "monero", "electrum")):
-        return
-    for found in _NAMED.finditer(lowered):
-        if _OF_SENTENCES.isdisjoint(re.findall("[a-z]+", found[1])):
-            yield Finding("secret", *found.span(1))
 
 
 def _case(word: str) -> str:
