@@ -19,7 +19,6 @@ from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.mcp import McpEndpoint
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
-from proxy.http.memory_api.evolution import EvolutionEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -27,7 +26,7 @@ from proxy.http.memory_api.inspection import (
     SessionEndpoints,
     TimelineEndpoints,
 )
-from proxy.http.memory_api.memories import DerivedEndpoints, MemoryEndpoints
+from proxy.http.memory_api.memories import DerivedEndpoints, EvolutionEndpoints, MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.response_schemas import MemoryShaper
@@ -192,11 +191,9 @@ def _memory_api(services: Services) -> MemoryApi:
     contradictions = Contradictions(services.learner.gate, stores.derivation)
     return MemoryApi(
         lambda request: _caller_of(request.scope),
-        MemoryEndpoints(
-            stores.memories, edits, zones, clock, on_forgotten=services.credentials.forget, shape=shape
-        ),
+        MemoryEndpoints(stores.memories, edits, zones, clock, services.credentials.forget, shape),
         RecallEndpoints(
-            services.tools, zones, clock, memory.default_retrieval_limit, memory.enabled, safe_id, shape
+            services.tools, zones, clock, shape, memory.default_retrieval_limit, memory.enabled, safe_id
         ),
         TransferEndpoints(stores.memories, edits, zones, clock),
         TimelineEndpoints(stores.timeline, stores.entities, zones, clock, shape),

@@ -28,15 +28,17 @@ import httpx2
 import uvicorn
 
 from proxy.admit.gate import Gate
-from proxy.domain.changes import Create
+from proxy.domain.changes import Create, EvolutionPolicy
 from proxy.domain.core import Memory, Scope
 from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.memories import MemoryEndpoints
+from proxy.http.memory_api.response_schemas import MemoryShaper
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
+from proxy.learn.evolution import Evolution
 from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
 
@@ -217,9 +219,10 @@ async def measure(count: int, directory: Path) -> None:
 def _api(stores: SqliteStores, gate: Gate) -> MemoryApi:
     edits = MemoryEditor(gate, stores.quarantine, time.time)
     zones = Zones(stores.sessions, "UTC", time.time)
+    shape = MemoryShaper(Evolution(stores.evolution, (), EvolutionPolicy(), time.time).policy_of, time.time)
     return MemoryApi(
         lambda request: Caller("default"),
-        MemoryEndpoints(stores.memories, edits, zones, time.time, lambda scope: None),
+        MemoryEndpoints(stores.memories, edits, zones, time.time, lambda scope: None, shape),
         TransferEndpoints(stores.memories, edits, zones, time.time),
     )
 

@@ -5,7 +5,7 @@ document is made of the same marks. Each path segment is decoded separately and 
 an id is part of the id, and `DELETE /v1/memory/` must never become `DELETE /v1/memory`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar, get_args
@@ -16,16 +16,19 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from proxy.domain.core import Scope
+from proxy.domain.core import Memory, MemoryFilter, Scope
 from proxy.domain.errors import InvalidRequest, MethodNotAllowed, NotFound, TooLarge
+from proxy.domain.ports import MemoryStore
 from proxy.http.asgi import ASGIScope, Receive, Send
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.request_schemas import Query
+from proxy.http.memory_api.response_schemas import json_answer, list_of
 from proxy.wire.extensions import MAX_ID_CHARS, nearest
 
 MAX_BODY_BYTES = 1_000_000
 _QUOTED_CHARS = 64  # of a client's own text in a message
 
+T = TypeVar("T")
 Q = TypeVar("Q")
 B = TypeVar("B")
 Model = TypeVar("Model", bound=BaseModel)
@@ -44,16 +47,48 @@ class ApiRequest(Generic[Q, B]):
     query: Q
     body: B
 
-    def scope(self, user_id: str | None, project_id: str | None = None) -> Scope:
-        """Return the scope asked for. Raises InvalidRequest without a user, Forbidden for another's."""
-        return self.caller.scope(user_id, project_id)
+    def scope(self) -> Scope:
+        """Return the scope that query or body ask for. Raises InvalidRequest without a user, and if they
+        differ; Forbidden for another's."""
+        return self.caller.scope(self._named("user_id"), self._named("project_id"))
 
-    def user_or_all(self, user_id: str | None) -> str | None:
+    def user_or_all(self) -> str | None:
         """Return the user asked for, None for the whole tenant. Raises Forbidden for too few rights."""
-        user = self.caller.narrow(user_id)
+        user = self.caller.narrow(self._named("user_id"))
         if user is None:
             self.caller.require("admin")
         return user
+
+    def _named(self, field: str) -> str | None:
+        named = {getattr(part, field, None) for part in (self.query, self.body)} - {None}
+        if len(named) > 1:
+            why = f"Query and body name two `{field}`."
+            raise InvalidRequest(why, param=field, code="invalid_value")
+        return next(iter(named), None)
+
+
+async def page_of(
+    request: ApiRequest[Any, Any], ask: Callable[..., Awaitable[Sequence[T]]], shown: Callable[[T], Any]
+) -> Response:
+    """Answer with one page of a list. `ask` gets `limit`, one more than a page has, and `after`."""
+    query = request.query
+    found = await ask(limit=query.limit + 1, after=query.after)
+    data = [shown(one) for one in found[: query.limit]]
+    return json_answer(list_of(data, has_more=len(found) > query.limit))
+
+
+async def memory_in(
+    request: ApiRequest[Any, Any], memories: MemoryStore, now: float, missing: str = "No memory"
+) -> tuple[MemoryFilter, Memory]:
+    """Return the path's memory, and where it was looked up: in all of the tenant, unless a user is fixed or
+    named. Raises NotFound, also for one of another project than the request's header names."""
+    caller, memory_id = request.caller, request.path["memory_id"]
+    user = caller.narrow(request.query.user_id)
+    where = MemoryFilter(tenant=caller.tenant, user=user, include_inactive=True, now=now)
+    memory = await memories.get(where, memory_id)
+    if memory is None or not caller.sees(memory.scope.project):
+        raise absent(missing, memory_id, param="memory_id", code="memory_not_found")
+    return where, memory
 
 
 # ---------------------------------------------------------------- operations
@@ -65,8 +100,10 @@ class Operation:
     method: str
     path: str
     id: str
-    answers: Mapping[int, Any]  # by status, the shape of the body
-    refusals: tuple[int, ...] = ()  # in addition to those that every operation may answer with
+    answers: Any  # the shape of the body; by status, if that is not 200
+    refusals: tuple[int, ...] | None = (
+        None  # in addition to the common ones; None: 404 for an id, 413 for a body
+    )
     body_optional: bool = False
     lines: type[Any] | None = None  # the answer is NDJSON of this shape
     takes_lines: type[BaseModel] | None = None  # the body is NDJSON of this model
@@ -80,13 +117,13 @@ class Operation:
         self.summary = (handler.__doc__ or "").splitlines()[0].removesuffix(".")
         self.query, body = get_args(handler.__annotations__["request"])
         self.body = None if body is type(None) else body
+        if not isinstance(self.answers, dict):
+            self.answers = {200: self.answers}
+        if self.refusals is None:
+            names_id = "{" in self.path or "after" in self.query.model_fields
+            self.refusals = (404,) * names_id + (413,) * (self.body is not None)
         handler.operation = self  # type: ignore[attr-defined]
         return handler
-
-    @property
-    def template(self) -> tuple[str, ...]:
-        """The path's segments."""
-        return tuple(self.path.split("/")[1:])
 
 
 def operations_of(endpoints: type) -> list[Operation]:
@@ -99,16 +136,13 @@ class MemoryApi:
 
     def __init__(self, identify: Callable[[Request], Caller], *endpoints: object) -> None:
         self._identify = identify
-        bound = [
-            (one, partial(one.handler, instance))
-            for instance in endpoints
-            for one in operations_of(type(instance))
-        ]
+        paths: dict[tuple[str, ...], dict[str, tuple[Operation, Handler]]] = {}
+        for instance in endpoints:
+            for one in operations_of(type(instance)):
+                template = tuple(one.path.split("/")[1:])
+                paths.setdefault(template, {})[one.method] = one, partial(one.handler, instance)
         # Literal segments come before placeholders: `GET /v1/memory/search` is a wrong method, not an id.
-        bound.sort(key=lambda pair: [(s.startswith("{"), s) for s in pair[0].template])
-        self._paths: dict[tuple[str, ...], dict[str, tuple[Operation, Handler]]] = {}
-        for one, handler in bound:
-            self._paths.setdefault(one.template, {})[one.method] = one, handler
+        self._paths = sorted(paths.items(), key=lambda item: [(s.startswith("{"), s) for s in item[0]])
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Answer one request. A store that fails during an export cuts the answer."""
@@ -117,8 +151,12 @@ class MemoryApi:
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to a request of an admitted caller. Raises ProxyError."""
-        segments = _segments(request.scope["raw_path"])
-        found = ((methods, _captured(template, segments)) for template, methods in self._paths.items())
+        try:
+            parts = request.scope["raw_path"].strip().split(b"/")[1:]
+            segments = [unquote_to_bytes(part).decode() for part in parts]
+        except UnicodeDecodeError:
+            raise NotFound("Nothing here.") from None
+        found = ((methods, _captured(template, segments)) for template, methods in self._paths)
         methods, path = next(((methods, path) for methods, path in found if path is not None), ({}, None))
         if path is None:
             raise NotFound("Nothing here; the memory API is described at /openapi.json.")
@@ -136,14 +174,7 @@ class MemoryApi:
         return await handler(ApiRequest(request, caller, path, query, body))
 
 
-def _segments(raw_path: bytes) -> tuple[str, ...]:
-    try:
-        return tuple(unquote_to_bytes(part).decode() for part in raw_path.strip().split(b"/")[1:])
-    except UnicodeDecodeError:
-        raise NotFound("Nothing here.") from None
-
-
-def _captured(template: tuple[str, ...], segments: tuple[str, ...]) -> Captured | None:
+def _captured(template: Sequence[str], segments: Sequence[str]) -> Captured | None:
     """Return what the segments put into the template's `{placeholders}`, None if they do not fit it."""
     if len(template) != len(segments):
         return None

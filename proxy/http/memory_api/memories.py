@@ -1,52 +1,53 @@
-"""Endpoints that add, find, read, correct and forget memories."""
+"""Endpoints that add, find, read, correct and forget memories, and that change them with use and time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
-from proxy.domain.changes import Contradiction, DerivationStore, Event, Undo
-from proxy.domain.core import (
-    Candidate,
-    Memory,
-    MemoryFilter,
-    Scope,
-)
+from proxy.domain.changes import Archive, Change, Contradiction, DerivationStore, Pin, Restore, Undo
+from proxy.domain.core import Candidate, Memory, MemoryFilter, Scope
 from proxy.domain.errors import Conflict, InvalidRequest, NotFound
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.http.auth.identity import PROJECT_HEADER
 from proxy.http.memory_api import response_schemas as shapes
-from proxy.http.memory_api.app import ApiRequest, Operation, absent
+from proxy.http.memory_api.app import ApiRequest, Operation, absent, memory_in
 from proxy.http.memory_api.request_schemas import (
     AddBody,
     DecideBody,
     EditBody,
+    EvolveBody,
     ForgetQuery,
     ForgetScopeQuery,
+    InsightsQuery,
     ListQuery,
     NoQuery,
     ScopePageQuery,
+    SettingsBody,
     UserQuery,
     times_of,
 )
 from proxy.http.memory_api.response_schemas import (
-    BY_DEFAULT,
     MemoryShaper,
     deleted_answer,
-    event_shape,
     filled,
     json_answer,
     list_of,
+    whole_list,
     whole_seconds,
 )
 from proxy.http.turns import Zones
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.edits import MemoryEditor
+from proxy.learn.evolution import Evolution
 from proxy.wire.extensions import past
 
-_ALL, _ONE = "/v1/memory", "/v1/memory/{memory_id}"
+_ALL, _ONE, _SETTINGS = "/v1/memory", "/v1/memory/{memory_id}", "/v1/memory/settings"
+_CONTRADICTIONS = "/v1/memory/contradictions"
 _TAKEN_OVER = {"expires_at", "importance", "tags"}  # by a memory that the content confirms, if given
+_UNDO_ATTEMPTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,14 @@ class MemoryEndpoints:
     zones: Zones
     clock: Clock
     on_forgotten: Callable[[Scope], None]  # called when everything of a user was forgotten
-    shape: MemoryShaper = BY_DEFAULT
+    shape: MemoryShaper
 
     @Operation(
         "POST", _ALL, "addMemory", {200: shapes.AddedMemory, 201: shapes.AddedMemory}, refusals=(409, 413)
     )
     async def add(self, request: ApiRequest[NoQuery, AddBody]) -> Response:
-        """MemoryEditor something; the same again confirms it, a changed value supersedes the old one."""
-        body, now = request.body, self.clock()
-        scope = request.scope(body.user_id, body.project_id)
+        """Store something; the same again confirms it, a changed value supersedes the old one."""
+        body, now, scope = request.body, self.clock(), request.scope()
         said_at = past(body.created_at, now, "created_at")
         timezone = await self.zones.of(scope, body.timezone or request.caller.timezone)
         candidate = Candidate(
@@ -82,15 +82,13 @@ class MemoryEndpoints:
         )
         given = {name for name in _TAKEN_OVER & body.model_fields_set if getattr(body, name) is not None}
         memory, change = await self.edits.add(scope, candidate, given)
-        return json_answer(
-            {**await self.shape(memory), "change": change}, 200 if change == "confirmed" else 201
-        )
+        status = 200 if change == "confirmed" else 201
+        return json_answer({**await self.shape(memory), "change": change}, status)
 
-    @Operation("GET", _ALL, "listMemories", {200: shapes.MemoryPage}, refusals=(404,))
+    @Operation("GET", _ALL, "listMemories", shapes.MemoryPage)
     async def list(self, request: ApiRequest[ListQuery, None]) -> Response:
         """List memories, newest first; or as they were at a moment, or those of a time."""
-        query = request.query
-        scope = request.scope(query.user_id, query.project_id)
+        query, scope = request.query, request.scope()
         if query.as_of is not None and query.include == "inactive":
             why = "`include=inactive` contradicts `as_of`, which lists what was current."
             raise InvalidRequest(why, param="include", code="invalid_value")
@@ -108,58 +106,66 @@ class MemoryEndpoints:
             **times_of(query, timezone),
         )
         page = await self.memories.list(where, limit=query.limit, after=query.after)
-        shown: list[Any] = [*await self.shape.all(page.items)]
+        shown = await self.shape.all(page.items)
         return json_answer(list_of(shown, has_more=page.has_more, total=page.total))
 
-    @Operation("GET", _ONE, "getMemory", {200: shapes.MemoryShape}, refusals=(404,))
+    @Operation("GET", _ONE, "getMemory", shapes.MemoryShape)
     async def get(self, request: ApiRequest[UserQuery, None]) -> Response:
         """One memory, also a superseded one."""
-        memory_id = request.path["memory_id"]
-        memory = await self.memories.get(await self._where(request, request.query.user_id), memory_id)
-        if memory is None:
-            raise _no_memory(memory_id)
+        _, memory = await memory_in(request, self.memories, self.clock())
         return json_answer(await self.shape(memory))
 
-    @Operation("GET", f"{_ONE}/history", "getHistory", {200: shapes.HistoryShape}, refusals=(404,))
+    @Operation("GET", f"{_ONE}/history", "getHistory", shapes.HistoryShape)
     async def history(self, request: ApiRequest[UserQuery, None]) -> Response:
         """What happened to a memory, oldest first."""
-        memory_id = request.path["memory_id"]
-        where = await self._where(request, request.query.user_id)
-        events = (await self.memories.history(where, [memory_id])).get(memory_id)
-        memory = await self.memories.get(where, memory_id)
-        if events is None or memory is None:
-            raise _no_memory(memory_id)
-        following = [*(event.content for event in events[1:]), memory.content]
-        data = [_history_event(*pair) for pair in zip(events, following, strict=True)]
-        return json_answer({"object": "list", "data": data, "has_more": False})
+        where, memory = await memory_in(request, self.memories, self.clock())
+        events = (await self.memories.history(where, [memory.id])).get(memory.id)
+        if events is None:
+            raise _no_memory(memory.id)
+        shown = []
+        # An event holds the content before it, and if it changed that, the content after it.
+        for event, after in zip(events, [*(e.content for e in events[1:]), memory.content], strict=True):
+            shown.append(filled(shapes.EventShape, event, **whole_seconds(event, "at")))
+            if event.action in ("updated", "archived", "restored") and after != event.content:
+                shown[-1]["became"] = after
+        return whole_list(shown)
 
-    @Operation("PATCH", _ONE, "editMemory", {200: shapes.MemoryShape}, refusals=(404, 409, 413))
+    @Operation("PATCH", _ONE, "editMemory", shapes.MemoryShape, refusals=(404, 409, 413))
     async def edit(self, request: ApiRequest[UserQuery, EditBody]) -> Response:
         """Correct a memory; it keeps its id, and its history the old content."""
-        memory_id, body = request.path["memory_id"], request.body
-        if not body.model_fields_set:
+        body, now = request.body, self.clock()
+        if not (given := body.model_fields_set):
             why = "Say what to change: the body is empty."
             raise InvalidRequest(why, param="body", code="invalid_value")
-        now = self.clock()
         _future(body.expires_at, now)
-        where = await self._where(request, request.query.user_id)
+        where, memory = await memory_in(request, self.memories, now)
         project = request.caller.stored_project(body.project_id)
-        edited = await self.edits.edit(where, memory_id, _correction(body, now, project))
+        changed: dict[str, Any] = {name: getattr(body, name) for name in given - {"project_id", "tags"}}
+        if "tags" in given:
+            changed["tags"] = tuple(body.tags)
+
+        def correct(memory: Memory) -> Memory:
+            scope = memory.scope
+            if "project_id" in given:
+                scope = Scope(scope.tenant, scope.user, project)
+            return replace(memory, scope=scope, updated_at=now, **changed)
+
+        edited = await self.edits.edit(where, memory.id, correct)
         if edited is None:
-            raise _no_memory(memory_id)
+            raise _no_memory(memory.id)
         return json_answer(await self.shape(edited))
 
-    @Operation("DELETE", _ONE, "forgetMemory", {200: shapes.DeletedShape}, refusals=(404,))
+    @Operation("DELETE", _ONE, "forgetMemory", shapes.DeletedShape)
     async def forget(self, request: ApiRequest[ForgetQuery, None]) -> Response:
         """Forget a memory, those that it superseded, and the exchanges they came from."""
-        memory_id, dry_run = request.path["memory_id"], request.query.dry_run == "true"
-        where = await self._where(request, request.query.user_id)
-        counts = await self.memories.forget(where, memory_id, by=request.caller.label, dry_run=dry_run)
+        dry_run = request.query.dry_run == "true"
+        where, memory = await memory_in(request, self.memories, self.clock())
+        counts = await self.memories.forget(where, memory.id, by=request.caller.label, dry_run=dry_run)
         if not counts.memories:
-            raise _no_memory(memory_id)
-        return deleted_answer(counts, id=memory_id, dry_run=dry_run)
+            raise _no_memory(memory.id)
+        return deleted_answer(counts, id=memory.id, dry_run=dry_run)
 
-    @Operation("DELETE", _ALL, "forgetMemories", {200: shapes.DeletedShape})
+    @Operation("DELETE", _ALL, "forgetMemories", shapes.DeletedShape)
     async def forget_scope(self, request: ApiRequest[ForgetScopeQuery, None]) -> Response:
         """Forget a user's everything, one project's, or one type.
 
@@ -173,7 +179,7 @@ class MemoryEndpoints:
         if caller.project is None and PROJECT_HEADER in request.http.headers:
             why = f"{PROJECT_HEADER} is empty or a placeholder, so that it narrows nothing: leave it out."
             raise InvalidRequest(why, param=PROJECT_HEADER, code="invalid_value")
-        scope = request.scope(query.user_id, query.project_id)
+        scope = request.scope()
         where = MemoryFilter(
             tenant=scope.tenant,
             user=scope.user,
@@ -187,43 +193,6 @@ class MemoryEndpoints:
             self.on_forgotten(scope)
         return deleted_answer(counts, dry_run=dry_run)
 
-    async def _where(self, request: ApiRequest[Any, Any], user_id: str | None) -> MemoryFilter:
-        """Return where the path's memory may be looked up: in all of the tenant, unless a user is fixed or
-        named. Raises NotFound for one of another project than the request's header names."""
-        caller, memory_id = request.caller, request.path["memory_id"]
-        where = MemoryFilter(
-            tenant=caller.tenant, user=caller.narrow(user_id), include_inactive=True, now=self.clock()
-        )
-        if caller.project is not None:
-            found = await self.memories.get(where, memory_id)
-            if found is None or not caller.sees(found.scope.project):
-                raise _no_memory(memory_id)
-        return where
-
-
-def _correction(body: EditBody, now: float, project: str | None) -> Callable[[Memory], Memory]:
-    """Return the function that makes the changes of the body. `project`: as the body's project is stored."""
-    given = body.model_fields_set
-    changed: dict[str, Any] = {name: getattr(body, name) for name in given - {"project_id", "tags"}}
-    if "tags" in given:
-        changed["tags"] = tuple(body.tags)
-
-    def correct(memory: Memory) -> Memory:
-        scope = memory.scope
-        if "project_id" in given:
-            scope = Scope(scope.tenant, scope.user, project)
-        return replace(memory, scope=scope, updated_at=now, **changed)
-
-    return correct
-
-
-def _history_event(event: Event, content_after: str) -> shapes.HistoryEvent:
-    """Return one event; it holds the content before it, and where it changed that, the content after it."""
-    shown: Any = {**event_shape(event), **whole_seconds(event, "at")}
-    if event.action in ("updated", "archived", "restored") and content_after != event.content:
-        shown["became"] = content_after
-    return shown  # type: ignore[no-any-return]
-
 
 def _future(expires_at: float | None, now: float) -> float | None:
     if expires_at is not None and expires_at <= now:
@@ -235,11 +204,97 @@ def _no_memory(memory_id: str) -> NotFound:
     return absent("No memory", memory_id, param="memory_id", code="memory_not_found")
 
 
+# ---------------------------------------------------------------- use and time
+@dataclass(frozen=True, slots=True)
+class EvolutionEndpoints:
+    """What changes with use and time, and what a user can say about it."""
+
+    edits: MemoryEditor
+    evolution: Evolution
+    clock: Clock
+    shape: MemoryShaper
+
+    @Operation("POST", f"{_ONE}/pin", "pinMemory", shapes.MemoryShape)
+    async def pin(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """Offer a memory in every conversation; it does not fade, and lack of use does not archive it."""
+        return await self._changed(request, lambda id_, now: Pin(id_, pinned=True, at=now))
+
+    @Operation("POST", f"{_ONE}/unpin", "unpinMemory", shapes.MemoryShape)
+    async def unpin(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """Remove a memory's pin."""
+        return await self._changed(request, lambda id_, now: Pin(id_, pinned=False, at=now))
+
+    @Operation("POST", f"{_ONE}/archive", "archiveMemory", shapes.MemoryShape)
+    async def archive(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """Hide a memory from searches and lists until it is restored."""
+        return await self._changed(request, lambda id_, now: Archive((id_,), now, "user"))
+
+    @Operation("POST", f"{_ONE}/restore", "restoreMemory", shapes.MemoryShape, refusals=(404, 409))
+    async def restore(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """Make an archived memory current again, as if it had been stated now."""
+        return await self._changed(request, Restore)
+
+    async def _changed(
+        self, request: ApiRequest[UserQuery, None], change: Callable[[str, float], Change]
+    ) -> Response:
+        now = self.clock()
+        where, memory = await memory_in(request, self.edits.gate.memories, now)
+        changed = await self.edits.change(where, memory, change(memory.id, now))
+        if changed is None:
+            raise _no_memory(memory.id)
+        return json_answer(await self.shape(changed))
+
+    @Operation("GET", _SETTINGS, "getEvolutionSettings", shapes.SettingsShape)
+    async def get_settings(self, request: ApiRequest[UserQuery, None]) -> Response:
+        """How a user's memories change over time: the user's own settings, and what they amount to."""
+        scope = request.scope()
+        return self._settings(scope, await self.evolution.store.own(scope))
+
+    @Operation("PUT", _SETTINGS, "setEvolutionSettings", shapes.SettingsShape)
+    async def set_settings(self, request: ApiRequest[UserQuery, SettingsBody]) -> Response:
+        """Replace the user's own settings; what is absent or null is the server's. A part that the server
+        switched off cannot be switched on."""
+        scope = request.scope()
+        own = request.body.model_dump(exclude_none=True, mode="json")
+        await self.evolution.store.set_own(scope, own, self.clock())
+        return self._settings(scope, own)
+
+    def _settings(self, scope: Scope, own: Any) -> Response:
+        policy = filled(shapes.EvolutionSettings, self.evolution.policy.with_own(own))
+        answer = {"object": "memory.settings", "user_id": scope.user, "own": own, "settings": policy}
+        return json_answer(answer)
+
+    @Operation("POST", "/v1/memory/evolve", "evolveMemories", shapes.Evolved, body_optional=True)
+    async def evolve(self, request: ApiRequest[NoQuery, EvolveBody]) -> Response:
+        """Do now what the background pass would do for a user; a dry run says what, and changes nothing."""
+        scope, dry_run, steps = request.scope(), request.body.dry_run, []
+        for name, counts in (await self.evolution.evolve(scope, dry_run=dry_run)).items():
+            ids = {action: list(found) for action, found in counts.ids.items()} if counts else {}
+            steps.append(
+                {
+                    "step": name,
+                    "outcome": "failed" if counts is None else "done",
+                    "counts": {action: len(found) for action, found in ids.items()},
+                    "ids": ids,
+                    "more": bool(counts and counts.more),
+                }
+            )
+        answer = {"object": "memory.evolution", "user_id": scope.user, "dry_run": dry_run, "steps": steps}
+        return json_answer(answer)
+
+    @Operation("GET", "/v1/memory/insights", "getInsights", shapes.InsightsShape)
+    async def insights(self, request: ApiRequest[InsightsQuery, None]) -> Response:
+        """A user's memories in numbers: types, uses, changes by day, and what fades next."""
+        scope = request.scope()
+        found = await self.evolution.store.insights(scope, self.clock(), request.query.days)
+        fading = await self.shape.all(found.fading)
+        fading.sort(key=lambda memory: memory["fades_at"] or 0)
+        by_day = [filled(shapes.DayShape, day) for day in found.by_day]
+        shown = filled(shapes.InsightsShape, found, by_day=by_day, fading=fading, user_id=scope.user)
+        return json_answer(shown)
+
+
 # ---------------------------------------------------------------- what was made from memories
-_CONTRADICTIONS = "/v1/memory/contradictions"
-_ATTEMPTS = 16
-
-
 @dataclass(frozen=True, slots=True)
 class DerivedEndpoints:
     """Consolidated memories and contradictions."""
@@ -248,73 +303,50 @@ class DerivedEndpoints:
     derivation: DerivationStore
     contradictions: Contradictions
     clock: Clock
-    shape: MemoryShaper = BY_DEFAULT
+    shape: MemoryShaper
 
-    @Operation(
-        "POST", "/v1/memory/{memory_id}/undo", "undoConsolidation", {200: shapes.Undone}, refusals=(404,)
-    )
+    @Operation("POST", f"{_ONE}/undo", "undoConsolidation", shapes.Undone)
     async def undo(self, request: ApiRequest[UserQuery, None]) -> Response:
         """Delete a consolidated memory, and make the memories it was made of current again."""
-        memory_id, caller, now = request.path["memory_id"], request.caller, self.clock()
-        where = MemoryFilter(
-            tenant=caller.tenant, user=caller.narrow(request.query.user_id), include_inactive=True, now=now
-        )
-        for _ in range(_ATTEMPTS):
-            memory = await self.memories.get(where, memory_id)
-            if memory is None or not caller.sees(memory.scope.project) or not memory.sources:
+        now, missing = self.clock(), "No consolidated memory"
+        for _ in range(_UNDO_ATTEMPTS):
+            where, memory = await memory_in(request, self.memories, now, missing)
+            if not memory.sources:
                 break
             scope = Scope(memory.scope.tenant, memory.scope.user)
             stamp = await self.memories.stamp(scope)
             try:
-                await self.memories.apply(scope, [Undo(memory_id, now)], expect=stamp)
+                await self.memories.apply(scope, [Undo(memory.id, now)], expect=stamp)
             except Conflict:
                 continue
             except NotFound:
                 break
-            restored = [
-                found.id
-                for source in memory.sources
-                if (found := await self.memories.get(where, source)) is not None and found.is_current(now)
-            ]
-            return json_answer({"object": "memory.undo", "id": memory_id, "restored": restored})
-        raise absent("No consolidated memory", memory_id, param="memory_id", code="memory_not_found")
+            sources = [await self.memories.get(where, source) for source in memory.sources]
+            restored = [found.id for found in sources if found is not None and found.is_current(now)]
+            return json_answer({"object": "memory.undo", "id": memory.id, "restored": restored})
+        raise absent(missing, request.path["memory_id"], param="memory_id", code="memory_not_found")
 
-    @Operation("GET", _CONTRADICTIONS, "listContradictions", {200: shapes.ContradictionPage}, refusals=(404,))
+    @Operation("GET", _CONTRADICTIONS, "listContradictions", shapes.ContradictionPage)
     async def list(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
         """List pairs of current memories that cannot both hold, newest first."""
-        query = request.query
-        scope = request.scope(query.user_id, query.project_id)
-        found = await self.derivation.contradictions(scope, limit=query.limit + 1, after=query.after)
+        query, ask = request.query, partial(self.derivation.contradictions, request.scope())
+        found = await ask(limit=query.limit + 1, after=query.after)
         shown = [await self._shown(one) for one in found[: query.limit]]
         return json_answer(list_of(shown, has_more=len(found) > query.limit))
 
     @Operation(
-        "POST",
-        f"{_CONTRADICTIONS}/{{contradiction_id}}",
-        "decideContradiction",
-        {200: shapes.ContradictionShape},
-        refusals=(404, 413),
+        "POST", _CONTRADICTIONS + "/{contradiction_id}", "decideContradiction", shapes.ContradictionShape
     )
     async def decide(self, request: ApiRequest[UserQuery, DecideBody]) -> Response:
         """Keep the newer memory, the older one, or both; the other one stays in the history."""
-        named = {request.query.user_id, request.body.user_id} - {None}
-        if len(named) > 1:
-            why = "Query and body name two `user_id`."
-            raise InvalidRequest(why, param="user_id", code="invalid_value")
-        scope, id_ = request.scope(next(iter(named), None)), request.path["contradiction_id"]
+        scope, id_ = request.scope(), request.path["contradiction_id"]
         try:
             found = await self.contradictions.decide(scope, id_, request.body.keep, self.clock())
         except NotFound:
             raise absent("No contradiction", id_, param="id", code="contradiction_not_found") from None
         return json_answer(await self._shown(found))
 
-    async def _shown(self, found: Contradiction) -> shapes.ContradictionShape:
+    async def _shown(self, found: Contradiction) -> shapes.Answer:
         older, newer = await self.shape.all([found.older, found.newer])
-        return filled(
-            shapes.ContradictionShape,
-            found,
-            object="memory.contradiction",
-            older=older,
-            newer=newer,
-            found_at=int(found.found_at),
-        )
+        times = whole_seconds(found, "found_at")
+        return filled(shapes.ContradictionShape, found, older=older, newer=newer, **times)

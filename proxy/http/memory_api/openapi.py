@@ -4,7 +4,7 @@ Of the model routes, which are the upstream's, model_routes.yaml describes what 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,7 +20,6 @@ from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import Operation, operations_of
 from proxy.http.memory_api.documents import DocumentEndpoints
-from proxy.http.memory_api.evolution import EvolutionEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -28,7 +27,7 @@ from proxy.http.memory_api.inspection import (
     SessionEndpoints,
     TimelineEndpoints,
 )
-from proxy.http.memory_api.memories import DerivedEndpoints, MemoryEndpoints
+from proxy.http.memory_api.memories import DerivedEndpoints, EvolutionEndpoints, MemoryEndpoints
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.transfer import MEDIA_TYPES, TransferEndpoints
 
@@ -69,23 +68,23 @@ class OpenApi:
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             raise MethodNotAllowed(scope["method"], ("GET",))
-        await send_bytes(send, 200, _rendered(self.version, self.server_url), b"application/json")
+        body = orjson.dumps(document(self.version, self.server_url))
+        await send_bytes(send, 200, body, b"application/json")
 
 
 @cache
-def _rendered(version: str, server_url: str) -> bytes:
-    return orjson.dumps(document(version, server_url))
-
-
 def document(version: str, server_url: str = ".") -> dict[str, Any]:
     """Return the whole document."""
-    schemas, definitions = _schemas(_models())
+    schemas, definitions = _schemas()
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
-    routes = _model_routes()
+    routes: dict[str, Any] = yaml.safe_load((files(__package__) / "model_routes.yaml").read_text("utf-8"))
     paths |= _model_paths(routes)
     components = routes["components"]
+    components["schemas"]["MemoryConfig"]["properties"]["memory_types"]["items"]["enum"] = sorted(KINDS)
+    for name, values in (("Status", Status), ("Reason", Reason), ("Level", Level)):
+        components["headers"][f"X-Memory-{name}"]["schema"]["enum"] = [value.value for value in values]
     components["schemas"] |= definitions
     components["securitySchemes"] = {"credential": {"type": "http", "scheme": "bearer"}}
     return {
@@ -104,31 +103,38 @@ def document(version: str, server_url: str = ".") -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- the memory API
-def _models() -> set[Any]:
-    """Return every model and shape that the operations name."""
-    found: set[Any] = {shapes.ErrorBody}
-    for operation in OPERATIONS:
-        found |= {operation.body, operation.lines, operation.takes_lines, *operation.answers.values()}
-    return found - {None}
-
-
-def _schemas(models: Iterable[Any]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """Return the schema of each model (a reference), and the definitions that these refer to."""
+def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
+    """Return the schema of each model and shape of the operations (a reference), and the definitions that
+    these refer to."""
     bodies = {model for operation in OPERATIONS for model in (operation.body, operation.takes_lines)}
+    models: set[Any] = bodies | {shapes.ErrorBody}
+    for operation in OPERATIONS:
+        models |= {operation.lines, *operation.answers.values()}
     inputs = [(model, "validation" if model in bodies else "serialization", TypeAdapter(model))
-              for model in sorted(models, key=lambda m: str(m.__name__))]  # fmt: skip
+              for model in sorted(models - {None}, key=lambda m: str(m.__name__))]  # fmt: skip
     template = "#/components/schemas/{model}"
     by_key, shared = TypeAdapter.json_schemas(inputs, ref_template=template)  # type: ignore[arg-type]
     return {key: schema for (key, _), schema in by_key.items()}, shared.get("$defs", {})
 
 
 def _operation(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
+    fields = operation.query.model_json_schema().get("properties", {})
+    in_query = [{"name": name, "in": "query", "schema": _given(schema)} for name, schema in fields.items()]
+    responses: dict[str, Any] = {
+        str(status): {"description": _SUCCESSES[status], "content": _json(schemas[shape])}
+        for status, shape in operation.answers.items()
+    }
+    if operation.lines is not None:
+        responses["200"] = _lines(schemas[operation.lines])
+    refusals = _COMMON_REFUSALS | {status: _REFUSALS[status] for status in operation.refusals or ()}
+    for status, words in sorted(refusals.items()):
+        responses[str(status)] = {"description": words, "content": _json(schemas[shapes.ErrorBody])}
     described: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
         "tags": ["memory"],
-        "parameters": [*_path_parameters(operation.path, minLength=1), *_query_parameters(operation)],
-        "responses": _responses(operation, schemas),
+        "parameters": [*_path_parameters(operation.path, minLength=1), *in_query],
+        "responses": responses,
     }
     if operation.body is not None:
         content = _json(schemas[operation.body])
@@ -136,19 +142,6 @@ def _operation(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, An
     if operation.takes_lines is not None:
         described["requestBody"] = {"required": True, **_lines(schemas[operation.takes_lines])}
     return described
-
-
-def _responses(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, Any]:
-    responses: dict[str, Any] = {
-        str(status): {"description": _SUCCESSES[status], "content": _json(schemas[shape])}
-        for status, shape in operation.answers.items()
-    }
-    if operation.lines is not None:
-        responses["200"] = _lines(schemas[operation.lines])
-    refusals = _COMMON_REFUSALS | {status: _REFUSALS[status] for status in operation.refusals}
-    for status, words in sorted(refusals.items()):
-        responses[str(status)] = {"description": words, "content": _json(schemas[shapes.ErrorBody])}
-    return responses
 
 
 def _json(schema: Any) -> dict[str, Any]:
@@ -167,11 +160,6 @@ def _path_parameters(path: str, **schema: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
-    properties = operation.query.model_json_schema().get("properties", {})
-    return [{"name": name, "in": "query", "schema": _given(schema)} for name, schema in properties.items()]
-
-
 def _given(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a parameter's schema without `null`: a parameter is absent, never null."""
     given = {key: value for key, value in schema.items() if key not in ("anyOf", "title")}
@@ -184,15 +172,6 @@ def _given(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- the other routes
-def _model_routes() -> dict[str, Any]:
-    routes: dict[str, Any] = yaml.safe_load((files(__package__) / "model_routes.yaml").read_text("utf-8"))
-    components = routes["components"]
-    components["schemas"]["MemoryConfig"]["properties"]["memory_types"]["items"]["enum"] = sorted(KINDS)
-    for name, values in (("Status", Status), ("Reason", Reason), ("Level", Level)):
-        components["headers"][f"X-Memory-{name}"]["schema"]["enum"] = [value.value for value in values]
-    return routes
-
-
 def _model_paths(routes: Mapping[str, Any]) -> dict[str, Any]:
     see = {"model": "See OpenAI's reference.", "operations": "As the summary says."}
     paths: dict[str, Any] = {}

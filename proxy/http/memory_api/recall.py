@@ -1,6 +1,6 @@
 """Endpoints that show what a chat would be given: a search with scores, and why what is shown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,10 @@ from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation
 from proxy.http.memory_api.documents import passage_shape
 from proxy.http.memory_api.request_schemas import ExplainBody, NoQuery, ScopeQuery, SearchBody
-from proxy.http.memory_api.response_schemas import BY_DEFAULT, MemoryShape, MemoryShaper, json_answer
+from proxy.http.memory_api.response_schemas import MemoryShaper, json_answer, whole_list
 from proxy.http.turns import Zones, bounded, fingerprint
 from proxy.recall import documents as document_search
-from proxy.recall.explain import Explanation, Weighed, explain, profile, search, unshown
+from proxy.recall.explain import Explanation, explain, profile, search, unshown
 from proxy.recall.prepare import RecallTools
 from proxy.recall.triage import is_housekeeping
 from proxy.wire.dialect import CHAT
@@ -28,54 +28,42 @@ class RecallEndpoints:
     recall: RecallTools
     zones: Zones
     clock: Clock
+    shape: MemoryShaper
     retrieval_limit: int = 10  # of a request that names none
     is_on: bool = True  # memory, for requests that say nothing
     session_key: Callable[[str], str] = str  # the id under which the recorder stores a session
-    shape: MemoryShaper = BY_DEFAULT
 
-    @Operation("POST", "/v1/memory/search", "searchMemories", {200: shapes.Matches}, refusals=(413,))
+    @Operation("POST", "/v1/memory/search", "searchMemories", shapes.Matches)
     async def search(self, request: ApiRequest[NoQuery, SearchBody]) -> Response:
         """Search, with scores and reasons; and whether a chat that began so would be shown any of it."""
-        body = request.body
-        scope = request.scope(body.user_id, body.project_id)
+        body, scope = request.body, request.scope()
         timezone = await self.zones.of(scope, body.timezone or request.caller.timezone)
-        limit, threshold = body.limit or self.retrieval_limit, body.similarity_threshold
-        wanted: Any = {
-            "types": tuple(body.memory_types) if body.memory_types else None,
-            "limit": limit,
-            "threshold": threshold,
+        bounds: Any = {
+            "limit": body.limit or self.retrieval_limit,
+            "threshold": body.similarity_threshold,
         }
+        wanted = bounds | {"types": tuple(body.memory_types) if body.memory_types else None}
         # One after the other: the second uses the vector that was computed for the first.
         ranked = await search(scope, body.query, self.recall, **wanted)
         reason = await unshown(scope, body.query, self.recall, **wanted, timezone=timezone)
         shown = await self.shape.all(one.memory for one in ranked)
         matches = [
-            {
-                "object": "memory.match",
-                "memory": memory,
-                "score": round(one.score, 4),
-                "why": one.why,
-            }
+            {"object": "memory.match", "memory": memory, "score": round(one.score, 4), "why": one.why}
             for memory, one in zip(shown, ranked, strict=True)
         ]
-        found = {"object": "list", "data": matches, "has_more": False, "would_inject": reason is None}
-        found["reason"] = reason and reason.value
+        more: shapes.Answer = {"would_inject": reason is None, "reason": reason and reason.value}
         if "documents" in body.include:
-            shelf = self.recall.shelf
-            passages = await document_search.search(
-                scope, body.query, shelf, limit=limit, threshold=threshold
-            )
-            found["documents"] = [passage_shape(one) for one in passages]
-        return json_answer(found)
+            passages = await document_search.search(scope, body.query, self.recall.shelf, **bounds)
+            more["documents"] = [passage_shape(one) for one in passages]
+        return whole_list(matches, **more)
 
-    @Operation("POST", "/v1/memory/explain", "explainRecall", {200: shapes.Explanation}, refusals=(413,))
+    @Operation("POST", "/v1/memory/explain", "explainRecall", shapes.Explanation)
     async def explain(self, request: ApiRequest[NoQuery, ExplainBody]) -> Response:
         """What a chat with these messages would be given: the block, the memories weighed, and why.
 
         Nothing is stored or forgotten, and no external model is called.
         """
-        body = request.body
-        scope = request.scope(body.user_id, body.project_id)
+        body, scope = request.body, request.scope()
         turn = self._turn(scope, body, await self.zones.of(scope, body.timezone or request.caller.timezone))
         if not self.is_on:
             explanation = Explanation(Prepared(status=Status.OFF, reason=Reason.DISABLED))
@@ -83,20 +71,42 @@ class RecallEndpoints:
             explanation = Explanation(Prepared(status=Status.OFF, reason=Reason.HOUSEKEEPING))
         else:
             explanation = await explain(turn, self.recall)
-        shown = await self.shape.all(one.memory for one in explanation.weighed)
-        return json_answer(_explanation_shape(explanation, shown))
+        prepared, weighed = explanation.prepared, explanation.weighed
+        memories = [
+            {
+                "memory": memory,
+                "score": None if one.score is None else round(one.score, 4),
+                "why": one.why,
+                "shown": one.left_out is None,
+                "left_out": one.left_out,
+            }
+            for one, memory in zip(weighed, await self.shape.all(w.memory for w in weighed), strict=True)
+        ]
+        return json_answer(
+            {
+                "object": "memory.explanation",
+                "status": prepared.status.value,
+                "reason": prepared.reason and prepared.reason.value,
+                "level": prepared.level.value,
+                "query": explanation.query,
+                "block": prepared.block,
+                "tokens": prepared.tokens,
+                "memories": memories,
+                "documents": [{**passage_shape(one), "shown": shown} for one, shown in explanation.passages],
+            }
+        )
 
-    @Operation("GET", "/v1/memory/profile", "getProfile", {200: shapes.Profile})
+    @Operation("GET", "/v1/memory/profile", "getProfile", shapes.Profile)
     async def profile(self, request: ApiRequest[ScopeQuery, None]) -> Response:
         """What every conversation is given: standing rules, traits of the user, core memories."""
-        scope = request.scope(request.query.user_id, request.query.project_id)
-        held = await profile(scope, self.recall)
+        held = await profile(request.scope(), self.recall)
         shown = await self.shape.all(memory for memory, _ in held)
-        found = [
-            {"object": "memory.of_profile", "kind": kind, "memory": memory}
-            for memory, (_, kind) in zip(shown, held, strict=True)
-        ]
-        return json_answer({"object": "list", "data": found, "has_more": False})
+        return whole_list(
+            [
+                {"object": "memory.of_profile", "kind": kind, "memory": memory}
+                for memory, (_, kind) in zip(shown, held, strict=True)
+            ]
+        )
 
     def _turn(self, scope: Scope, body: ExplainBody, timezone: str) -> Turn:
         chat = {"messages": [message.model_dump() for message in body.messages]}
@@ -116,28 +126,3 @@ class RecallEndpoints:
             named=named is not None,
             standalone=named is not None and sum(m.role in ("user", "assistant") for m in messages) == 1,
         )
-
-
-def _explanation_shape(explanation: Explanation, shown: Sequence[MemoryShape]) -> dict[str, Any]:
-    prepared = explanation.prepared
-    return {
-        "object": "memory.explanation",
-        "status": prepared.status.value,
-        "reason": prepared.reason and prepared.reason.value,
-        "level": prepared.level.value,
-        "query": explanation.query,
-        "block": prepared.block,
-        "tokens": prepared.tokens,
-        "memories": [_weighed_shape(*pair) for pair in zip(explanation.weighed, shown, strict=True)],
-        "documents": [{**passage_shape(one), "shown": shown} for one, shown in explanation.passages],
-    }
-
-
-def _weighed_shape(one: Weighed, memory: MemoryShape) -> shapes.WeighedShape:
-    return {
-        "memory": memory,
-        "score": None if one.score is None else round(one.score, 4),
-        "why": one.why,
-        "shown": one.left_out is None,
-        "left_out": one.left_out,
-    }

@@ -17,15 +17,7 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 
 from proxy.domain.changes import Event
-from proxy.domain.core import (
-    Evidence,
-    Memory,
-    MemoryFilter,
-    Page,
-    Scope,
-    Stamp,
-    own_id,
-)
+from proxy.domain.core import Evidence, Memory, MemoryFilter, Page, Scope, Stamp, own_id
 from proxy.domain.errors import ClientError, Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.timezones import local
@@ -33,7 +25,7 @@ from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation, body_chunks, json_value, media_type, validated
 from proxy.http.memory_api.request_schemas import EventLine, MemoryLine, ScopeQuery, UserQuery
-from proxy.http.memory_api.response_schemas import event_shape, exact_memory, json_answer
+from proxy.http.memory_api.response_schemas import exact_memory, filled, json_answer
 from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
 
@@ -60,64 +52,57 @@ class TransferEndpoints:
     @Operation("GET", "/v1/memory/export", "exportMemories", {}, lines=shapes.ExportLine)
     async def export(self, request: ApiRequest[ScopeQuery, None]) -> Response:
         """Stream a user's memories, oldest first; with the right admin those of the whole tenant."""
-        query = request.query
         where = MemoryFilter(
             tenant=request.caller.tenant,
-            user=request.user_or_all(query.user_id),
-            project=request.caller.project_of(query.project_id),
+            user=request.user_or_all(),
+            project=request.caller.project_of(request.query.project_id),
             include_inactive=True,
             now=self.clock(),
         )
         first = await _page(self.memories, where, None)  # a failure here still has a status of its own
-        headers = {
-            "Content-Disposition": 'attachment; filename="memories.ndjson"',
-            "Cache-Control": "no-store",
-        }
+        disposition = 'attachment; filename="memories.ndjson"'
+        headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
         if request.http.method == "HEAD":
             return Response(headers=headers, media_type=MEDIA_TYPES[0])
         chunks = _exported(self.memories, where, first)
         return StreamingResponse(chunks, headers=headers, media_type=MEDIA_TYPES[0])
 
-    @Operation("POST", "/v1/memory/import", "importMemories", {200: shapes.Imported}, takes_lines=MemoryLine)
+    @Operation("POST", "/v1/memory/import", "importMemories", shapes.Imported, takes_lines=MemoryLine)
     async def import_(self, request: ApiRequest[UserQuery, None]) -> Response:
         """Import an export; sending it twice imports nothing twice."""
         if media_type(request.http) not in MEDIA_TYPES:  # web pages cannot send any of them without asking
             raise InvalidRequest(f"Send NDJSON, with Content-Type: {MEDIA_TYPES[0]}.", param="content-type")
-        named = request.query.user_id
-        owner = _Owner(request.caller, request.user_or_all(named), maps=named is not None)
+        owner = _Owner(request.caller, request.user_or_all(), maps=request.query.user_id is not None)
         running = _Import(self, owner, self.clock())
         async for number, raw in lines_of(body_chunks(request.http)):
             await running.take(number, raw)
             if number % _LINES_PER_SLICE == 0:
                 await asyncio.sleep(0)  # lines that are refused at once would block other requests
         await running.flush()
-        return json_answer(running.result())
+        running.errors.sort(key=lambda error: error["line"])
+        return json_answer(filled(shapes.Imported, running))
 
 
 # ---------------------------------------------------------------- export
 async def _exported(store: MemoryStore, where: MemoryFilter, page: Page) -> AsyncIterator[bytes]:
     while True:
         for start in range(0, len(page.items), _LINES_PER_SLICE):
-            yield await _chunk(store, where, page.items[start : start + _LINES_PER_SLICE])
+            some, histories = page.items[start : start + _LINES_PER_SLICE], dict[str, Sequence[Event]]()
+            for user in {m.scope.user for m in some}:
+                ids = [m.id for m in some if m.scope.user == user]
+                histories |= await store.history(replace(where, user=user), ids)
+            # A memory forgotten since has no history, and gets no line.
+            lines = [_line(m, events) + b"\n" for m in some if (events := histories.get(m.id))]
+            yield b"".join(lines)
         if not page.has_more:
             return
         page = await _page_after(store, where, page.items)
 
 
-async def _chunk(store: MemoryStore, where: MemoryFilter, memories: Sequence[Memory]) -> bytes:
-    """Return some lines with their histories. A memory forgotten since has no history, and gets no line."""
-    histories = {
-        user: await store.history(replace(where, user=user), [m.id for m in memories if m.scope.user == user])
-        for user in {m.scope.user for m in memories}
-    }
-    lines = [_line(m, events) for m in memories if (events := histories[m.scope.user].get(m.id))]
-    return b"".join(line + b"\n" for line in lines)
-
-
 def _line(memory: Memory, events: Sequence[Event]) -> bytes:
     """Return the memory's line. If an import would refuse it as too long (it was confirmed thousands of
     times), the oldest confirmations are left out, and then the oldest evidence."""
-    shown: Any = {**exact_memory(memory), "history": [event_shape(event) for event in events]}
+    shown: Any = {**exact_memory(memory), "history": [filled(shapes.EventShape, event) for event in events]}
     line = orjson.dumps(shown)
     over = len(line) - MAX_LINE_BYTES
     if over > 0:
@@ -225,7 +210,7 @@ class _Import:
     imported: int = 0
     skipped: int = 0
     refused: int = 0
-    errors: list[shapes.LineRefused] = field(default_factory=list)
+    errors: list[shapes.Answer] = field(default_factory=list)
     batch: list[tuple[int, Memory, tuple[Event, ...]]] = field(default_factory=list)
     batch_bytes: int = 0
     said: dict[str, datetime] = field(default_factory=dict)  # by id, the local time that dates refer to
@@ -276,15 +261,6 @@ class _Import:
                 self.imported += 1
             else:
                 self.skipped += 1
-
-    def result(self) -> shapes.Imported:
-        return {
-            "object": "memory.import",
-            "imported": self.imported,
-            "skipped": self.skipped,
-            "refused": self.refused,
-            "errors": sorted(self.errors, key=lambda e: e["line"]),
-        }
 
     def _refuse(self, number: int, message: str) -> None:
         self.refused += 1

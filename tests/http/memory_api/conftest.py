@@ -18,7 +18,6 @@ from proxy.http.asgi import answer
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
-from proxy.http.memory_api.evolution import EvolutionEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -26,7 +25,7 @@ from proxy.http.memory_api.inspection import (
     SessionEndpoints,
     TimelineEndpoints,
 )
-from proxy.http.memory_api.memories import DerivedEndpoints, MemoryEndpoints
+from proxy.http.memory_api.memories import DerivedEndpoints, EvolutionEndpoints, MemoryEndpoints
 from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.response_schemas import MemoryShaper
 from proxy.http.memory_api.transfer import TransferEndpoints
@@ -141,6 +140,7 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
     zones = Zones(stores.sessions, "UTC", time.time)
     steps = (UseStep(stores.evolution, UseJudge(None)), DecayStep(stores.evolution))
     evolution = Evolution(stores.evolution, steps, EvolutionPolicy(reflect=False), time.time)
+    shape = MemoryShaper(evolution.policy_of, time.time)
     api = MemoryApi(
         lambda request: replace(
             callers[0],
@@ -148,16 +148,16 @@ async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[
             project=request.headers.get("x-memory-project-id"),
             timezone=take_header_extensions(request.scope["headers"]).timezone,
         ),
-        MemoryEndpoints(stores.memories, edits, zones, time.time, credentials.forget),
-        RecallEndpoints(recall, zones, time.time),
+        MemoryEndpoints(stores.memories, edits, zones, time.time, credentials.forget, shape),
+        RecallEndpoints(recall, zones, time.time, shape),
         TransferEndpoints(stores.memories, edits, zones, time.time),
-        TimelineEndpoints(stores.timeline, stores.entities, zones, time.time),
+        TimelineEndpoints(stores.timeline, stores.entities, zones, time.time, shape),
         DerivedEndpoints(
-            stores.memories, stores.derivation, Contradictions(gate, stores.derivation), time.time
+            stores.memories, stores.derivation, Contradictions(gate, stores.derivation), time.time, shape
         ),
-        EvolutionEndpoints(edits, evolution, time.time, MemoryShaper(evolution.policy_of)),
+        EvolutionEndpoints(edits, evolution, time.time, shape),
         SessionEndpoints(stores.sessions, stores.jobs, lambda: woken.append(True), time.time),
-        QuarantineEndpoints(stores.quarantine, edits),
+        QuarantineEndpoints(stores.quarantine, edits, shape),
         ReceiptEndpoints(stores.receipts),
         DocumentEndpoints(
             DocumentIngester(stores.documents, stores.passages, embedder, time.time), time.time
