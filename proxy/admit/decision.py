@@ -34,7 +34,7 @@ from proxy.domain.core import (
     Scope,
     Source,
 )
-from proxy.domain.judging import Relation
+from proxy.domain.ports import Relation
 from proxy.text.words import normalise, terms
 
 # ---------------------------------------------------------------- confidence

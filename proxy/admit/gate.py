@@ -33,8 +33,7 @@ from proxy.domain.core import (
     Stamp,
 )
 from proxy.domain.errors import Conflict, EmbeddingFailed, LeaseLost
-from proxy.domain.judging import Judge, Relation
-from proxy.domain.ports import Embedder, MemoryStore
+from proxy.domain.ports import Embedder, Judge, MemoryStore, Relation
 from proxy.domain.session import Job
 from proxy.telemetry import ThrottledLog
 from proxy.text.words import terms

@@ -26,7 +26,7 @@ from proxy.app.maintenance import Maintenance, SteadyClock
 from proxy.app.services import Services
 from proxy.config import PREFIX, Settings, config_file, load
 from proxy.domain.errors import ConfigError
-from proxy.domain.operating_system import raise_file_limit
+from proxy.domain.limits import raise_file_limit
 from proxy.domain.ports import Clock
 from proxy.http.asgi import ASGIScope, Receive, Send, send_json
 from proxy.http.connections import CONNECTIONS, ClientLimits, Connections

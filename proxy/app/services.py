@@ -17,8 +17,7 @@ from proxy.domain import timezones
 from proxy.domain.changes import EvolutionPolicy, Step
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
-from proxy.domain.limits import CallQuota, TurnPriority
-from proxy.domain.operating_system import trim_heap
+from proxy.domain.limits import CallQuota, TurnPriority, trim_heap
 from proxy.domain.ports import Clock, Completer
 from proxy.http.limits import Ledger
 from proxy.http.memory_work import FailOpen

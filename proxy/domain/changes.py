@@ -26,7 +26,7 @@ class Create:
     memory: Memory
     vector: bytes | None
     history: tuple["Event", ...] = ()
-    reading: bytes | None = field(default=None, repr=False)  # see judging.Judge.readings
+    reading: bytes | None = field(default=None, repr=False)  # see ports.Judge.readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,15 +308,12 @@ class Step(Protocol):
     @property
     def name(self) -> str:
         """A name for logs and metrics."""
-        ...
 
     def is_on(self, policy: EvolutionPolicy) -> bool:
         """False if the policy switches it off."""
-        ...
 
     async def run(self, visit: Visit) -> StepCounts:
         """Do a portion of the work for one user. Raises StoreError, EmbeddingFailed, CompletionFailed."""
-        ...
 
 
 # ---------------------------------------------------------------- ports
@@ -393,28 +390,22 @@ class EvolutionStore(Protocol):
     async def claim(self, now: float, lease_s: float) -> VisitLease | None:
         """Lease the user who has been due the longest, else one with answers to judge; one process at a time
         has a user."""
-        ...
 
     async def lease(self, scope: Scope, now: float, lease_s: float) -> VisitLease | None:
         """Lease this user, due or not; None while another visit has the user. `release` with NEVER leaves
         when the user is due as it was."""
-        ...
 
     async def release(self, lease: VisitLease, at: float, due_at: float) -> None:
         """End the visit made at `at`; the next one is due at `due_at`, or earlier if memories changed."""
-        ...
 
     async def own(self, scope: Scope) -> Mapping[str, Any]:
         """Return the user's own settings; {} for none."""
-        ...
 
     async def set_own(self, scope: Scope, own: Mapping[str, Any], at: float) -> None:
         """Replace the user's own settings, durable on return; the user is due at `at`."""
-        ...
 
     async def answered(self, scope: Scope, limit: int) -> Sequence[AnsweredExchange]:
         """Return up to `limit` of the user's exchanges whose answers are to be judged, oldest first."""
-        ...
 
     async def record_use(
         self, exchange: AnsweredExchange, verdict: UseVerdict | None, policy: EvolutionPolicy, at: float
@@ -423,15 +414,12 @@ class EvolutionStore(Protocol):
         `archive_below`, and restore an archived memory that was used. Returns ids by action: "used",
         "unused", "archived", "restored"; {} for an exchange that was judged or forgotten. None: it is settled
         without a judgement."""
-        ...
 
     async def fade(self, visit: Visit, limit: int) -> StepCounts:
         """Archive memories that have decayed, and compute when others will: a portion of about `limit`."""
-        ...
 
     async def insights(self, scope: Scope, now: float, days: int) -> Insights:
         """Return the user's memories in numbers, or those of the scope's project."""
-        ...
 
 
 # ---------------------------------------------------------------- what is derived
@@ -462,32 +450,25 @@ class DerivationStore(Protocol):
 
     async def due(self, scope: Scope, step: str, *, limit: int, now: float) -> Due:
         """Return up to `limit` current memories that the step has not considered."""
-        ...
 
     async def batches(self, scope: Scope, step: str, since: float) -> int:
         """Return how many batches the step has considered since a time."""
-        ...
 
     async def undone(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
         """Return those of the memories whose consolidation was undone."""
-        ...
 
     async def superseded(self, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Memory]:
         """Return up to `limit` memories that these have superseded, and what those had, the latest first."""
-        ...
 
     async def outdated(self, scope: Scope) -> Sequence[str]:
         """Return the current reflective memories with a source that was superseded by another fact, or is
         archived."""
-        ...
 
     async def contradictions(
         self, scope: Scope, *, limit: int, after: str | None = None
     ) -> Sequence[Contradiction]:
         """Return up to `limit` contradictions of the user, newest first. Raises NotFound for an unknown
         `after`."""
-        ...
 
     async def contradiction(self, scope: Scope, id: str) -> Contradiction | None:
         """Return one; None if it is absent, settled or another user's."""
-        ...

@@ -123,28 +123,22 @@ class DocumentStore(Protocol):
     async def put(self, new: NewDocument, limits: DocumentLimits) -> tuple[Document, DocumentChange]:
         """Store the document, durable on return; it replaces the one of the same name, user and project,
         and the same text changes nothing. Raises QuotaExceeded beyond the limits."""
-        ...
 
     async def named(self, scope: Scope, name: str) -> Document | None:
         """Return the document of this name in exactly this project, or of no project."""
-        ...
 
     async def find(self, tenant: str, user: str | None, document_id: str) -> Document | None:
         """Return the user's document, or any user's of the tenant; None if absent or another's."""
-        ...
 
     async def passages(self, document: Document) -> Sequence[Passage]:
         """Return its passages in order; none if it was replaced or deleted."""
-        ...
 
     async def list(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[Document]:
         """Return up to `limit` of the user's documents (of the scope's project, if it names one), the latest
         first, after the one with id `after` (NotFound if absent)."""
-        ...
 
     async def delete(self, document: Document, *, by: str, now: float) -> ForgetCounts:
         """Erase the document, durable on return, and the answers that may repeat it; store a receipt."""
-        ...
 
 
 class PassageIndex(Protocol):
@@ -152,20 +146,16 @@ class PassageIndex(Protocol):
 
     async def holds(self, scope: Scope) -> bool:
         """Return whether the user has any documents, with one indexed lookup."""
-        ...
 
     async def search(self, scope: Scope, look: PassageSearch) -> Sequence[PassageHit]:
         """Return the best by cosine and the best by BM25 of the scope's passages, each with both scores."""
-        ...
 
     async def pending(self, limit: int) -> Sequence[PassageToEmbed]:
         """Return passages of any user without a vector of the store's model."""
-        ...
 
     async def fill(self, made: Sequence[tuple[PassageToEmbed, bytes | None]]) -> int:
         """Store the vectors, durable on return, and return how many; None if the model cannot read the
         passage. Passages that were replaced or deleted are skipped."""
-        ...
 
 
 def is_redacted(passage: Passage) -> bool:

@@ -73,31 +73,25 @@ class ChainStore(Protocol):
         `generation`, and belongs to no conversation. `recalled`: the memories in its context, and the
         responses whose items it holds, so that forgetting one finds it. `said`: items to append to its
         conversation, if it is stored."""
-        ...
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
         """Return the user's response; None if absent, expired, or another user's."""
-        ...
 
     async def chain(
         self, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
     ) -> Chain:
         """Return the response and those it continues, at most the newest `limit`; empty if the response is
         absent, expired, or another user's. If they exceed `most_bytes`, only the size is read."""
-        ...
 
     async def delete(self, scope: Scope, response_id: str) -> bool:
         """Delete the user's response; False if there is none."""
-        ...
 
     async def trim(self, scope: Scope, most_bytes: int) -> int:
         """Delete the user's oldest responses and least recently used conversations until the rest fits, the
         last one excepted. Returns how many."""
-        ...
 
     async def expire(self, now: float, *, unused_since: float | None = None) -> int:
         """Delete expired responses, and conversations last used before `unused_since`; return how many."""
-        ...
 
 
 class ConversationStore(Protocol):
@@ -105,21 +99,17 @@ class ConversationStore(Protocol):
 
     async def create(self, conversation: Conversation, items: Sequence[tuple[str, bytes]]) -> None:
         """Store a conversation with its first items: (id, JSON)."""
-        ...
 
     async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
         """Return the user's conversation, with the size of its items; None if absent or another user's."""
-        ...
 
     async def update(
         self, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
     ) -> bool:
         """Replace the metadata; False if the user has no such conversation. `at`: restarts its lifetime."""
-        ...
 
     async def delete(self, scope: Scope, conversation_id: str) -> bool:
         """Delete the user's conversation with its items; False if there is none."""
-        ...
 
     async def add(
         self,
@@ -136,18 +126,14 @@ class ConversationStore(Protocol):
         nothing is appended, if the conversation is absent, another user's, or was forgotten since
         `generation`; `only_new`: also if it holds one of them. `at`: as in update; with a response its
         `created_at`."""
-        ...
 
     async def items(
         self, scope: Scope, conversation_id: str, *, limit: int, after: str | None, ascending: bool
     ) -> ItemPage | None:
         """Return items after the one with id `after`; None if the conversation or that item is absent."""
-        ...
 
     async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
         """Return one item."""
-        ...
 
     async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
         """Delete one item; False if there is none."""
-        ...

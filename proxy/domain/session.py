@@ -249,7 +249,6 @@ class SessionStore(Protocol):
         """Commit the user's half, durable on return. The same key again returns the first one's id and
         lets it be answered again; a standalone exchange only if it is recent and nothing was said since.
         The first exchange of a session makes the pending ones of the user's other sessions due."""
-        ...
 
     async def resume(
         self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
@@ -257,45 +256,36 @@ class SessionStore(Protocol):
         """Return the exchange that the request continues, if its answer is not complete yet (the model called
         tools, or broke off): the session's newest with this `key`; without one, the one answered with
         `response_id`; without either, the last. None if there is none."""
-        ...
 
     async def complete(self, begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
         """Commit the answer and, in the same transaction, the job that `trigger` returns; count an access
         of the memories recalled, and wake the user's jobs that wait for a credential. Returns False, and
         writes nothing, if the exchange was forgotten. Idempotent; a complete answer replaces an incomplete
         one, unless a job has read that."""
-        ...
 
     async def abort(self, begun: StoredExchange) -> None:
         """Remove an exchange that got no answer (the upstream refused it)."""
-        ...
 
     async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
         """Return the session's last exchanges, oldest first."""
-        ...
 
     async def session_of(self, scope: Scope, response_id: str) -> str | None:
         """Return the session of this user's response."""
-        ...
 
     async def timezone(self, scope: Scope) -> str | None:
         """Return the user's last known time zone; None if no request has named one."""
-        ...
 
     async def sweep(self, now: float, trigger: Trigger) -> int:
         """Complete exchanges whose process died, and offer every session with pending exchanges and no queued
         job to `trigger`. Returns the number of new jobs."""
-        ...
 
     async def end(self, scope: Scope, session_id: str, at: float) -> int:
         """Queue the session's pending exchanges at once; return how many. 0: none, or no such session of the
         user (in the scope's project, or in any if it names none)."""
-        ...
 
     async def sessions(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[SessionInfo]:
         """Return up to `limit` of the user's sessions, the last used first, after the one with this cursor or
         id (NotFound if absent); if several have that id, after the last."""
-        ...
 
 
 class JobQueue(Protocol):
@@ -304,40 +294,32 @@ class JobQueue(Protocol):
     async def claim(self, now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
         """Lease the most urgent due job of the lanes up to `upto_lane`, or one whose lease ran out or whose
         owner died."""
-        ...
 
     async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
         """Return what the job has to extract, oldest first; empty if it was forgotten."""
-        ...
 
     async def retry(
         self, job: Job, *, at: float, reason: str, dead: bool = False, counted: bool = True
     ) -> None:
         """Put the job back until `at`, or among the dead letters. `reason` holds no content. Not `counted`:
         it does not count as an attempt, since the job was not at fault."""
-        ...
 
     async def wait_for_credential(self, job: Job) -> None:
         """Park the job until `wake` is called for its user."""
-        ...
 
     async def wake(self, scope: Scope | None) -> bool:
         """Make the waiting jobs of the user, or of all users, due; return whether there were any."""
-        ...
 
     async def counts(self) -> QueueCounts:
         """Return the numbers of jobs by state."""
-        ...
 
     async def list(
         self, tenant: str, user: str | None, *, state: JobState | None, limit: int, after: str | None = None
     ) -> Sequence[JobInfo]:
         """Return up to `limit` jobs of the user, or of the whole tenant, oldest first."""
-        ...
 
     async def revive(self, tenant: str, user: str | None, job_id: str | None = None) -> int:
         """Queue dead letters again with what they had read: one job, or all; return how many."""
-        ...
 
 
 class Recorder(Protocol):
@@ -346,23 +328,18 @@ class Recorder(Protocol):
     async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
         """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
         the user wants none of it stored."""
-        ...
 
     async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
         """Return the exchange that the turn continues (see SessionStore.resume)."""
-        ...
 
     async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
         """Commit the answer, and an extraction job if one is due."""
-        ...
 
     def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
         """Finish later: it failed, or was not tried."""
-        ...
 
     async def abandon(self, begun: StoredExchange) -> None:
         """Remove an exchange that got no answer."""
-        ...
 
 
 # ---------------------------------------------------------------- notes as stored
@@ -395,16 +372,13 @@ class NoteStore(Protocol):
         """Return the anchors in force and, with `lines`, the last turns and the state if it covers more
         turns. `after`: only anchors said by the time of this answer, for a session id that is a
         fingerprint."""
-        ...
 
     async def standing(self, scope: Scope, session_id: str) -> CoveredState | None:
         """Return the session's state and the marks of what it covers; None without one."""
-        ...
 
     async def unread(self, scope: Scope, session_id: str, *, limit: int) -> UncoveredExchanges | None:
         """Return up to `limit` answered exchanges that the state does not cover; None if no request needs the
         session's state (NewExchange.stateful)."""
-        ...
 
     async def keep_state(
         self, scope: Scope, session_id: str, state: State, upto: Exchange, marks: Sequence[str],
@@ -413,15 +387,12 @@ class NoteStore(Protocol):
         """Replace the state, which now covers everything up to the exchange, and add the marks, durable on
         return. Returns False, and stores nothing, if the user forgot something since `expect`, or if the
         state already covers that exchange."""
-        ...
 
     async def episode(self, job: Job, *, limit: int) -> Episode | None:
         """Return the session up to the job's last exchange, at most the last `limit`; None while other jobs
         still have to extract some of it, or if it was forgotten."""
-        ...
 
     async def close(self, *, idle_since: float, left_since: float, now: float) -> int:
         """Queue a closing job for each session of two or more exchanges that has ended and is not fully
         summarised: its client ended it, it was last used before `idle_since`, or before `left_since` and its
         user has begun another. Returns how many."""
-        ...

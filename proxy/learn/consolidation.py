@@ -37,9 +37,8 @@ from proxy.domain.core import (
     Search,
     Stamp,
 )
-from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
-from proxy.domain.ports import Completer
+from proxy.domain.ports import Completer, Judge, Relation
 from proxy.learn.derived import (
     chosen,
     commit,

@@ -33,9 +33,8 @@ from proxy.domain.core import (
     Search,
 )
 from proxy.domain.errors import CompletionFailed, NotFound
-from proxy.domain.judging import Judge, Relation
 from proxy.domain.limits import HOUR_S
-from proxy.domain.ports import Completer, CompletionRequest
+from proxy.domain.ports import Completer, CompletionRequest, Judge, Relation
 from proxy.learn.consolidation import AGAIN_S, CERTAIN, ROLE
 from proxy.learn.derived import commit, numbered, request_of, undated
 from proxy.learn.llm_io import objects

@@ -22,8 +22,7 @@ from proxy.admit.gate import vectors_of
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean
 from proxy.domain.core import STATED_KINDS, Candidate, Evidence, Hit, Memory, Search
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge, Statement
-from proxy.domain.ports import CompletionRequest, Embedder, MemoryStore
+from proxy.domain.ports import CompletionRequest, Embedder, Judge, MemoryStore, Statement
 from proxy.domain.session import Batch, Exchange
 from proxy.learn.grounding import Grounded, ground, sources, window_of
 from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_facts, request_for

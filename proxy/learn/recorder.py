@@ -20,9 +20,8 @@ from uuid import uuid4
 from proxy.admit.safety import REDACTED, REMOVED, is_planted, safe_id
 from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
-from proxy.domain.judging import Asks, Judge
 from proxy.domain.limits import TTLCache
-from proxy.domain.ports import Clock, MemoryStore
+from proxy.domain.ports import Asks, Clock, Judge, MemoryStore
 from proxy.domain.session import (
     BATCH,
     EXPLICIT,

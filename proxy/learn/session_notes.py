@@ -19,8 +19,7 @@ from typing import Any
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean, reject
 from proxy.domain.core import Candidate, Evidence
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge
-from proxy.domain.ports import Completer, CompletionRequest
+from proxy.domain.ports import Completer, CompletionRequest, Judge
 from proxy.domain.session import Batch, Exchange, Job, NoteStore
 from proxy.learn.llm_io import assistant_text, conversation, defused, in_full, objects, request_for, user_text
 from proxy.learn.recorder import YES

@@ -21,8 +21,7 @@ from proxy.domain.changes import (
     Visit,
 )
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge, MemoryText
-from proxy.domain.ports import SortProfile
+from proxy.domain.ports import Judge, MemoryText, SortProfile
 from proxy.text.words import STOP_WORDS, UNSPACED, fold, sentences, simplified, terms
 from proxy.wire.authorship import without_thoughts
 

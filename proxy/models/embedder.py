@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.limits import TTLCache
-from proxy.domain.operating_system import lower_thread_priority
+from proxy.domain.limits import TTLCache, lower_thread_priority
 from proxy.domain.ports import EmbeddingModel
 
 if TYPE_CHECKING:

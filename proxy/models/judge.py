@@ -1,4 +1,4 @@
-"""The judge: our encoder's heads, behind threads. Implements judging.Judge.
+"""The judge: our encoder's heads, behind threads. Implements ports.Judge.
 
 A message is read once: the run for its vector also returns the hidden states for the heads of a message, and
 of a message and a memory. Pairs of texts (pairs.py) are judged in the background, on a thread of their own.
@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import (
+from proxy.domain.limits import TTLCache, lower_thread_priority
+from proxy.domain.ports import (
     Asks,
     MemoryText,
     Needs,
@@ -25,8 +26,6 @@ from proxy.domain.judging import (
     Statement,
     StoredReadings,
 )
-from proxy.domain.limits import TTLCache
-from proxy.domain.operating_system import lower_thread_priority
 from proxy.models import weights
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder, onnx_session
@@ -303,7 +302,7 @@ class Heads:
 
 
 class OnnxJudge:
-    """Implements judging.Judge. The event loop never waits for the encoder.
+    """Implements ports.Judge. The event loop never waits for the encoder.
 
     `embedder`: of our encoder. `shares_space`: the stored vectors of memories are this encoder's, not another
     model's.
@@ -319,11 +318,11 @@ class OnnxJudge:
         self._pool.submit(heads.statement.model.open)
 
     def begin(self, text: str) -> None:
-        """See judging.Judge."""
+        """See ports.Judge."""
         self._embedder.begin(text)
 
     async def read(self, text: str, *, closely: bool = False) -> Reading:
-        """See judging.Judge. A message that may ask something of memory is read again by the statement
+        """See ports.Judge. A message that may ask something of memory is read again by the statement
         head, which is more accurate, and takes twice as long."""
         made = await self._embedder.read(text)
         needs, asks = self._heads.message.judge(_states(made.states))
@@ -348,7 +347,7 @@ class OnnxJudge:
     async def helps(
         self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None
     ) -> list[float]:
-        """See judging.Judge. Memories that the cosine leaves open are read with the message."""
+        """See ports.Judge. Memories that the cosine leaves open are read with the message."""
         if not memories:
             return []
         vectors = await asyncio.gather(*map(self._vector, memories))
@@ -365,7 +364,7 @@ class OnnxJudge:
         return chances
 
     async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
-        """See judging.Judge."""
+        """See ports.Judge."""
         if self._heads.relevance.reader is None:
             return [None] * len(contents)
         return [await self._shown(content) for content in contents]
@@ -391,23 +390,23 @@ class OnnxJudge:
         return found
 
     async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
-        """See judging.Judge. In the embedder's threads, since a request waits for it."""
+        """See ports.Judge. In the embedder's threads, since a request waits for it."""
         judge = self._heads.forget.judge
         return [(await self._embedder.run(partial(judge, message, one)))[0]["yes"] for one in contents]
 
     def profile(self, vectors: Sequence[bytes]) -> list[ProfileScores]:
-        """See judging.Judge. Vectors of another model cannot be judged."""
+        """See ports.Judge. Vectors of another model cannot be judged."""
         if not vectors or not self.shares_space:
             return [ProfileScores(0.0, 0.0) for _ in vectors]
         return self._heads.profile.judge(np.stack([_floats(vector) for vector in vectors]))
 
     async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
-        """See judging.Judge."""
+        """See ports.Judge."""
         judged = await self._each(pairs, self._heads.relation)
         return [Relation(**found) for (found,) in judged]
 
     async def statements(self, pairs: Sequence[tuple[str, str]]) -> list[Statement]:
-        """See judging.Judge."""
+        """See ports.Judge."""
         judged = await self._each(pairs, self._heads.statement)
         return [Statement(f["yes"], a["user"], a["other"], a["nobody"], sense) for f, a, sense in judged]
 

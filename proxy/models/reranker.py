@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed, RerankFailed
-from proxy.domain.operating_system import lower_thread_priority
+from proxy.domain.limits import lower_thread_priority
 from proxy.models.embedder import MAX_CHARS
 from proxy.models.load import ONNX_NAMES, fetched_by_fastembed, onnx_session, read_tokenizer
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
-from proxy.domain.limits import TTLCache
-from proxy.domain.operating_system import trim_heap
+from proxy.domain.limits import TTLCache, trim_heap
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

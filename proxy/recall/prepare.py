@@ -26,10 +26,11 @@ from proxy.domain.core import (
     with_children,
 )
 from proxy.domain.errors import EmbeddingFailed, StoreError
-from proxy.domain.judging import Asks, MemoryText
 from proxy.domain.ports import (
+    Asks,
     Clock,
     EntityStore,
+    MemoryText,
     Snapshot,
     Timeline,
 )

@@ -43,9 +43,18 @@ from proxy.domain.core import (
     with_children,
 )
 from proxy.domain.errors import EmbeddingFailed, RerankFailed
-from proxy.domain.judging import Judge, MemoryText, Reading
 from proxy.domain.limits import CircuitBreaker, TTLCache
-from proxy.domain.ports import Clock, Embedder, MemoryStore, ProfileKind, Reranker, Snapshot
+from proxy.domain.ports import (
+    Clock,
+    Embedder,
+    Judge,
+    MemoryStore,
+    MemoryText,
+    ProfileKind,
+    Reading,
+    Reranker,
+    Snapshot,
+)
 from proxy.recall.triage import MAX_TERMS, SearchQuery
 from proxy.telemetry import ThrottledLog, log
 from proxy.text.words import normalise

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from proxy.domain.core import Message, Reason, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
-from proxy.domain.judging import Judge, Needs, Reading
+from proxy.domain.ports import Judge, Needs, Reading
 from proxy.domain.session import SessionStore
 from proxy.text.words import terms
 

@@ -26,7 +26,7 @@ from aiohappyeyeballs import start_connection
 
 from proxy.domain.base_url import BaseUrl
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
-from proxy.domain.operating_system import enable_keep_alive
+from proxy.domain.limits import enable_keep_alive
 from proxy.upstream.connection import UpstreamConnection
 
 DIRECT = "none"  # the setting's value that has the variables ignored

@@ -28,7 +28,7 @@ from proxy.domain.changes import (
     Supersede,
 )
 from proxy.domain.core import Candidate, Evidence, Hit
-from proxy.domain.judging import Relation
+from proxy.domain.ports import Relation
 from tests.learn.support import ANA, NOON, memory
 from tests.support.judge import APART, CHANGED, SAME
 

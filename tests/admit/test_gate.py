@@ -21,8 +21,7 @@ from proxy.domain.changes import (
 )
 from proxy.domain.core import Candidate, Evidence
 from proxy.domain.errors import EmbeddingFailed, LeaseLost
-from proxy.domain.judging import Relation
-from proxy.domain.ports import Embedder, EmbeddingModel
+from proxy.domain.ports import Embedder, EmbeddingModel, Relation
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.extractor import related
 from proxy.models.judge import load_judge

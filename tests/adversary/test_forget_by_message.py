@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.app import services
-from proxy.domain.judging import Asks, ProfileScores
+from proxy.domain.ports import Asks, ProfileScores
 from tests.adversary.conftest import (
     Gated,
     Json,

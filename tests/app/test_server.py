@@ -7,7 +7,7 @@ from typing import Any
 from proxy import __version__
 from proxy.app.server import announce, bind, opening_screen
 from proxy.config import load
-from proxy.domain.operating_system import IDLE_S, INTERVAL_S, PROBES
+from proxy.domain.limits import IDLE_S, INTERVAL_S, PROBES
 from proxy.upstream.client import Upstream
 from tests.storage.recording import recorded
 from tests.support.upstream import ScriptedUpstream

@@ -11,9 +11,8 @@ import numpy as np
 from proxy.admit import safety
 from proxy.admit.gate import Gate
 from proxy.domain.core import Memory, MemoryFilter, Scope, Stamp
-from proxy.domain.judging import Asks, Judge, Statement
 from proxy.domain.limits import TurnPriority
-from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
+from proxy.domain.ports import Asks, CompletionRequest, Embedder, EmbeddingModel, Judge, Statement
 from proxy.domain.session import Batch, Exchange, NewExchange, Outcome
 from proxy.learn.recorder import TriggerPolicy, intent_of, on_completion
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools

@@ -16,7 +16,7 @@ from proxy.domain.changes import (
 )
 from proxy.domain.core import Evidence, MemoryFilter, Scope
 from proxy.domain.errors import CompletionFailed, StoreUnavailable
-from proxy.domain.judging import Relation
+from proxy.domain.ports import Relation
 from proxy.learn.consolidation import Consolidation
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.derived import unsupported

@@ -16,7 +16,7 @@ from proxy.domain.core import (
     Memory,
     Scope,
 )
-from proxy.domain.judging import Judge, Needs, Statement
+from proxy.domain.ports import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor
 from proxy.learn.extractor import Judged, asked_for, from_sentences, judged, related

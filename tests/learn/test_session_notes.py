@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.core import Candidate
-from proxy.domain.judging import Statement
+from proxy.domain.ports import Statement
 from proxy.domain.session import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor, Exchange, NewExchange, Outcome
 from proxy.learn.recorder import anchors_of
 from proxy.learn.session_notes import (

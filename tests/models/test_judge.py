@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge, MemoryText, Reading
+from proxy.domain.ports import Judge, MemoryText, Reading
 from proxy.models import weights
 from proxy.models.embedder import Encoder
 from proxy.models.judge import load_judge

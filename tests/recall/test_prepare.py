@@ -9,7 +9,7 @@ import pytest
 
 from proxy.domain.core import Hit, Level, Memory, MemoryOptions, Message, Reason, Scope, Status
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
-from proxy.domain.judging import Needs
+from proxy.domain.ports import Needs
 from proxy.domain.session import Anchor, SessionNotes
 from proxy.recall.prepare import LINES, RecallTools, prepare
 from proxy.recall.search import Ranking

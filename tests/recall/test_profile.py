@@ -13,7 +13,7 @@ from proxy.domain.core import (
     Stamp,
     Status,
 )
-from proxy.domain.judging import Needs, ProfileScores
+from proxy.domain.ports import Needs, ProfileScores
 from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sqlite import SqliteStores
 from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn

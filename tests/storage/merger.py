@@ -11,8 +11,7 @@ import numpy as np
 
 from proxy.admit.gate import Gate
 from proxy.domain.changes import Create, EvolutionPolicy, Visit
-from proxy.domain.judging import Relation
-from proxy.domain.ports import EmbeddingModel
+from proxy.domain.ports import EmbeddingModel, Relation
 from proxy.learn.consolidation import Consolidation
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.sqlite import SqliteStores

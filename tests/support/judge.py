@@ -3,7 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.judging import Asks, Needs, ProfileScores, Reading, Relation, Statement
+from proxy.domain.ports import (
+    Asks,
+    Needs,
+    ProfileScores,
+    Reading,
+    Relation,
+    Statement,
+)
 
 NEEDS_MEMORY = Needs(memory=0.9, small_talk=0.0, world=0.05, tool=0.05, self_contained=0.0)
 SMALL_TALK = Needs(memory=0.05, small_talk=0.9, world=0.05, tool=0.0, self_contained=0.0)
@@ -24,7 +31,7 @@ def stated(*, follows=0.95, user=0.95, other=0.03, impersonal=0.02, sense="state
 
 @dataclass
 class ScriptedJudge:
-    """Implements judging.Judge with functions; by default everything helps, nothing is related."""
+    """Implements ports.Judge with functions; by default everything helps, nothing is related."""
 
     needs: Callable[[str], Needs] = lambda text: NEEDS_MEMORY
     asks: Callable[[str], Asks] = lambda text: ASKS_NOTHING

@@ -27,8 +27,7 @@ import psycopg
 
 from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable, UnfitStore
-from proxy.domain.limits import CircuitBreaker
-from proxy.domain.operating_system import lower_thread_priority
+from proxy.domain.limits import CircuitBreaker, lower_thread_priority
 from proxy.storage.postgres.connection import (
     DIAGNOSIS,
     REPEATABLE,

@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.domain import limits
 from proxy.domain.limits import QuotaDecision
-from proxy.domain.ports import Key, latest_forms
+from proxy.domain.ports import Key
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, DamagedRow, Store, legible, reads, writes
 
@@ -73,7 +73,15 @@ class SqlForms(Store):
     @writes
     def save(self, tx: Connection, rows: Mapping[str, str], most: int) -> None:
         found = {**forms_in(tx, lock=True), **rows}
-        _save(tx, _FORMS, {key: found[key] for key in latest_forms(found)[:most]})
+
+        def until(key: str) -> float:
+            try:
+                return float(json.loads(found[key])["until"])
+            except (ValueError, TypeError, LookupError):
+                return 0.0
+
+        latest = sorted(found, key=until, reverse=True)
+        _save(tx, _FORMS, {key: found[key] for key in latest[:most]})
 
 
 def forms_in(tx: Connection, *, lock: bool = False) -> dict[str, str]:

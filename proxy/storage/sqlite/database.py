@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.operating_system import lower_thread_priority
+from proxy.domain.limits import lower_thread_priority
 from proxy.storage.sql.database import (
     CORRUPT,
     DISK_FULL,
