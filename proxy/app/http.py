@@ -34,8 +34,7 @@ from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.memory_work import RecallLimiter, RecentResponses
 from proxy.http.operations import Operations, Ui
 from proxy.http.responses.endpoints import CompactApi, ConversationsApi, ResponsesApi, stored_app
-from proxy.http.responses.native_ownership import NativeOwnership
-from proxy.http.responses.owners import SealKey
+from proxy.http.responses.ownership import NativeOwnership, SealKey
 from proxy.http.responses.response_store import BackgroundRegistry, ResponseStore
 from proxy.http.responses.router import AutoForwarding, EndpointProbe, ResponsesMode, ResponsesRouter
 from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import Any, Literal, NotRequired
 
-import orjson
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
@@ -15,6 +14,7 @@ from proxy.domain.documents import Document
 from proxy.domain.ports import Clock, ProfileKind
 from proxy.domain.session import JobInfo, SessionInfo
 from proxy.recall.explain import LeftOut
+from proxy.wire.body import dump
 
 Shape = Any  # a TypedDict, made by `_shape`
 Answer = dict[str, Any]
@@ -284,7 +284,7 @@ def whole_seconds(source: object, *names: str) -> dict[str, int | None]:
 
 def json_answer(value: object, status: int = 200) -> Response:
     """Return a JSON answer."""
-    return Response(orjson.dumps(value), status, media_type="application/json")
+    return Response(dump(value), status, media_type="application/json")
 
 
 def list_of(data: Sequence[Any], *, has_more: bool, **more: Any) -> Answer:

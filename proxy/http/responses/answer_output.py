@@ -6,7 +6,7 @@ The last event, and the whole object, are sent after the response is saved: clie
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -147,13 +147,6 @@ async def encoded(events: Sequence[Event], size: int) -> list[bytes]:
     return await OFF_LOOP.run(max(size, LARGE_BYTES), lambda: [encode(event, dump_large) for event in events])
 
 
-def portions(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the pieces in portions that the server sends without holding up the event loop."""
-    for piece in pieces:
-        for start in range(0, len(piece), PORTION):
-            yield piece[start : start + PORTION]
-
-
 def for_client(upstream: Sequence[Header], ours: Sequence[Header]) -> list[Header]:
     """Return the upstream's headers that do not describe its body, and ours."""
     return with_ours((header for header in upstream if header[0] not in _OF_THE_BODY), ours)
@@ -240,11 +233,12 @@ class StreamOutlet:
 
     async def start(self, headers: Sequence[Header]) -> None:
         """Send the head, once. If the memory headers have changed since, send the new ones in a comment."""
-        memory, before = _of_memory(headers), self._memory
-        self._memory = memory
+        before, self._memory = self._memory, [h for h in headers if h[0].startswith(b"x-memory-")]
         if self.started:
-            if memory != before:
-                await self._send({"type": "http.response.body", "body": _comment(memory), "more_body": True})
+            if self._memory != before:
+                lines = [b": %s: %s\n" % (name.title(), value) for name, value in self._memory]
+                body = b"".join(lines) + b"\n"
+                await self._send({"type": "http.response.body", "body": body, "more_body": True})
             return
         self.started = True
         own = [
@@ -260,8 +254,11 @@ class StreamOutlet:
             self.stop()
             await self._save()
         made = await encoded(events, self._weigh())
-        for body in (b"".join(made),) if sum(map(len, made)) <= PORTION else portions(made):
-            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        # In portions that the server sends without holding up the event loop.
+        for piece in made if sum(map(len, made)) > PORTION else (b"".join(made),):
+            for start in range(0, len(piece), PORTION):
+                body = piece[start : start + PORTION]
+                await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def finish(self, parser: AnswerParser) -> None:
         await self.close()
@@ -276,15 +273,6 @@ class StreamOutlet:
     def stop(self) -> None:
         """End what keeps the connection alive."""
         self._send.stop()
-
-
-def _of_memory(headers: Sequence[Header]) -> list[Header]:
-    return [(name, value) for name, value in headers if name.startswith(b"x-memory-")]
-
-
-def _comment(headers: Sequence[Header]) -> bytes:
-    """Return an SSE comment that takes the place of headers which were sent too early."""
-    return b"".join(b": %s: %s\n" % (name.title(), value) for name, value in headers) + b"\n"
 
 
 class JsonOutlet:

@@ -30,8 +30,9 @@ from proxy.domain.responses import Conversation, StoredResponse
 from proxy.http.asgi import ASGIScope, Receive, Send, answer, error_of, read_body, send_json
 from proxy.http.auth.identity import Caller, caller_of
 from proxy.http.forwarding import refusal_in
+from proxy.http.memory_api.response_schemas import json_answer, list_of
 from proxy.http.responses.answer_output import AnswerParser, KeepAlive, for_client, header_values, read_events
-from proxy.http.responses.owners import Owner, absent, new_id, owner_of, refuse_foreign_pages
+from proxy.http.responses.ownership import Owner, absent, new_id, owner_of, refuse_foreign_pages
 from proxy.http.responses.response_store import (
     UNDER_WAY,
     BackgroundRegistry,
@@ -116,8 +117,24 @@ def owner_in(request: Request, identify: Identify, named: str | None = None) -> 
 
 def stored_app(responses: "ResponsesApi", conversations: "ConversationsApi") -> Starlette:
     """Return the ASGI app over both."""
+    response, conversation = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
+    items = conversation + "/items"
+    table = (
+        ("GET", response, responses.retrieve),
+        ("DELETE", response, responses.delete),
+        ("POST", response + "/cancel", responses.cancel),
+        ("GET", response + "/input_items", responses.input_items),
+        ("POST", "/v1/conversations", conversations.create),
+        ("GET", conversation, conversations.retrieve),
+        ("POST", conversation, conversations.update),
+        ("DELETE", conversation, conversations.delete),
+        ("POST", items, conversations.add),
+        ("GET", items, conversations.items),
+        ("GET", items + "/{item_id}", conversations.item),
+        ("DELETE", items + "/{item_id}", conversations.remove),
+    )
     return Starlette(
-        routes=[*responses.routes(), *conversations.routes()],
+        routes=[Route(path, endpoint, methods=[method]) for method, path, endpoint in table],
         exception_handlers={ProxyError: answer, HTTPException: _no_route},
     )
 
@@ -126,24 +143,15 @@ async def _no_route(request: Request, error: Exception) -> Response:
     """Answer an unknown path or method."""
     assert isinstance(error, HTTPException)
     refusal = NotFound(f"No such endpoint: {request.method} {request.url.path}.", code="unknown_url")
-    response = _answer(error_of(refusal)[1], error.status_code)
+    response = json_answer(error_of(refusal)[1], error.status_code)
     response.headers.update(error.headers or {})
     return response
-
-
-def _answer(value: Any, status: int = 200) -> Response:
-    return Response(json_body.dump(value), status, media_type="application/json")
 
 
 async def _answer_large(value: Any, size: int) -> Response:
     """Return a JSON answer of about so many bytes, encoded off the event loop if it is large."""
     body = await OFF_LOOP.run(size, json_body.dump_large, value)
     return Response(body, media_type="application/json")
-
-
-def _list_of(items: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
-    ids = {"first_id": items[0]["id"] if items else None, "last_id": items[-1]["id"] if items else None}
-    return {"object": "list", "data": items, **ids, "has_more": has_more}
 
 
 def _unknown_after() -> InvalidRequest:
@@ -161,22 +169,20 @@ class ResponsesApi:
     clock: Clock
     silence_s: float = 15.0  # in a stream, after which a comment is sent
 
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        one = "/v1/responses/{response_id}"
-        return [
-            Route(one, self.retrieve, methods=["GET"]),
-            Route(one, self.delete, methods=["DELETE"]),
-            Route(one + "/cancel", self.cancel, methods=["POST"]),
-            Route(one + "/input_items", self.input_items, methods=["GET"]),
-        ]
-
     async def retrieve(self, request: Request) -> Response:
         """The response as it is now, or with `stream=true` its events."""
         owner, stored = await self._find_in(request)
-        if request.query_params.get("stream", "").lower() in ("true", "1"):
-            return self._stream(request, owner, stored)
-        return await _answer_large(await self._current(owner, stored), len(stored.response))
+        if request.query_params.get("stream", "").lower() not in ("true", "1"):
+            return await _answer_large(await self._current(owner, stored), len(stored.response))
+        text = request.query_params.get("starting_after", "-1")
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
+            raise InvalidRequest("`starting_after` must be a whole number.", param="starting_after")
+        if (running := self.background.recent(owner, stored.id)) is not None:
+            return EventFeed(running.follow(int(text)), self.silence_s)
+        if not json_body.loads(stored.response).get("background"):
+            raise InvalidRequest("Only a response made in the background can be streamed.", param="stream")
+        return EventFeed(self._last_event(owner, stored, int(text)), self.silence_s)
 
     async def delete(self, request: Request) -> Response:
         """Delete the response, and end the work on it."""
@@ -186,7 +192,7 @@ class ResponsesApi:
             raise absent("Response", stored.id, "response_id")
         if running is not None:
             running.cancel()
-        return _answer({"id": stored.id, "object": "response", "deleted": True})
+        return json_answer({"id": stored.id, "object": "response", "deleted": True})
 
     async def cancel(self, request: Request) -> Response:
         """End the work on a background response; one that has ended stays as it is."""
@@ -196,11 +202,20 @@ class ResponsesApi:
             why = "Only a response made with `background: true` can be cancelled."
             raise InvalidRequest(why, param="response_id")
         if response["status"] not in UNDER_WAY:
-            return _answer(response)
+            return json_answer(response)
         if (running := self.background.under_way(owner, stored.id)) is not None:
             running.cancel()
-            return _answer(await self._current(owner, await self._ended(running, owner)))
-        return _answer(await self._cancel_elsewhere(owner, stored, response))
+            return json_answer(await self._current(owner, await self._ended(running, owner)))
+        # Another process makes it, and sees this at its next heartbeat.
+        for _ in range(CANCEL_TRIES):
+            cancelled = {**response, "status": "cancelled"}
+            if await self._save_again(stored, cancelled):
+                return json_answer(cancelled)
+            stored = await self._find(owner, stored.id)
+            response, _ = shown(stored, self.clock())
+            if response["status"] not in UNDER_WAY:
+                break
+        return json_answer(response)
 
     async def input_items(self, request: Request) -> Response:
         """The items of the response's own request."""
@@ -208,7 +223,7 @@ class ResponsesApi:
         _, stored = await self._find_in(request)
         size = len(stored.input_items)
         items, more = wanted.page(await OFF_LOOP.run(size, json_body.loads, stored.input_items))
-        return await _answer_large(_list_of(items, has_more=more), size)
+        return await _answer_large(list_of(items, has_more=more), size)
 
     async def _find_in(self, request: Request) -> tuple[Owner, StoredResponse]:
         owner = owner_in(request, self.identify)
@@ -223,14 +238,14 @@ class ResponsesApi:
     async def _current(self, owner: Owner, stored: StoredResponse) -> dict[str, Any]:
         """Return the response object; one whose process died is saved as failed."""
         if running := self.background.under_way(owner, stored.id):
-            if (response := running.response)["status"] in UNDER_WAY:
+            if (response := running.response())["status"] in UNDER_WAY:
                 return response
             # The final state is being saved: clients that see it may continue the response.
             stored = await self._ended(running, owner)
-        found = await OFF_LOOP.run(len(stored.response), shown, stored, self.clock())
-        if found.died:
-            await self._save_again(stored, found.response)
-        return found.response
+        response, died = await OFF_LOOP.run(len(stored.response), shown, stored, self.clock())
+        if died:
+            await self._save_again(stored, response)
+        return response
 
     async def _ended(self, running: BackgroundResponse, owner: Owner) -> StoredResponse:
         with suppress(TimeoutError):
@@ -243,28 +258,6 @@ class ResponsesApi:
         changed = replace(stored, response=json_body.dump(response))
         return await self.store.responses.save(changed, generation=stamp.generation, over=stored.response)
 
-    async def _cancel_elsewhere(
-        self, owner: Owner, stored: StoredResponse, response: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Cancel the work of another process, which sees this at its next heartbeat."""
-        for _ in range(CANCEL_TRIES):
-            cancelled = {**response, "status": "cancelled"}
-            if await self._save_again(stored, cancelled):
-                return cancelled
-            stored = await self._find(owner, stored.id)
-            response = shown(stored, self.clock()).response
-            if response["status"] not in UNDER_WAY:
-                break
-        return response
-
-    def _stream(self, request: Request, owner: Owner, stored: StoredResponse) -> Response:
-        after = _starting_after(request)
-        if (running := self.background.recent(owner, stored.id)) is not None:
-            return EventFeed(running.follow(after), self.silence_s)
-        if not json_body.loads(stored.response).get("background"):
-            raise InvalidRequest("Only a response made in the background can be streamed.", param="stream")
-        return EventFeed(self._last_event(owner, stored, after), self.silence_s)
-
     async def _last_event(self, owner: Owner, stored: StoredResponse, after: int) -> AsyncIterator[bytes]:
         """Yield the last event of a response that runs in another process, or did. It holds the whole
         response."""
@@ -272,7 +265,12 @@ class ResponsesApi:
             with suppress(StoreError):  # tried again in a second
                 response = await self._current(owner, stored)
                 if response["status"] not in UNDER_WAY:
-                    yield encode(last_event(response, max(after, -1) + 1))
+                    status = response["status"]
+                    ended = status if status in ("completed", "incomplete") else "failed"
+                    number = max(after, -1) + 1
+                    yield encode(
+                        {"type": f"response.{ended}", "sequence_number": number, "response": response}
+                    )
                     return
             await asyncio.sleep(POLL_S)
             with suppress(StoreError):
@@ -305,20 +303,6 @@ class EventFeed(Response):
             await send({"type": "http.response.body", "body": b""})
 
 
-def last_event(response: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return the event that ends a response."""
-    ended = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
-    return {"type": f"response.{ended}", "sequence_number": number, "response": response}
-
-
-def _starting_after(request: Request) -> int:
-    text = request.query_params.get("starting_after", "-1")
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
-        raise InvalidRequest("`starting_after` must be a whole number.", param="starting_after")
-    return int(text)
-
-
 # ---------------------------------------------------------------- conversations
 @dataclass(frozen=True, slots=True)
 class ConversationsApi:
@@ -328,31 +312,16 @@ class ConversationsApi:
     identify: Identify
     max_body_bytes: int
 
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        one = "/v1/conversations/{conversation_id}"
-        return [
-            Route("/v1/conversations", self.create, methods=["POST"]),
-            Route(one, self.retrieve, methods=["GET"]),
-            Route(one, self.update, methods=["POST"]),
-            Route(one, self.delete, methods=["DELETE"]),
-            Route(one + "/items", self.add, methods=["POST"]),
-            Route(one + "/items", self.items, methods=["GET"]),
-            Route(one + "/items/{item_id}", self.item, methods=["GET"]),
-            Route(one + "/items/{item_id}", self.remove, methods=["DELETE"]),
-        ]
-
     async def create(self, request: Request) -> Response:
         """A new conversation, with its first items."""
         body, user = await self._body(request, "items", "metadata")
         items, metadata = _new_items(body.get("items") or []), check_metadata(body.get("metadata"))
         owner = owner_in(request, self.identify, user)
-        return _answer(_shown(await self.store.converse(owner, items, metadata)))
+        return json_answer(_shown(await self.store.converse(owner, items, metadata)))
 
     async def retrieve(self, request: Request) -> Response:
         """The conversation, without its items."""
-        _, found = await self._find(request)
-        return _answer(_shown(found))
+        return json_answer(_shown((await self._find(request))[1]))
 
     async def update(self, request: Request) -> Response:
         """Replace the metadata."""
@@ -362,13 +331,13 @@ class ConversationsApi:
             raise InvalidRequest("`metadata` is required.", param="metadata")
         metadata = check_metadata(body["metadata"])
         await self.store.describe(owner, found, metadata)
-        return _answer({**_shown(found), "metadata": metadata})
+        return json_answer({**_shown(found), "metadata": metadata})
 
     async def delete(self, request: Request) -> Response:
         """Delete the conversation and its items."""
         owner, found = await self._find(request)
         await self.store.drop_conversation(owner, found)
-        return _answer({"id": found.id, "object": "conversation.deleted", "deleted": True})
+        return json_answer({"id": found.id, "object": "conversation.deleted", "deleted": True})
 
     async def add(self, request: Request) -> Response:
         """Append items; returns them with their ids."""
@@ -376,7 +345,7 @@ class ConversationsApi:
         owner, found = await self._find(request, user)
         items = _new_items(body.get("items"))
         await self.store.append(owner, found, items)
-        return _answer(_list_of(items, has_more=False))
+        return json_answer(list_of(items, has_more=False))
 
     async def items(self, request: Request) -> Response:
         """A page of the items, newest first by default."""
@@ -389,7 +358,7 @@ class ConversationsApi:
             raise _unknown_after()
         size = sum(map(len, page.items))
         items = await OFF_LOOP.run(size, lambda: [json_body.loads(item) for item in page.items])
-        return await _answer_large(_list_of(items, has_more=page.has_more), size)
+        return await _answer_large(list_of(items, has_more=page.has_more), size)
 
     async def item(self, request: Request) -> Response:
         """One item."""
@@ -398,7 +367,7 @@ class ConversationsApi:
         item = await self.store.conversations.item(found.scope, found.id, item_id)
         if item is None:
             raise absent("Item", item_id, "item_id")
-        return _answer(json_body.loads(item))
+        return json_answer(json_body.loads(item))
 
     async def remove(self, request: Request) -> Response:
         """Delete one item; returns the conversation."""
@@ -406,7 +375,7 @@ class ConversationsApi:
         item_id = request.path_params["item_id"]
         if not await self.store.conversations.remove(found.scope, found.id, item_id):
             raise absent("Item", item_id, "item_id")
-        return _answer(_shown(found))
+        return json_answer(_shown(found))
 
     async def _find(self, request: Request, user: str | None = None) -> tuple[Owner, Conversation]:
         owner, id_ = owner_in(request, self.identify, user), request.path_params["conversation_id"]
@@ -526,7 +495,8 @@ class CompactApi:
         first = attempt = Attempt(self.shared.learning.forms.of(model), memory=False)
         request, left = changeable_in(planned), MAX_ATTEMPTS
         while True:
-            payload = await OFF_LOOP.run(size, _written, planned, attempt)
+            chat = in_form(planned, planned.chat, attempt.form)
+            payload = await OFF_LOOP.run(size, json_body.dump, chat)
             opened, left = await self.shared.ask(scope, payload), left - 1
             if opened.status < 400:
                 self.shared.learning.forms.learn(model, first.form, attempt.form)
@@ -540,22 +510,15 @@ class CompactApi:
     # ------------------------------------------------------------ a count
     async def _count(self, scope: ASGIScope, body: Body, size: int, send: Send) -> None:
         planned, _ = await self._plan(scope, {"model": "", **body}, size, compacts=False)
-        texts = list(_texts(planned.chat))
-        model = str(planned.chat["model"])
+        texts, model = list(_texts(planned.chat)), str(planned.chat["model"])
+
+        def count() -> int:
+            return sum(self.tokens.count(text, model) for text in texts)
+
         heavy = sum(map(len, texts)) > IN_THREAD_CHARS
-        count = self._sum
-        tokens = await asyncio.to_thread(count, texts, model) if heavy else count(texts, model)
-        tokens += _borders(planned.chat)
-        await send_json(
-            send, 200, {"object": "response.input_tokens", "input_tokens": tokens}, dropped(planned)
-        )
-
-    def _sum(self, texts: Iterable[str], model: str) -> int:
-        return sum(self.tokens.count(text, model) for text in texts)
-
-
-def _written(planned: ChatPlan, attempt: Attempt) -> bytes:
-    return json_body.dump(in_form(planned, planned.chat, attempt.form))
+        tokens = (await asyncio.to_thread(count) if heavy else count()) + _borders(planned.chat)
+        counted = {"object": "response.input_tokens", "input_tokens": tokens}
+        await send_json(send, 200, counted, dropped(planned))
 
 
 def _texts(chat: Body) -> Iterable[str]:

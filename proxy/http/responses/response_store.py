@@ -19,7 +19,7 @@ from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.responses import Chain, ChainStore, Conversation, ConversationStore, StoredResponse
 from proxy.domain.session import StoredExchange
 from proxy.http.memory_work import FailOpen
-from proxy.http.responses.owners import Owner, absent, new_id, shelf
+from proxy.http.responses.ownership import Owner, absent, new_id, shelf, unknown_previous
 from proxy.http.turns import OFF_LOOP
 from proxy.wire.body import dump, loads
 from proxy.wire.translation.items import response_of
@@ -38,30 +38,21 @@ class BackgroundResponse:
     """One background response: its state, its events so far, and a way to end it."""
 
     def __init__(self, id_: str, owner: Owner, response: Callable[[], dict[str, Any]]) -> None:
-        self.id, self.owner = id_, owner
+        """`response` returns the response object as it is now."""
+        self.id, self.owner, self.response = id_, owner, response
         self.cancelled = False
         self.size = 0
-        self._response = response
+        self.stop: Callable[[], None] | None = None  # the way to end the work
         self._events: list[bytes] = []  # the n-th has sequence_number n
-        self._stop: Callable[[], None] | None = None
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
-
-    @property
-    def response(self) -> dict[str, Any]:
-        """The response object as it is now."""
-        return self._response()
-
-    def stoppable(self, stop: Callable[[], None]) -> None:
-        """Give the way to end the work."""
-        self._stop = stop
 
     def cancel(self) -> None:
         """End the work, unless it has ended."""
         if not self._ended.is_set():
             self.cancelled = True
-            if self._stop is not None:
-                self._stop()
+            if self.stop is not None:
+                self.stop()
 
     def add(self, event: bytes) -> None:
         """Note an event for followers."""
@@ -70,7 +61,6 @@ class BackgroundResponse:
         self._wake()
 
     def end(self) -> None:
-        """There will be no more events."""
         self._ended.set()
         self._wake()
 
@@ -142,23 +132,16 @@ def with_beat(response: dict[str, Any], now: float) -> bytes:
     return dump({**response, _BEAT: now})
 
 
-def shown(stored: StoredResponse, now: float) -> "StoredState":
-    """Return a stored response as its owner gets it: one whose process died has failed."""
+def shown(stored: StoredResponse, now: float) -> tuple[dict[str, Any], bool]:
+    """Return a stored response as its owner gets it, and whether its process died, so that it has failed and
+    the store does not know yet."""
     response: dict[str, Any] = loads(stored.response)
     beat_at = response.pop(_BEAT, None)
     died = response.get("status") in UNDER_WAY and (beat_at is None or now - beat_at > LEASE_S)
     if died:
         error = {"code": "server_error", "message": "The server stopped before the response was complete."}
         response = {**response, "status": "failed", "error": error}
-    return StoredState(response, died)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredState:
-    """A response object; `died`: the store does not know yet that it failed."""
-
-    response: dict[str, Any]
-    died: bool
+    return response, died
 
 
 # ---------------------------------------------------------------- the store
@@ -223,9 +206,16 @@ class ResponseStore:
         NotFound."""
         if response_id is not None:
             return await self._chain(owner, response_id)
-        if conversation_id is not None:
-            return await self._said_in(owner, conversation_id)
-        return ChainHistory()
+        if conversation_id is None:
+            return ChainHistory()
+        conversation = await self.conversation(owner, conversation_id)
+        if conversation is None:
+            raise absent("Conversation", conversation_id, "conversation")
+        if conversation.size > self.most_replayed_bytes:
+            raise self._too_much("conversation", "The conversation holds")
+        said = await self._all_items(conversation)
+        size = sum(map(len, said))
+        return ChainHistory(tuple(await OFF_LOOP.run(size, lambda: [*map(loads, said)])), size=size)
 
     async def _chain(self, owner: Owner, response_id: str) -> ChainHistory:
         chain: list[StoredResponse] = []
@@ -233,46 +223,41 @@ class ResponseStore:
         left = self.most_replayed_bytes
         # A chain that began without a user and continues with one is in two scopes: one part per round.
         while next_id is not None:
-            part = await self._part(owner, next_id, LONGEST_CHAIN - len(chain), left)
+            now, part = self.clock(), Chain()
+            for scope in await self._scopes(owner, next_id):
+                # Only its size if that is more than is left.
+                part = await self.responses.chain(
+                    scope, next_id, now, limit=LONGEST_CHAIN - len(chain), most_bytes=left
+                )
+                if part.size:
+                    break
             if not part.size:
-                raise _lost(response_id, next_id)
+                raise unknown_previous(next_id, "" if next_id == response_id else response_id)
             left -= part.size
             if left < 0:
                 raise self._too_much("previous_response_id", "The responses that it continues hold")
             chain = [*part.responses, *chain]
             next_id = part.before
             if next_id is not None and len(chain) >= LONGEST_CHAIN:
-                raise too_long_a_chain()
-        last = await OFF_LOOP.run(_size(chain[-1]), shown, chain[-1], self.clock())
-        if last.response["status"] in UNDER_WAY:
+                raise InvalidRequest(
+                    f"It continues more than {LONGEST_CHAIN} responses. Start a new chain, or compact it.",
+                    param="previous_response_id",
+                    code="array_above_max_length",
+                )
+        last_size = len(chain[-1].response) + len(chain[-1].input_items)
+        last, _ = await OFF_LOOP.run(last_size, shown, chain[-1], self.clock())
+        if last["status"] in UNDER_WAY:
             raise InvalidRequest(
                 f"The response '{response_id[:80]}' is still being made: wait for its end.",
                 param="previous_response_id",
             )
+
+        def replayed() -> tuple[Item, ...]:
+            parts = ((loads(each.input_items), items_of(loads(each.response))) for each in chain)
+            return tuple(item for asked, answered in parts for item in (*asked, *answered))
+
         size = self.most_replayed_bytes - left
-        items = await OFF_LOOP.run(size, lambda: tuple(item for each in chain for item in _items_of(each)))
-        return ChainHistory(items, chain[0].session_id, size)
-
-    async def _part(self, owner: Owner, response_id: str, limit: int, most_bytes: int) -> Chain:
-        """Return the response and those that it continues in its scope; only their size if that is more."""
-        now, part = self.clock(), Chain()
-        for scope in await self._scopes(owner, response_id):
-            part = await self.responses.chain(scope, response_id, now, limit=limit, most_bytes=most_bytes)
-            if part.size:
-                break
-        return part
-
-    async def _said_in(self, owner: Owner, conversation_id: str) -> ChainHistory:
-        conversation = await self.conversation(owner, conversation_id)
-        if conversation is None:
-            raise absent("Conversation", conversation_id, "conversation")
-        if conversation.size > self.most_replayed_bytes:
-            raise self._too_much("conversation", "The conversation holds")
-        items = await self._all_items(conversation)
-        size = sum(map(len, items))
-        return ChainHistory(
-            tuple(await OFF_LOOP.run(size, lambda: [loads(item) for item in items])), size=size
-        )
+        return ChainHistory(await OFF_LOOP.run(size, replayed), chain[0].session_id, size)
 
     async def referenced(self, owner: Owner, item_ids: Iterable[str]) -> dict[str, Item]:
         """Return the items, by id, that are output of responses which the owner may see."""
@@ -339,7 +324,16 @@ class ResponseStore:
 
         async def save() -> bool:
             if (credential := made.owner.credential) is not None and made.owner.named:
-                await self.responses.save(_pointer(stored, shelf(credential, stored.id)), generation=0)
+                pointer = replace(  # by which a credential that names no user finds what it made for one
+                    stored,
+                    scope=shelf(credential, stored.id),
+                    session_id="",
+                    previous_id=None,
+                    conversation_id=None,
+                    response=dump(stored.scope.user),
+                    input_items=b"[]",
+                )
+                await self.responses.save(pointer, generation=0)
             said = await self._said(made, output)
             return await self.responses.save(
                 stored,
@@ -435,7 +429,12 @@ class ResponseStore:
         conversation = await self.conversation(made.owner, made.conversation_id)
         if conversation is None:
             return []
-        await self._claim(made.owner, conversation)
+        if made.owner.named and conversation.scope == made.owner.credential:
+            # What users say must be stored where their forgetting finds it.
+            held = [loads(item) for item in await self._all_items(conversation)]
+            await self.conversations.create(replace(conversation, scope=made.owner.scope), _numbered(held))
+            await self.conversations.delete(conversation.scope, conversation.id)
+            await self._point(made.owner, conversation)
         await self._touch(made.owner, conversation, self.clock())
         items = [*made.input_items, *output]
         return await OFF_LOOP.run(made.size + len(made.response), _numbered, items)
@@ -469,16 +468,6 @@ class ResponseStore:
         await self.conversations.delete(conversation.scope, conversation.id)
         if owner.credential is not None:
             await self.conversations.delete(shelf(owner.credential, conversation.id), conversation.id)
-
-    async def _claim(self, owner: Owner, conversation: Conversation) -> None:
-        """Give a conversation without a user to the user who now uses it: what users say must be stored
-        where their forgetting finds it."""
-        if not owner.named or conversation.scope != owner.credential:
-            return
-        items = [loads(item) for item in await self._all_items(conversation)]
-        await self.conversations.create(replace(conversation, scope=owner.scope), _numbered(items))
-        await self.conversations.delete(conversation.scope, conversation.id)
-        await self._point(owner, conversation)
 
     async def _point(self, owner: Owner, made: Conversation) -> None:
         if owner.named and owner.credential is not None:
@@ -522,48 +511,9 @@ class ResponseStore:
         )
 
 
-def too_long_a_chain() -> InvalidRequest:
-    """Return the refusal of more responses than can be replayed."""
-    return InvalidRequest(
-        f"It continues more than {LONGEST_CHAIN} responses. Start a new chain, or compact it.",
-        param="previous_response_id",
-        code="array_above_max_length",
-    )
-
-
-def _lost(response_id: str, missing_id: str) -> InvalidRequest:
-    """Return the refusal of an incomplete chain: half of a conversation is not sent."""
-    named = f"Previous response with id '{missing_id[:80]}' not found."
-    if missing_id != response_id:
-        named = f"{named} '{response_id[:80]}' continues it: start again with the whole conversation."
-    return InvalidRequest(named, param="previous_response_id", code="previous_response_not_found")
-
-
 def _bytes(items: Iterable[tuple[str, bytes]]) -> int:
     return sum(len(item) for _, item in items)
 
 
-def _size(stored: StoredResponse) -> int:
-    return len(stored.response) + len(stored.input_items)
-
-
-def _items_of(stored: StoredResponse) -> list[Item]:
-    asked: list[Item] = loads(stored.input_items)
-    return [*asked, *items_of(loads(stored.response))]
-
-
 def _numbered(items: Iterable[Item]) -> list[tuple[str, bytes]]:
     return [(str(item["id"]), dump(item)) for item in items]
-
-
-def _pointer(stored: StoredResponse, where: Scope) -> StoredResponse:
-    """Return the row by which a credential that names no user finds what it made for one."""
-    return replace(
-        stored,
-        scope=where,
-        session_id="",
-        previous_id=None,
-        conversation_id=None,
-        response=dump(stored.scope.user),
-        input_items=b"[]",
-    )

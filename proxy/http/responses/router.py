@@ -7,7 +7,6 @@ it is time to ask again. Each process finds out for itself.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import parse_qsl
@@ -17,18 +16,19 @@ from proxy.domain.ports import Clock
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send, body_first, read_body
 from proxy.http.auth.identity import Caller, admitted, caller_of
 from proxy.http.forwarding import Draft, Forwarding, Relayed, first_draft
-from proxy.http.responses.native_ownership import (
+from proxy.http.responses.ownership import (
     CONVERSATION,
     RESPONSE,
     IdWatcher,
     Maker,
     NativeOwnership,
+    absent,
     in_plain,
+    is_ours,
     is_plain,
     maker_of,
     tells_apart,
 )
-from proxy.http.responses.owners import absent, is_ours
 from proxy.http.responses.translated import TranslatedForwarding
 from proxy.http.turns import OFF_LOOP, ParsedRequest, parsed
 from proxy.upstream.client import Upstream
@@ -94,32 +94,28 @@ class EndpointProbe:
         return absent
 
 
-def is_absence(status: int, body: bytes) -> bool:
-    """True if an answer means that the upstream lacks the endpoint, not something that the request names (a
-    model, a stored response)."""
-    if status in (405, 501):
-        return True
-    return status == 404 and not _names_a_thing(body)
-
-
 # Servers name what they lack in the error's code, in `param`, or only in its text.
 _THING_CODE = re.compile(r"(model|response|conversation|item|file|prompt|deployment)\w*not_?found", re.I)
 _LONGEST_CODE = 200  # characters; a longer text is not a code
 _THING_TEXT = re.compile(r"\bmodel\b|\bdeployment\b|\bwith id\b", re.I)
 
 
-def _names_a_thing(body: bytes) -> bool:
+def is_absence(status: int, body: bytes) -> bool:
+    """True if an answer means that the upstream lacks the endpoint, not something that the request names (a
+    model, a stored response)."""
+    if status != 404:
+        return status in (405, 501)
     try:
         answer = loads(body)
     except (ValueError, RecursionError, InvalidRequest):
-        return False
+        return True
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, str):
-        return bool(_THING_TEXT.search(error))
+        return not _THING_TEXT.search(error)
     if not isinstance(error, dict):
-        return False
+        return True
     code, param, text = (str(error.get(name) or "") for name in ("code", "param", "message"))
-    return bool(param or _THING_CODE.search(code[:_LONGEST_CODE]) or _THING_TEXT.search(text))
+    return not (param or _THING_CODE.search(code[:_LONGEST_CODE]) or _THING_TEXT.search(text))
 
 
 REFUSAL_BYTES = 64 * 1024  # a longer body is not a plain "not found"
@@ -147,63 +143,55 @@ class AutoForwarding:
 
     @property
     def route(self) -> str:
-        """The route that the chosen way asks."""
         return self._way.route
 
     @property
     def draft(self) -> Draft | None:
-        """What the chosen way asked last."""
         return self._way.draft
 
     @property
     def answered(self) -> bool:
-        """True if the chosen way has begun to answer."""
         return self._way.answered
 
     @property
     def promised(self) -> bool:
-        """True if the chosen way has reported early that the user's words are stored."""
         return self._way.promised
 
     async def adopt(self, request: ParsedRequest) -> ParsedRequest:
         """Choose the way. What continues something that is stored here has no other."""
         if continues_ours(request.body) or not self._probe.speaks(self._clock()):
             self._way = self._translated
-        else:
-            request = await self._require_own(request)
+        elif tells_apart(request.caller):
+            if not request.is_json:
+                raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
+            await self._ownership.require_all(request.caller, request.body)
+            # As parsed here: the upstream might take the other one of a repeated key.
+            request = replace(request, payload=json_body.dump(request.body))
         return await self._way.adopt(request)
 
-    async def _require_own(self, request: ParsedRequest) -> ParsedRequest:
-        """Return the request as it may be relayed. Raises NotFound for one that continues what another user
-        has made."""
-        if not tells_apart(request.caller):
-            return request
-        if not request.is_json:
-            raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
-        await self._ownership.require_all(request.caller, request.body)
-        # As parsed here: the upstream might take the other one of a repeated key.
-        return replace(request, payload=json_body.dump(request.body))
-
     def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
-        """Return the body that the chosen way forwards."""
         return self._way.conversation(form)
 
     def changeable(self, traits: RequestTraits) -> RequestTraits:
-        """Return what the chosen way may change."""
         return self._way.changeable(traits)
 
     def write(self, body: Body, form: Form) -> bytes:
-        """Write the payload as the chosen way does."""
         return self._way.write(body, form)
 
     async def acknowledge(self, draft: Draft) -> None:
-        """Answer already now, if the chosen way does."""
         await self._way.acknowledge(draft)
 
     async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
         """Ask the upstream; if it has no such route, ask it again in a translation."""
         draft, opened = await self._way.open(draft)
-        if self._way is self._translated or not await self._absent(opened):
+        if self._way is self._translated:
+            return draft, opened
+        try:
+            body = await opened.peek(REFUSAL_BYTES) if opened.status in _MAY_BE_ABSENT else b""
+        except BaseException:
+            opened.close()
+            raise
+        if not self._probe.heard(opened.status, body, self._clock()):
             return draft, opened
         opened.close()
         self._way = self._translated
@@ -217,7 +205,6 @@ class AutoForwarding:
     async def answer(
         self, draft: Draft, opened: UpstreamResponse, send: Send, headers: list[Header]
     ) -> Ending:
-        """Answer as the chosen way does."""
         request = draft.request
         if self._way is self._relayed and tells_apart(request.caller):
             self._maker = maker_of(request.caller, request.user, request.client.headers)
@@ -231,14 +218,6 @@ class AutoForwarding:
             await self._ownership.note(self._maker, self._watcher.ids)
         return answer
 
-    async def _absent(self, opened: UpstreamResponse) -> bool:
-        try:
-            body = await opened.peek(REFUSAL_BYTES) if opened.status in _MAY_BE_ABSENT else b""
-        except BaseException:
-            opened.close()
-            raise
-        return self._probe.heard(opened.status, body, self._clock())
-
 
 def continues_ours(body: Body) -> bool:
     """True if the request builds on a response, a conversation or an item that no upstream knows."""
@@ -251,6 +230,7 @@ def continues_ours(body: Body) -> bool:
 # ---------------------------------------------------------------- everything but POST /v1/responses
 _OPERATIONS = frozenset(("/v1/responses/compact", "/v1/responses/input_tokens"))
 _OUR_FIELDS = b"memory_c"  # the beginning of memory_config and memory_context
+_FRAMING = {b"content-length", b"transfer-encoding"}
 
 
 @dataclass(slots=True)
@@ -274,24 +254,25 @@ class ResponsesRouter:
         self.conversations_probe, self.operations_probe = EndpointProbe(self.mode), EndpointProbe(self.mode)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        caller, operates = admitted(scope), _is_operation(scope)
+        caller, operates, creates = admitted(scope), _is_operation(scope), scope["method"] == "POST"
         if not operates and self._is_stored_here(scope):
             await self.stored(scope, receive, send)
             return
-        guards = tells_apart(caller)
+        headers, guards, named = scope["headers"], tells_apart(caller), Body()
         if guards and not operates:
             await self._require_path(caller, scope)
-        named: Body = {}
-        if operates or (guards and _has_body(scope)):
+        framed_by = {name for name, value in headers if value.strip() not in (b"", b"0")} & _FRAMING
+        if operates or (guards and framed_by):
             body = await read_body(receive, self.max_body_bytes)
             if body is None:
                 return  # the client left
             found: Body | None = {}
             if body.strip():
-                size = len(body)
-                found = await OFF_LOOP.run(size, parsed, scope["headers"], body, BodyLimits(), "input")
+                found = await OFF_LOOP.run(len(body), parsed, headers, body, BodyLimits(), "input")
             named = found or {}
-            if operates and self._operates_here(named):
+            known_absent = self.responses_probe.known_absent() or self.operations_probe.known_absent()
+            ours = known_absent or (self.mode is not ResponsesMode.NATIVE and continues_ours(named))
+            if operates and ours:
                 await self.compact(scope, body_first(body, receive), send)
                 return
             if guards and body.strip():
@@ -300,13 +281,14 @@ class ResponsesRouter:
                 await self.ownership.require_all(caller, named)
                 # As parsed here: of a repeated key, the upstream might take the other value.
                 body = await OFF_LOOP.run(len(body), json_body.dump, named)
-                scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
+                headers = [header for header in headers if header[0] not in _FRAMING]
+                headers.append((b"content-length", b"%d" % len(body)))
+                scope = {**scope, "headers": headers}
             receive = body_first(body, receive)
         if not guards:
             await self._forward(scope, receive, send)
             return
-        headers, creates, is_response = scope["headers"], scope["method"] == "POST", _is_response(scope)
-        maker = maker_of(caller, None, headers)
+        is_response, maker = _is_response(scope), maker_of(caller, None, headers)
         watcher = self.ownership.watcher(
             send,
             RESPONSE if is_response else CONVERSATION,
@@ -324,11 +306,6 @@ class ResponsesRouter:
         if (id_ := _id_in(scope)) is not None:
             return self.mode is not ResponsesMode.NATIVE and is_ours(id_)
         return scope["method"] == "POST" and not self.conversations_probe.speaks(self.clock())
-
-    def _operates_here(self, body: Body) -> bool:
-        if self.responses_probe.known_absent() or self.operations_probe.known_absent():
-            return True
-        return self.mode is not ResponsesMode.NATIVE and continues_ours(body)
 
     async def _forward(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if _is_operation(scope):
@@ -403,13 +380,3 @@ def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
     fields = len(found)
     caller_of(scope).narrow(take_extensions(found).user_id, "memory_context.user_id")
     return body if len(found) == fields else json_body.dump(found)
-
-
-def _has_body(scope: ASGIScope) -> bool:
-    names = {name for name, value in scope["headers"] if value.strip() not in (b"", b"0")}
-    return not names.isdisjoint((b"content-length", b"transfer-encoding"))
-
-
-def _with_length(headers: Iterable[Header], length: int) -> list[Header]:
-    others = [header for header in headers if header[0] not in (b"content-length", b"transfer-encoding")]
-    return [*others, (b"content-length", b"%d" % length)]

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from proxy.domain.core import Turn
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.domain.ports import Clock
 from proxy.http.asgi import ASGIScope, Header, Send, send_bytes
@@ -29,7 +28,7 @@ from proxy.http.responses.answer_output import (
     read_events,
     refusal_of,
 )
-from proxy.http.responses.owners import Owner, SealKey, new_id, owner_of
+from proxy.http.responses.ownership import Owner, SealKey, new_id, owner_of
 from proxy.http.responses.response_store import (
     UNDER_WAY,
     BackgroundRegistry,
@@ -194,7 +193,6 @@ class TranslatedForwarding:
 
     @property
     def route(self) -> str:
-        """Chat completions."""
         return "chat"
 
     @property
@@ -218,7 +216,10 @@ class TranslatedForwarding:
         size = len(request.payload) + earlier.size
         planned = await self._shared.plan(body, owner, earlier, size)
         if turn is not None:
-            turn = await OFF_LOOP.run(size, _continuing, turn, planned, earlier)
+            # The whole conversation, in the session of the chain's first response.
+            messages = await OFF_LOOP.run(size, lambda: bounded(CHAT.messages(planned.chat)))
+            session = turn.session_id if turn.named else earlier.session_id or turn.session_id
+            turn = replace(turn, messages=messages, session_id=session)
         created_at, id_ = self._shared.clock(), new_id("resp")
         self._in_progress = ResponseInProgress(
             plan=planned,
@@ -239,16 +240,13 @@ class TranslatedForwarding:
         return replace(request, turn=turn)
 
     def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
-        """Return the chat body, with all that the request continues."""
         planned = self._current.plan
         return with_thoughts(planned.chat, planned.thoughts, form.thoughts), CHAT_HISTORY
 
     def changeable(self, traits: RequestTraits) -> RequestTraits:
-        """Add what the translation may leave out or write otherwise."""
         return changeable_in(self._current.plan, traits)
 
     def write(self, body: Body, form: Form) -> bytes:
-        """Return this chat body in the form that the model takes. The stored request does not change."""
         return json_body.dump(_adapted(body, form))
 
     async def acknowledge(self, draft: Draft) -> None:
@@ -267,7 +265,7 @@ class TranslatedForwarding:
         else:
             await send_bytes(client.send, 200, json_body.dump(current.response), b"application/json", headers)
         current.live = live
-        live.stoppable(client.downstream.hold())
+        live.stop = client.downstream.hold()
         self._shared.background.begin(live)
         current.beat = client.tasks.create_task(self._beat(current, live))
         await self._outlet(current).emit(current.translation.start())
@@ -325,25 +323,25 @@ class TranslatedForwarding:
                 await outlet.start(for_client(opened.headers, [*headers, *dropped(current.plan)]))
                 if current.live is None and (events := current.translation.start()):
                     await outlet.emit(events)
-                return await self._pass_on(opened, outlet)
+                parser = AnswerParser(
+                    current.translation, *header_values(opened.headers), self._shared.max_answer_bytes
+                )
+                async for events in read_events(opened, parser):
+                    await outlet.emit(events)
+                if current.live is None:
+                    draft.request.client.downstream.settle()
+                self._learn_thoughts(draft.model)
+                await outlet.finish(parser)
+                if not parser.broken:  # read the rest, so that the connection can be used again
+                    with suppress(TimeoutError, UpstreamCut):
+                        async with asyncio.timeout(DRAIN_S):
+                            while not opened.at_end and await opened.read():
+                                pass
+                return Ending.UPSTREAM_CUT if parser.cut else Ending.COMPLETE
             except asyncio.CancelledError:
                 if not draft.request.client.downstream.absorb():
                     raise
         return Ending.CLIENT_LEFT
-
-    async def _pass_on(self, opened: UpstreamResponse, outlet: Outlet) -> Ending:
-        current = self._current
-        limit_bytes = self._shared.max_answer_bytes
-        parser = AnswerParser(current.translation, *header_values(opened.headers), limit_bytes)
-        async for events in read_events(opened, parser):
-            await outlet.emit(events)
-        if current.live is None:
-            self._draft.request.client.downstream.settle()
-        self._learn_thoughts(self._draft.model)
-        await outlet.finish(parser)
-        if not parser.broken:
-            await _drain(opened)
-        return Ending.UPSTREAM_CUT if parser.cut else Ending.COMPLETE
 
     def _learn_thoughts(self, model: ModelRoute) -> None:
         """Remember whether the model begins an answer in its thoughts: the next one is then split."""
@@ -391,37 +389,31 @@ class TranslatedForwarding:
         current = self._in_progress
         if current is None:
             return Answer()
-        if current.live is not None:
-            await self._end_background(current, current.live)
-        elif current.stream is not None:
-            await self._end_stream(current, current.stream, refused=refused)
+        if current.live is not None or current.stream is not None:
+            await self._end(current, refused=refused)
         if refused or self.draft is None or self.draft.recalled.commit is None:
             return Answer()
         said = await OFF_LOOP.run(current.size(), dump_large, current.translation.response)
         return await read_answer(_JSON, [said], RESPONSES)
 
-    async def _end_stream(self, current: ResponseInProgress, stream: StreamOutlet, *, refused: bool) -> None:
-        """End the stream. The client has the id: a stream that it left ends as cancelled, one that the
-        upstream refused after its beginning as failed."""
-        left = current.under_way
-        events = current.translation.fail(current.why, current.code) if left else []
-        await self._save(current, cancelled=left and not refused)
-        if events and stream.started:
-            await stream.emit(events)
-            await stream.close()
-        stream.stop()
-
-    async def _end_background(self, current: ResponseInProgress, live: BackgroundResponse) -> None:
-        left, stream = current.under_way, current.stream
+    async def _end(self, current: ResponseInProgress, *, refused: bool) -> None:
+        """End the background response or the stream. The client has the id: a stream that it left ends as
+        cancelled, one that the upstream refused after its beginning as failed."""
+        live, stream, left = current.live, current.stream, current.under_way
         if current.beat is not None:
             current.beat.cancel()
         events = current.translation.fail(current.why, current.code) if left else []
-        await self._save(current, cancelled=left and live.cancelled)
-        if events:
+        cancelled = left and (not refused if live is None else live.cancelled)
+        await self._save(current, cancelled=cancelled)
+        tells = live is not None or (stream is not None and stream.started)
+        if events and tells:
             await self._outlet(current).emit(events)
-        if stream is not None:
+        if stream is not None and (live is not None or (events and tells)):
             await stream.close()
-        self._shared.background.end(live)
+        elif stream is not None:
+            stream.stop()
+        if live is not None:
+            self._shared.background.end(live)
 
     async def _save(self, current: ResponseInProgress, *, cancelled: bool = False) -> None:
         """Save the final response, and append to its conversation; once, both or none."""
@@ -434,19 +426,17 @@ class TranslatedForwarding:
         output = items_of(response) if current.plan.conversation and is_whole else None
         ended = await OFF_LOOP.run(current.size(), dump_large, response)
         for _ in range(SAVE_TRIES):
-            seen = await self._seen(current)
-            # Cancelled in another process, and reported as such: it stays cancelled.
-            if _is_cancelled(seen) or await self._keep(current, ended, over=seen, output=output):
+            # Another process may have changed it: what it has reported as cancelled stays cancelled.
+            seen = await self._store.seen(current.owner, current.id) if current.live is not None else None
+            if seen is not None and json_body.loads(seen)["status"] == "cancelled":
+                break
+            if await self._keep(current, ended, over=seen, output=output):
                 break
             if seen is None:
                 break
         if output is not None and not current.plan.store:
             await self._store.add(self._new_response(current, b""), output)
         current.saved = True
-
-    async def _seen(self, current: ResponseInProgress) -> bytes | None:
-        """Return what is stored, since another process may have changed it."""
-        return await self._store.seen(current.owner, current.id) if current.live is not None else None
 
     async def _keep(
         self,
@@ -461,8 +451,7 @@ class TranslatedForwarding:
         return await self._store.keep(self._new_response(current, response), over=over, output=output)
 
     def _new_response(self, current: ResponseInProgress, response: bytes) -> NewResponse:
-        draft = self._draft
-        commit = draft.recalled.commit
+        draft, commit = self._draft, self._draft.recalled.commit
         return NewResponse(
             id=current.id,
             owner=current.owner,
@@ -492,25 +481,7 @@ class TranslatedForwarding:
                     await self._keep(current, beat, over=stored.response)
 
 
-def _continuing(turn: Turn, planned: ChatPlan, earlier: ChainHistory) -> Turn:
-    """Return the turn with its whole conversation, in the session of the chain's first response."""
-    turn = replace(turn, messages=bounded(CHAT.messages(planned.chat)))
-    return turn if turn.named or not earlier.session_id else replace(turn, session_id=earlier.session_id)
-
-
-def _is_cancelled(seen: bytes | None) -> bool:
-    return seen is not None and json_body.loads(seen)["status"] == "cancelled"
-
-
 def dropped(planned: ChatPlan) -> list[Header]:
     """Return the headers that name what is left out of the upstream's request."""
     named = {b"x-memory-dropped-tools": planned.dropped, b"x-memory-dropped-items": planned.left_out}
     return [(name, ",".join(types).encode("ascii")) for name, types in named.items() if types]
-
-
-async def _drain(opened: UpstreamResponse) -> None:
-    """Read the rest after the answer, so that the connection can be used again."""
-    with suppress(TimeoutError, UpstreamCut):
-        async with asyncio.timeout(DRAIN_S):
-            while not opened.at_end and await opened.read():
-                pass

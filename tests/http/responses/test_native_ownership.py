@@ -8,15 +8,15 @@ import pytest
 from proxy.domain.errors import NotFound
 from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.memory_work import FailOpen
-from proxy.http.responses.native_ownership import (
+from proxy.http.responses.ownership import (
     CONVERSATION,
     RESPONSE,
     IdWatcher,
     NativeOwnership,
+    absent,
     maker_of,
     tells_apart,
 )
-from proxy.http.responses.owners import absent
 from proxy.telemetry import Metrics
 
 ANSWER = (

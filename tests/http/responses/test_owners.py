@@ -6,7 +6,7 @@ import pytest
 
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_work import FailOpen
-from proxy.http.responses.owners import Owner, Sealed, SealKey, is_ours, new_id, owner_of
+from proxy.http.responses.ownership import Owner, Sealed, SealKey, is_ours, new_id, owner_of
 from proxy.telemetry import Metrics
 from proxy.wire.extensions import is_usable_id
 from proxy.wire.translation.items import PACKED

@@ -16,7 +16,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.http.memory_work import FailOpen
-from proxy.http.responses.owners import Owner
+from proxy.http.responses.ownership import Owner
 from proxy.http.responses.response_store import NewResponse, ResponseStore
 from proxy.telemetry import Metrics
 from proxy.wire.body import dump
