@@ -13,7 +13,7 @@ from evals.data import PERSONAS
 from evals.retrieval import Tick
 from evals.score import Shares, Tally
 from proxy.domain.ports import MemoryText
-from proxy.learn.usage import UseJudge, is_used, shared
+from proxy.learn.evolution import UseJudge, is_used, shared
 from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
 

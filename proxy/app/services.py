@@ -26,10 +26,9 @@ from proxy.learn import consolidation, reflection
 from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.documents import DocumentIngester
-from proxy.learn.evolution import DecayStep, Evolution, StepReport
+from proxy.learn.evolution import DecayStep, Evolution, StepReport, UseJudge, UseStep
 from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy, on_completion
 from proxy.learn.session_notes import NoteWriter
-from proxy.learn.usage import UseJudge, UseStep
 from proxy.learn.worker import JobReport, TopicDrift, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import OnnxJudge, load_judge

@@ -9,18 +9,24 @@ of two memories that say the same the one that says less is closed.
 
 The sources are superseded, not deleted, and one call undoes it. The result and the note that the group was
 considered are stored in one transaction, so after a crash a group is consolidated once.
+
+A model's text is data. Whatever has a form (numbers, dates, names) must come from the sources, with the same
+unit; what belongs to one name must not be moved to another. Texts are compared as `text.terms` folds them.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from proxy.admit.decision import CLOSE, FAR, memory_id, verdict
 from proxy.admit.gate import Gate, sort, vector_of, with_readings
+from proxy.domain import timezones
 from proxy.domain.changes import (
     Applied,
+    Change,
     Close,
     Consolidate,
     DerivationStore,
@@ -30,30 +36,22 @@ from proxy.domain.changes import (
     Visit,
 )
 from proxy.domain.core import (
+    DEFAULT_TIMEZONE,
     Candidate,
     Evidence,
     Memory,
+    MemoryFilter,
     Scope,
     Search,
     Stamp,
 )
+from proxy.domain.errors import Conflict
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, Judge, Relation
-from proxy.learn.derived import (
-    chosen,
-    commit,
-    fits,
-    names,
-    numbered,
-    numbers,
-    request_of,
-    undated,
-    unsupported,
-)
-from proxy.learn.extractor import FOLLOWS
-from proxy.learn.llm_io import objects
+from proxy.learn.extractor import FOLLOWS, RESOLVED
+from proxy.learn.llm_io import chosen, numbered, objects, request_of
 from proxy.telemetry import log
-from proxy.text.words import is_question, terms
+from proxy.text.words import fold, is_question, sentences, terms, without_inner_stops
 
 ROLE = "memory_consolidation"
 STEP = "consolidation"
@@ -69,6 +67,96 @@ _MAX_CHARS = 500
 AGAIN_S = 600.0
 _PORTION = 8  # memories; each costs up to twelve judgements of a pair
 _MOST_EVIDENCE = 20
+
+
+_SUPPORT = 0.7  # share of a made text's terms that its sources hold: the rest is narration
+_ATTEMPTS = 8
+_NUMBER = re.compile(r"\d+(?:[.:/-]\d+)*")
+_NAME = re.compile(r"[^\W\d_][\w'’-]*")
+_AROUND = re.compile(r"[^\W\d_]+|[^\w\s.,;:()\"'-]")  # a word, or a sign such as a currency's
+
+
+# ---------------------------------------------------------------- what a made text may hold
+def numbers(text: str) -> set[str]:
+    """Return the numbers, dates among them, without thousands separators."""
+    return set(_NUMBER.findall(fold(text).replace(",", "")))
+
+
+def names(text: str) -> set[str]:
+    """Return the capitalised words within sentences, folded: names, in most languages that have capitals."""
+    found = set[str]()
+    for sentence in sentences(without_inner_stops(text)):
+        first = True
+        for match in _NAME.finditer(sentence):
+            word = match.group()
+            if word[0].isupper() and not first:
+                found |= set(terms(word))
+            first = False
+    return found
+
+
+def capitalised(text: str) -> set[str]:
+    """Return the terms of all capitalised words, also of those that begin a sentence."""
+    return {term for word in _NAME.findall(text) if word[0].isupper() for term in terms(word)}
+
+
+def fits(names_of: Iterable[set[str]]) -> bool:
+    """True if no two of the texts name different things only."""
+    known = [found for found in names_of if found]
+    return all(not one.isdisjoint(other) for n, one in enumerate(known) for other in known[:n])
+
+
+def unsupported(text: str, sources: Sequence[Memory], of_others: Collection[str] = ()) -> str:
+    """Return why the text cannot have been made of the sources alone, in a word; "" if it can. `of_others`:
+    ids of the sources that are about another person than the user."""
+    said = " ".join(m.content for m in sources)
+    dates = {timezones.local(m.valid_from, DEFAULT_TIMEZONE).date().isoformat() for m in sources}
+    known, held = set(terms(said)), set(terms(text))
+    if not held or len(held & known) < _SUPPORT * len(held):
+        return "unsupported"
+    if not numbers(text) <= numbers(said) | dates:
+        return "number"
+    if not capitalised(text) <= known:
+        return "name"
+    if any(not _in_place(number, text, sources) for number in numbers(text) - dates):
+        return "unit"
+    return "mixed" if any(_mixes(one, sources, of_others) for one in sentences(text)) else ""
+
+
+def _in_place(number: str, text: str, sources: Sequence[Memory]) -> bool:
+    """True if the number has a neighbour, a word or a sign, that it has in one of the sources."""
+    around = _neighbours(number, text)
+    return any(around & _neighbours(number, m.content) for m in sources)
+
+
+def _neighbours(number: str, text: str) -> set[str]:
+    flat, found = fold(text).replace(",", ""), set[str]()
+    for match in _NUMBER.finditer(flat):
+        if match.group() == number:
+            before = _AROUND.findall(flat[max(0, match.start() - 24) : match.start()])
+            after = _AROUND.findall(flat[match.end() : match.end() + 24])
+            found |= {*before[-1:], *after[:1], *(word[:1] for word in after[:1] if word > "\u2e7f")}
+    return found
+
+
+def _mixes(sentence: str, sources: Sequence[Memory], of_others: Collection[str]) -> bool:
+    """True if the sentence moves a statement from one name to another: it holds words that only one of
+    the sources has, without all of that source's names."""
+    held, named = set(terms(sentence)), capitalised(sentence)
+    everyones = [set(terms(m.content)) for m in sources]
+    for n, (memory, own) in enumerate(zip(sources, everyones, strict=True)):
+        others = set().union(*(words for k, words in enumerate(everyones) if k != n))
+        about = capitalised(memory.content) if memory.id in of_others else names(memory.content)
+        if named and held & (own - others - about) and not about <= named:
+            return True
+    return False
+
+
+def undated(first: str, then: str) -> tuple[str, str]:
+    """Return two contents as the relation head compares them: without the days on which they were stated,
+    which it was not trained on, unless that is all they differ in."""
+    bare = RESOLVED.sub("", first), RESOLVED.sub("", then)
+    return (first, then) if bare[0] == bare[1] else bare
 
 
 # ---------------------------------------------------------------- checking what a model wrote
@@ -204,6 +292,32 @@ def _in_order(one: Memory, other: Memory) -> tuple[Memory, Memory]:
 def _counts(now: float, done: Applied | None, **ids: Sequence[str]) -> StepCounts:
     """Return the ids; if it was not stored, since something changed in the meantime, when to try again."""
     return StepCounts(due_at=now + AGAIN_S) if done is None else StepCounts(ids, more=True)
+
+
+# ---------------------------------------------------------------- storing
+async def commit(
+    gate: Gate, scope: Scope, began: Stamp, read: Sequence[Memory], changes: Sequence[Change]
+) -> Applied | None:
+    """Apply the changes; None, with nothing applied, if the user forgot something since `began` or one of the
+    memories that were `read` has changed. Raises StoreUnavailable."""
+    where = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True)
+    for _ in range(_ATTEMPTS):
+        stamp = await gate.memories.stamp(scope)
+        if stamp.generation != began.generation:
+            return None
+        for old in read if stamp != began else ():
+            now = await gate.memories.get(where, old.id)
+            if now is None or _state(now) != _state(old):
+                return None
+        try:
+            return await gate.memories.apply(scope, changes, expect=stamp)
+        except Conflict:
+            continue
+    return None
+
+
+def _state(memory: Memory) -> tuple[object, ...]:
+    return memory.content, memory.type, memory.scope, memory.superseded_by, memory.archived
 
 
 # ---------------------------------------------------------------- the step

@@ -35,9 +35,8 @@ from proxy.domain.core import (
 from proxy.domain.errors import CompletionFailed, NotFound
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, CompletionRequest, Judge, Relation
-from proxy.learn.consolidation import AGAIN_S, CERTAIN, ROLE
-from proxy.learn.derived import commit, numbered, request_of, undated
-from proxy.learn.llm_io import objects
+from proxy.learn.consolidation import AGAIN_S, CERTAIN, ROLE, commit, undated
+from proxy.learn.llm_io import numbered, objects, request_of
 
 STEP = "contradictions"
 TYPES = frozenset(("semantic", "preference"))

@@ -2,21 +2,28 @@
 
 The conversation is data: it is redacted, planted instructions are cut out, our own markers in it are
 defused, and every part is cut to a bound (see llm_io). The answer is data too: what is readable of it is
-compared with the user's words (see grounding). The statement head reads each candidate together with the
+compared with the user's words. The statement head reads each candidate together with the window around the
 words that it rests on: whether it follows from them with its sign and its subject, who it is about, and how
 it was meant. At most ten facts of a batch are stored.
+
+Evidence is searched in the user's own text: the quoted passage, else the candidate itself, else the
+sentence that shares most terms or is nearest in meaning. What only the assistant said is not evidence. A
+short reply is read together with the question that it answers, so that "yes, book that" can confirm
+something.
 
 Verbatim, nothing is rephrased, so nothing can be invented.
 """
 
 import asyncio
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from string import Template
+from itertools import accumulate, groupby
 from typing import Any
+
+import numpy as np
 
 from proxy.admit.gate import vectors_of
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean
@@ -24,12 +31,19 @@ from proxy.domain.core import STATED_KINDS, Candidate, Evidence, Hit, Memory, Se
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import CompletionRequest, Embedder, Judge, MemoryStore, Statement
 from proxy.domain.session import Batch, Exchange
-from proxy.learn.grounding import Grounded, ground, sources, window_of
-from proxy.learn.llm_io import TAGS, conversation, earlier, memory_line, read_facts, request_for
+from proxy.learn.llm_io import (
+    TAGS,
+    assistant_text,
+    conversation,
+    earlier,
+    memory_line,
+    read_facts,
+    request_of,
+    user_text,
+)
 from proxy.learn.recorder import RULE, intent_of
-from proxy.prompts import prompt
-from proxy.text.dates import anchored
-from proxy.text.words import is_question, normalise, sentences, terms
+from proxy.text.dates import anchored, expiry
+from proxy.text.words import is_question, normalise, sentences, terms, window_of
 
 ROLE = "memory_extraction"
 
@@ -76,6 +90,205 @@ def _search_texts(exchange: Exchange) -> list[str]:
 
 def _nearness(hit: Hit) -> tuple[float, float]:
     return (hit.cosine or 0.0, hit.bm25)
+
+
+# ---------------------------------------------------------------- the user's words that a candidate rests on
+_MOST_REPLY_CHARS = 80  # a longer reply is understood without its question
+_MIN_SPAN = 4  # letters: fewer occur everywhere
+_MIN_COPY = 12  # letters of a copied sentence
+_MOST_BEFORE = 40  # letters of what the model put before it: "The user said that"
+_MOST_COMPARED = 40  # last sentences of a batch that are compared in meaning
+_IDENTIFIER = re.compile(
+    r"(?=[!-/:-~]*+\d)(?=[!-@\[-`{-~]*+[A-Za-z])[A-Za-z0-9_%#@!+./=-]{8,}|\d(?:[ -]?\d){7,}"
+)
+_DATE_LIKE = re.compile(r"[\d./:-]+|\d+(?:st|nd|rd|th|h|am|pm)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Grounded:
+    """A candidate with its origin. `window`: the user's words around its evidence. `literal`: they hold the
+    evidence or the candidate word for word, and share a term with the candidate."""
+
+    candidate: Candidate
+    window: str
+    literal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The user's words of one exchange in sentences, and in the form in which spans are compared. A short
+    reply is one sentence with the question before it."""
+
+    exchange: Exchange
+    sentences: tuple[str, ...]
+    replies: bool
+    flat: tuple[str, ...]
+    terms: tuple[frozenset[str], ...]
+
+
+def flat(text: str) -> str:
+    """Return the text as spans are compared: no case, quotes, spacing or markup."""
+    return "".join(c for c in normalise(text) if c.isalnum())
+
+
+def sources(
+    exchanges: Sequence[Exchange], policy: SafetyPolicy, before: Exchange | None = None
+) -> list[Source]:
+    """Return a source per exchange. `before`: the exchange before the first one."""
+    found: list[Source] = []
+    for exchange in exchanges:
+        said, question = user_text(exchange, policy), ""
+        if before is not None and len(said) <= _MOST_REPLY_CHARS:
+            *_, last = ("", *sentences(assistant_text(before, policy)))
+            question = last if is_question(last) else ""
+        parts = (f"{question}\n{said}",) if question and said.strip() else tuple(sentences(said))
+        words = tuple(frozenset(terms(part)) for part in parts)
+        found.append(Source(exchange, parts, bool(question), tuple(map(flat, parts)), words))
+        before = exchange
+    return found
+
+
+async def ground(
+    found: Sequence[Candidate],
+    sources: Sequence[Source],
+    known: Sequence[Memory],
+    embedder: Embedder | None = None,
+) -> list[Grounded]:
+    """Return the candidates that have evidence, each once, with its origin.
+
+    The last exchange with the evidence counts: facts are restated as they are settled."""
+    spans = await asyncio.to_thread(lambda: [_quoted(c, sources) or _alike(c, sources) for c in found])
+    for number, candidate in enumerate(found):
+        if spans[number] is None:
+            spans[number] = await _nearest(candidate, sources, embedder)
+    return await asyncio.to_thread(_with_origins, found, spans, known)
+
+
+def _with_origins(
+    found: Sequence[Candidate], spans: Sequence["EvidenceSpan | None"], known: Sequence[Memory]
+) -> list[Grounded]:
+    grounded: dict[str, Grounded] = {}
+    for candidate, span in zip(found, spans, strict=True):
+        fact = _grounded(candidate, span, known) if span is not None else None
+        if fact is not None:
+            grounded.setdefault(normalise(fact.candidate.content), fact)
+    return list(grounded.values())
+
+
+# ---------------------------------------------------------------- finding the evidence
+@dataclass(frozen=True, slots=True)
+class EvidenceSpan:
+    """Sentences `first` to `last` of a source."""
+
+    source: Source
+    first: int
+    last: int
+    literal: bool = False
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.source.sentences[self.first : self.last + 1])
+
+
+def _quoted(candidate: Candidate, sources: Sequence[Source]) -> EvidenceSpan | None:
+    """Return where the evidence, or the content itself, occurs word for word; else a whole sentence that the
+    content ends with."""
+    content = flat(candidate.content)
+    for span in (flat(candidate.evidence), content):
+        for source in reversed(sources) if len(span) >= _MIN_SPAN else ():
+            ends = list(accumulate(map(len, source.flat)))
+            at = "".join(source.flat).find(span)
+            if at >= 0:
+                last = bisect_left(ends, at + len(span))
+                return EvidenceSpan(source, bisect_right(ends, at), last, literal=True)
+    for source in reversed(sources):
+        for number, sentence in enumerate(source.flat):
+            if _copies(content, sentence):
+                return EvidenceSpan(source, number, number, literal=True)
+    return None
+
+
+def _copies(content: str, sentence: str) -> bool:
+    """True if the content is the sentence with a few words put before it."""
+    before = len(content) - len(sentence)
+    return content.endswith(sentence) and len(sentence) >= _MIN_COPY and before <= _MOST_BEFORE
+
+
+def _alike(candidate: Candidate, sources: Sequence[Source]) -> EvidenceSpan | None:
+    """Return the sentence that shares most terms with the candidate, None if none shares any."""
+    words = frozenset(terms(f"{candidate.content} {candidate.evidence}"))
+    best, span = 0, None
+    for source in sources:
+        for number, theirs in enumerate(source.terms):
+            shared = len(words & theirs)
+            if shared and shared >= best:
+                best, span = shared, EvidenceSpan(source, number, number)
+    return span
+
+
+async def _nearest(
+    candidate: Candidate, sources: Sequence[Source], embedder: Embedder | None
+) -> EvidenceSpan | None:
+    """Return the sentence nearest in meaning: the candidate may be in another language."""
+    spans = [EvidenceSpan(s, n, n) for s in sources for n in range(len(s.sentences))][-_MOST_COMPARED:]
+    if len(spans) <= 1 or embedder is None:
+        return spans[0] if spans else None
+    try:
+        own, *others = await vectors_of(embedder, [candidate.content, *(p.text for p in spans)])
+    except EmbeddingFailed:
+        return None
+    if own is None:
+        return None
+    vector = np.frombuffer(own, np.float32)
+    near = [float(vector @ np.frombuffer(v, np.float32)) if v else -1.0 for v in others]
+    return spans[int(np.argmax(near))]
+
+
+# ---------------------------------------------------------------- the grounded candidate
+def _grounded(candidate: Candidate, span: EvidenceSpan, known: Sequence[Memory]) -> Grounded | None:
+    """Return the candidate with its origin, dates and window; None for a question, and for one with a code
+    that the user did not give."""
+    exchange, sentence = span.source.exchange, span.text
+    if span.first == span.last and _copies(flat(candidate.content), flat(sentence)):
+        candidate = replace(candidate, content=sentence)  # "The user said: …" prefixed
+    if is_question(candidate.content) or _invents(candidate.content, span.source):
+        return None
+    evidence = candidate.evidence if span.literal and candidate.evidence else sentence
+    evidence = evidence[:500].replace(REMOVED, "")
+    window = window_of(span.source.sentences, span.first, span.last, candidate.content)
+    placed = replace(
+        candidate,
+        content=anchored(candidate.content, candidate.type, exchange.local),
+        evidence=evidence,
+        importance=0.6 if candidate.type == "preference" else candidate.importance,
+        source="assistant" if span.source.replies else candidate.source,
+        observed_at=exchange.said_at,
+        timezone=exchange.timezone,
+        expires_at=candidate.expires_at or expiry(candidate.content, candidate.type, exchange.timezone),
+        origin=Evidence(exchange.session_id, exchange.id, evidence),
+        replaces=_shown(candidate.replaces, known),
+    )
+    shares = not frozenset(terms(candidate.content)).isdisjoint(terms(sentence))
+    return Grounded(placed, window, span.literal and shares and not span.source.replies)
+
+
+def _invents(content: str, source: Source) -> bool:
+    """True if the fact holds a code or a long number that the user did not give. If something was redacted,
+    it may be that; the gate detects secrets."""
+    if any(REDACTED[:-1] in s for s in source.sentences):
+        return False
+    said = "".join(source.flat)
+    codes = (m.group() for m in _IDENTIFIER.finditer(content) if not _DATE_LIKE.fullmatch(m.group()))
+    return any(flat(code) not in said for code in codes)
+
+
+def _shown(given: str | None, known: Sequence[Memory]) -> str | None:
+    """Return the id that the model was shown and gives, whole or shortened; None otherwise."""
+    if given is None or len(given) < 6:
+        return None
+    bare = given.removeprefix("mem_")
+    found = [m.id for m in known if m.id == given or m.id.removeprefix("mem_").startswith(bare)]
+    return found[0] if len(found) == 1 else None
 
 
 # ---------------------------------------------------------------- verdicts of the statement head
@@ -191,13 +404,27 @@ async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: 
 
 def _sentence_candidates(exchange: Exchange, policy: SafetyPolicy) -> list[Grounded]:
     """Return the sentences that may be worth storing, each with its window; numbered steps as one."""
-    parts = _with_steps(clean(exchange.said, policy))
+    parts, found = _with_steps(clean(exchange.said, policy)), list[Grounded]()
     texts = [text for text, _ in parts]
-    return [
-        Grounded(_verbatim(text, is_steps, exchange), window_of(texts, n, n, text), True)
-        for n, (text, is_steps) in enumerate(parts)
-        if _may_be_stored(text, is_steps)
-    ]
+    for n, (text, is_steps) in enumerate(parts):
+        shortest = _FEWEST_CHARS - 2 * (not text.isascii())
+        fits = shortest <= len(text) <= (_MOST_STEPS_CHARS if is_steps else _MOST_CHARS)
+        unfit = is_question(text) or text.endswith((":", "\uff1a")) or REMOVED in text or REDACTED in text
+        if not fits or unfit or not terms(text):
+            continue
+        type_ = "procedural" if is_steps else "semantic"
+        candidate = Candidate(
+            type=type_,
+            content=anchored(text[0].upper() + text[1:], type_, exchange.local),
+            confidence=_VERBATIM_CONFIDENCE,
+            evidence=text,
+            source="verbatim",
+            observed_at=exchange.said_at,
+            timezone=exchange.timezone,
+            origin=Evidence(exchange.session_id, exchange.id, text[:500]),
+        )
+        found.append(Grounded(candidate, window_of(texts, n, n, text), literal=True))
+    return found
 
 
 def _with_steps(said: str) -> list[tuple[str, bool]]:
@@ -212,28 +439,6 @@ def _with_steps(said: str) -> list[tuple[str, bool]]:
             lines.insert(0, found.pop()[0])
         found.append(("\n".join(lines), True))
     return found
-
-
-def _may_be_stored(text: str, is_steps: bool) -> bool:
-    shortest = _FEWEST_CHARS - 2 * (not text.isascii())
-    if not shortest <= len(text) <= (_MOST_STEPS_CHARS if is_steps else _MOST_CHARS):
-        return False
-    unfit = is_question(text) or text.endswith((":", "\uff1a")) or REMOVED in text or REDACTED in text
-    return not unfit and bool(terms(text))
-
-
-def _verbatim(text: str, is_steps: bool, exchange: Exchange) -> Candidate:
-    type_ = "procedural" if is_steps else "semantic"
-    return Candidate(
-        type=type_,
-        content=anchored(text[0].upper() + text[1:], type_, exchange.local),
-        confidence=_VERBATIM_CONFIDENCE,
-        evidence=text,
-        source="verbatim",
-        observed_at=exchange.said_at,
-        timezone=exchange.timezone,
-        origin=Evidence(exchange.session_id, exchange.id, text[:500]),
-    )
 
 
 # ---------------------------------------------------------------- the LLM call
@@ -262,12 +467,12 @@ def request(batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAUL
 
     Takes some 10 ms for long exchanges: call it in a thread."""
     last = batch.pending[-1]
-    user = Template(prompt("extraction_input.v1")).substitute(
-        known="\n".join(memory_line(m, policy, last.timezone) for m in known) or "(none)",
-        context=earlier(batch.context, policy) or "(none)",
-        exchanges=conversation(batch.pending, policy),
-    )
-    return request_for(ROLE, "extraction.v1", user, last, SCHEMA)
+    shown = {
+        "known": "\n".join(memory_line(m, policy, last.timezone) for m in known) or "(none)",
+        "context": earlier(batch.context, policy) or "(none)",
+        "exchanges": conversation(batch.pending, policy),
+    }
+    return request_of(ROLE, "extraction", last, SCHEMA, **shown)
 
 
 async def facts(
@@ -285,9 +490,11 @@ async def facts(
     shown = await asyncio.to_thread(sources, batch.pending, policy, before)
     grounded = await ground(found, shown, known, embedder)
     result = await _without_small_talk(judge, await judged(judge, grounded), batch.pending)
-    best = _best(result.stored, max(MAX_FACTS, len(batch.pending)))
-    counts = Counter(ungrounded=len(found) - len(grounded), surplus=len(result.stored) - len(best))
-    return replace(result, stored=tuple(best), dropped=result.dropped + counts)
+    ranked = sorted(result.stored, key=lambda c: (c.source != "explicit", -c.confidence))
+    best = {id(c) for c in ranked[: max(MAX_FACTS, len(batch.pending))]}
+    stored = tuple(c for c in result.stored if id(c) in best)
+    counts = Counter(ungrounded=len(found) - len(grounded), surplus=len(result.stored) - len(stored))
+    return replace(result, stored=stored, dropped=result.dropped + counts)
 
 
 async def _without_small_talk(judge: Judge | None, result: Judged, exchanges: Sequence[Exchange]) -> Judged:
@@ -301,17 +508,8 @@ async def _without_small_talk(judge: Judge | None, result: Judged, exchanges: Se
         if exchange.id in origins:
             needs = (await judge.read(exchange.said)).needs
             small |= {exchange.id} if needs.small_talk >= SMALL_TALK else set()
-    stored = tuple(
-        c
-        for c in result.stored
-        if c.source != "extracted" or not c.origin or c.origin.exchange_id not in small
-    )
-    counts = Counter(small_talk=len(result.stored) - len(stored))
-    return replace(result, stored=stored, dropped=result.dropped + counts)
-
-
-def _best(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Return at most `limit` candidates in order: explicit ones first, then by confidence."""
-    ranked = sorted(candidates, key=lambda c: (c.source != "explicit", -c.confidence))
-    chosen = {id(c) for c in ranked[:limit]}
-    return [c for c in candidates if id(c) in chosen]
+    dropped = [
+        c for c in result.stored if c.source == "extracted" and c.origin and c.origin.exchange_id in small
+    ]
+    stored = tuple(c for c in result.stored if c not in dropped)
+    return replace(result, stored=stored, dropped=result.dropped + Counter(small_talk=len(dropped)))

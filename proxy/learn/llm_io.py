@@ -13,19 +13,20 @@ Unreadable.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from string import Template
 from typing import Any
 
 import json_repair
 
 from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain import timezones
-from proxy.domain.core import DEFAULT_TIMEZONE, STATED_KINDS, Candidate, Memory
+from proxy.domain.core import DEFAULT_TIMEZONE, STATED_KINDS, Candidate, Memory, Scope
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Exchange
 from proxy.prompts import prompt
-from proxy.text.names import KINDS as NAME_KINDS
-from proxy.text.names import key_of
+from proxy.text.words import NAME_KINDS, key_of
 from proxy.wire.authorship import without_thoughts
 
 # ---------------------------------------------------------------- exchanges as text
@@ -61,14 +62,26 @@ def conversation(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
 
 def earlier(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
     """Return exchanges that were extracted before, shown for context only."""
-    return "\n".join(_earlier(e, policy) for e in exchanges)
+    return "\n".join(
+        f'<earlier date="{_date(e)}">\nuser: {defused(_cut(_cleaned(e.said, policy), _MAX_CONTEXT))}\n'
+        f"assistant: {defused(_cut(_cleaned(e.answer, policy), _MAX_CONTEXT))}\n</earlier>"
+        for e in exchanges
+    )
 
 
-def memory_line(memory: Memory, policy: SafetyPolicy, timezone: str = DEFAULT_TIMEZONE) -> str:
-    """Return a known memory in one line: its id, type, first day and content."""
+def memory_line(
+    memory: Memory, policy: SafetyPolicy, timezone: str = DEFAULT_TIMEZONE, label: object = None
+) -> str:
+    """Return a memory in one line: its id or another label, its type, first day and content."""
     since = timezones.local(memory.valid_from, timezone).date().isoformat()
     content = " ".join(defused(clean(memory.content, policy)).split())
-    return f"[{memory.id}] ({memory.type}, {since}) {content}"
+    replaced = ", replaced since" if memory.superseded_by else ""
+    return f"[{label or memory.id}] ({memory.type}, {since}{replaced}) {content}"
+
+
+def numbered(memories: Sequence[Memory], policy: SafetyPolicy) -> str:
+    """Return the memories in numbered lines, from 1."""
+    return "\n".join(memory_line(m, policy, label=n) for n, m in enumerate(memories, 1))
 
 
 def in_full(exchange: Exchange, policy: SafetyPolicy, *, most_answer: int) -> str:
@@ -89,12 +102,6 @@ def _framed(exchange: Exchange, user: str, assistant: str) -> str:
     )
 
 
-def _earlier(exchange: Exchange, policy: SafetyPolicy) -> str:
-    both = (exchange.said, exchange.answer)
-    user, assistant = (defused(_cut(_cleaned(text, policy), _MAX_CONTEXT)) for text in both)
-    return f'<earlier date="{_date(exchange)}">\nuser: {user}\nassistant: {assistant}\n</earlier>'
-
-
 def _date(exchange: Exchange) -> str:
     return f"{exchange.local:%Y-%m-%d %H:%M} {exchange.timezone}, {exchange.local:%A}"
 
@@ -106,19 +113,15 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[: limit * 2 // 3]}\n[… cut …]\n{text[-limit // 3 :]}"
 
 
-def request_for(
-    role: str, system: str, user: str, last: Exchange, schema: Mapping[str, Any] | None = None
+def request_of(
+    role: str, name: str, last: Exchange | Scope, schema: Mapping[str, Any] | None = None, **shown: str
 ) -> CompletionRequest:
-    """Return the LLM call of a role, in the name and with the model of the last exchange."""
-    return CompletionRequest(
-        role=role,
-        system=prompt(system),
-        user=user,
-        model=last.model,
-        scope=last.scope,
-        session_id=last.session_id,
-        schema=schema,
-    )
+    """Return the LLM call of a role: prompt `name`, and prompt `name`_input filled with what is `shown`, in
+    the name and with the model of the last exchange, if it is about a session."""
+    user, system = Template(prompt(f"{name}_input.v1")).substitute(shown), prompt(f"{name}.v1")
+    if isinstance(last, Scope):
+        return CompletionRequest(role, system, user, model="", scope=last, session_id="", schema=schema)
+    return CompletionRequest(role, system, user, last.model, last.scope, last.session_id, schema)
 
 
 # ---------------------------------------------------------------- the model's answer
@@ -179,22 +182,16 @@ def read_facts(answer: str) -> list[Candidate]:
     An empty list is a valid answer ("nothing to remember"). Raises Unreadable.
     """
     text = without_thoughts(answer[:_MAX_ANSWER_CHARS])
-    elements = _elements(text)
+    values = list(_values(text))
+    elements = [fact for value in values for fact in _facts_in(value)]
+    if not elements and not _NOTHING.fullmatch(text) and not any(map(_is_empty_answer, values)):
+        elements = _labelled(text)
+        if not elements:
+            raise Unreadable("no facts in a notation that is known")
     facts = [c for e in elements if (c := _candidate(e)) is not None]
     if elements and not facts and not any(_first_text(e, _TYPE_KEYS) for e in elements):
         raise Unreadable("no element has a type and a content")
     return facts[:MAX_READ]
-
-
-def _elements(text: str) -> list[Mapping[str, Any]]:
-    """Return the objects that look like facts in any JSON value of the text; else labelled lines."""
-    values = list(_values(text))
-    found = [fact for value in values for fact in _facts_in(value)]
-    if found or _NOTHING.fullmatch(text) or any(map(_is_empty_answer, values)):
-        return found
-    if not (labelled := _labelled(text)):
-        raise Unreadable("no facts in a notation that is known")
-    return labelled
 
 
 def objects(answer: str) -> Iterator[dict[str, Any]]:
@@ -206,8 +203,18 @@ def objects(answer: str) -> Iterator[dict[str, Any]]:
         level = [value for values in inner for value in values]
 
 
+def chosen(given: object, memories: Sequence[Memory]) -> list[Memory]:
+    """Return the memories that the model names by their numbers; [] if one of them does not exist."""
+    listed = given if isinstance(given, list) else []
+    picked = {n for n in listed if isinstance(n, int) and not isinstance(n, bool)}
+    if len(picked) < len(listed) or not picked <= set(range(1, len(memories) + 1)):
+        return []
+    return [memories[n - 1] for n in sorted(picked)]
+
+
 def _values(text: str, *, may_be_cut: bool = True) -> Iterator[Any]:
-    """Yield the top-level JSON values of the text. A broken one includes all that follows it."""
+    """Yield the top-level JSON values of the text. A broken one includes all that follows it, up to its last
+    closing bracket."""
     whole = _decoded(text.strip())
     if whole is not None:
         yield whole
@@ -222,18 +229,11 @@ def _values(text: str, *, may_be_cut: bool = True) -> Iterator[Any]:
         except (ValueError, RecursionError):
             rest = text[opening.start() :]
             if may_be_cut or rest.count("{") <= rest.count("}"):
-                yield from _repaired(rest)
+                whole = rest[: max(rest.rfind("}"), rest.rfind("]")) + 1]
+                with suppress(ValueError, RecursionError):
+                    yield json_repair.loads(whole, skip_json_loads=True)
             return
         yield value
-
-
-def _repaired(text: str) -> Iterator[Any]:
-    """Yield the value of a broken text up to its last closing bracket."""
-    end = max(text.rfind("}"), text.rfind("]"))
-    try:
-        yield json_repair.loads(text[: end + 1], skip_json_loads=True)
-    except (ValueError, RecursionError):
-        return
 
 
 def _decoded(text: str) -> Any:
@@ -308,13 +308,19 @@ def _candidate(element: Mapping[str, Any]) -> Candidate | None:
     if not content or len(content) > _LONGEST or type_ is None or _GARBLED.search(content):
         return None
     evidence = _first_text(element, _EVIDENCE_KEYS)[:_LONGEST]
+    tags, old = element.get("tags"), element.get("replaces")
+    given = re.split(r"[,;\s]+", tags) if isinstance(tags, str) else tags if isinstance(tags, list) else []
+    known = [tag for t in given if isinstance(t, str) and (tag := t.strip().lower()) in TAGS]
+    if isinstance(old, list) and len(old) == 1:
+        old = old[0]
+    old = old.strip() if isinstance(old, str) else ""
     return Candidate(
         type=type_,
         content=content,
         confidence=_confidence(element),
-        tags=(*_tags(element.get("tags")), *_names(element.get("names"), f"{content} {evidence}")),
+        tags=(*[*dict.fromkeys(known)][:3], *_names(element.get("names"), f"{content} {evidence}")),
         evidence="" if _GARBLED.search(evidence) else evidence,
-        replaces=_reference(element.get("replaces")),
+        replaces=old.strip("#[]<>\"'") if old.lower() not in _NONE else None,
     )
 
 
@@ -330,14 +336,6 @@ def _content(element: Mapping[str, Any]) -> str:
 
 def _first_text(element: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     return next((v.strip() for k in keys if isinstance(v := element.get(k), str) and v.strip()), "")
-
-
-def _tags(given: Any) -> tuple[str, ...]:
-    """Return at most three tags of the closed list; others are dropped."""
-    if isinstance(given, str):
-        given = re.split(r"[,;\s]+", given)
-    named = [t.strip().lower() for t in given if isinstance(t, str)] if isinstance(given, list) else []
-    return tuple(t for t in dict.fromkeys(named) if t in TAGS)[:3]
 
 
 def _names(given: Any, stated: str) -> tuple[str, ...]:
@@ -368,11 +366,3 @@ def _confidence(element: Mapping[str, Any]) -> float:
     if given > 1.5:
         given = min(given, 100) / (10 if given <= 10 else 100)  # of ten, or in percent
     return float(min(1, max(0, given)))  # a float only now: it does not hold every integer
-
-
-def _reference(value: Any) -> str | None:
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, str) or value.strip().lower() in _NONE:
-        return None
-    return value.strip().strip("#[]<>\"'")

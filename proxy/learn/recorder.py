@@ -39,9 +39,8 @@ from proxy.domain.session import (
     Trigger,
     rest_of,
 )
-from proxy.learn.grounding import window_of
 from proxy.telemetry import ThrottledLog
-from proxy.text.words import is_question, sentences
+from proxy.text.words import is_question, sentences, window_of
 
 # ---------------------------------------------------------------- what a message asks for
 RULE = 0.8  # of the message head: what the statement head takes for an instruction is a rule from here on

@@ -38,9 +38,8 @@ from proxy.domain.core import (
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer
 from proxy.domain.session import Exchange, SessionStore
-from proxy.learn.consolidation import AGAIN_S
-from proxy.learn.derived import chosen, commit, numbered, numbers, request_of, unsupported
-from proxy.learn.llm_io import conversation, objects
+from proxy.learn.consolidation import AGAIN_S, commit, numbers, unsupported
+from proxy.learn.llm_io import chosen, conversation, numbered, objects, request_of
 from proxy.telemetry import log
 from proxy.text.words import terms
 

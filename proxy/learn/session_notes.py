@@ -11,9 +11,8 @@ anything, and a lazy one with nothing in many words: neither passes.
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import Any
 
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean, reject
@@ -21,9 +20,8 @@ from proxy.domain.core import Candidate, Evidence
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Completer, CompletionRequest, Judge
 from proxy.domain.session import Batch, Exchange, Job, NoteStore
-from proxy.learn.llm_io import assistant_text, conversation, defused, in_full, objects, request_for, user_text
+from proxy.learn.llm_io import assistant_text, conversation, defused, in_full, objects, request_of, user_text
 from proxy.learn.recorder import YES
-from proxy.prompts import prompt
 from proxy.telemetry import log
 from proxy.text.words import fold, terms, without_inner_stops
 
@@ -39,17 +37,17 @@ _MAX_ANSWER, _MAX_TOTAL = 6_000, 40_000
 _MAX_STATE_ITEMS, _MAX_STATE_ITEM = 8, 240  # of a field, characters of an item
 _MAX_BYTES = 1_200  # of a state: some 300 tokens
 _STATE_SUPPORT = 0.5  # share of an item's words that were said; a state is reworded more freely than a fact
-_GARBLED = re.compile("[\ud800-\udfff\ufffd]")  # half of an emoji cannot be stored
+# Half of an emoji cannot be stored; what stood for something removed says nothing.
+_UNFIT = re.compile(f"[\ud800-\udfff\ufffd]|{re.escape(REMOVED)}|{re.escape(REDACTED)}")
 
 
 def state_request(
     previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT
 ) -> CompletionRequest:
     """Return the LLM call that updates the state with the exchanges, of which `first_portion` fit."""
-    state = json.dumps(previous, ensure_ascii=False) if previous else "(none yet)"
-    shown = {"state": defused(state), "exchanges": _shown(exchanges, policy)}
-    user = Template(prompt("state_input.v1")).substitute(shown)
-    return request_for(STATE_ROLE, "state.v1", user, exchanges[-1])
+    state = defused(json.dumps(previous, ensure_ascii=False) if previous else "(none yet)")
+    shown = _shown(exchanges, policy)
+    return request_of(STATE_ROLE, "state", exchanges[-1], state=state, exchanges=shown)
 
 
 def first_portion(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
@@ -90,17 +88,17 @@ def grounded_state(
     known = json.dumps(previous or {}, ensure_ascii=False)
     said = frozenset(terms(known + "\n" + _shown(exchanges, policy)))
     given = {key: [value] if isinstance(value, str) else value for key, value in state.items()}
-    found = {key: [item for item in items if _is_said(item, said)] for key, items in given.items()}
+
+    def is_said(item: str) -> bool:
+        words = frozenset(terms(item))
+        return len(words & said) >= _STATE_SUPPORT * len(words)
+
+    found = {key: [*filter(is_said, items)] for key, items in given.items()}
     return {key: items[0] if key == TOPIC else items for key, items in found.items() if items} or None
 
 
 def _shown(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
     return "\n".join(in_full(exchange, policy, most_answer=_MAX_ANSWER) for exchange in exchanges)
-
-
-def _is_said(item: str, said: frozenset[str]) -> bool:
-    words = frozenset(terms(item))
-    return len(words & said) >= _STATE_SUPPORT * len(words)
 
 
 def _bounded(value: Mapping[str, Any], policy: SafetyPolicy) -> State:
@@ -123,18 +121,14 @@ def _state_items(value: Any, policy: SafetyPolicy) -> list[str]:
     if isinstance(value, dict):
         value = [f"{key}: {item}" for key, item in value.items() if _is_plain(item)]
     given = value if isinstance(value, list) else [value]
-    texts = (" ".join(str(item).split()) for item in given if _is_plain(item))
-    return [text for text in dict.fromkeys(texts) if _is_fit(text, policy)][:_MAX_STATE_ITEMS]
+    texts = dict.fromkeys(" ".join(str(item).split()) for item in given if _is_plain(item))
+    short = (text for text in texts if any(map(str.isalnum, text)) and len(text) <= _MAX_STATE_ITEM)
+    fit = (text for text in short if not _UNFIT.search(text) and clean(text, policy) == text)
+    return [*fit][:_MAX_STATE_ITEMS]
 
 
 def _is_plain(item: Any) -> bool:
     return isinstance(item, str | int | float) and not isinstance(item, bool)
-
-
-def _is_fit(text: str, policy: SafetyPolicy) -> bool:
-    if not any(c.isalnum() for c in text) or len(text) > _MAX_STATE_ITEM or _GARBLED.search(text):
-        return False
-    return REMOVED not in text and REDACTED not in text and clean(text, policy) == text
 
 
 # ---------------------------------------------------------------- summary
@@ -159,8 +153,8 @@ def has_substance(exchanges: Sequence[Exchange]) -> bool:
 
 def summary_request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
     """Return the LLM call that summarises the session's exchanges."""
-    user = Template(prompt("summary_input.v1")).substitute(exchanges=conversation(exchanges, policy))
-    return request_for(SUMMARY_ROLE, "summary.v1", user, exchanges[-1])
+    shown = conversation(exchanges, policy)
+    return request_of(SUMMARY_ROLE, "summary", exchanges[-1], exchanges=shown)
 
 
 def read_summary(
@@ -175,31 +169,27 @@ def read_summary(
     session = _SessionTerms(exchanges, policy)
     if len(summary) > MAX_SUMMARY or not session.supports(summary):
         return None
-    candidate = _summary_candidate(summary, fields, session, exchanges[-1], before)
-    return None if reject(candidate, policy) else candidate
-
-
-def _summary_candidate(
-    summary: str, fields: Mapping[str, Any], session: "_SessionTerms", last: Exchange, before: str | None
-) -> Candidate:
-    content = summary
+    content, last, importance = summary, exchanges[-1], fields.get("importance")
+    if isinstance(importance, bool) or not isinstance(importance, int | float) or importance != importance:
+        importance = 0.5
     for label, key in (("Done", "actions"), ("Outcome", "outcomes")):
         items = list(filter(session.mentions, _summary_items(fields.get(key), _MOST_ITEMS)))
         addition = f" {label}: {'; '.join(items)}." if items else ""
         content += addition if len(content) + len(addition) <= _MAX_CONTENT else ""
     topics = filter(session.mentions, _summary_items(fields.get("topics"), _MOST_TOPICS))
-    return Candidate(
+    candidate = Candidate(
         type="episodic",
         content=content,
         confidence=_CONFIDENCE,
         tags=tuple(topic[:40] for topic in topics),
         replaces=before,
         source="summary",
-        importance=_importance(fields.get("importance")),
+        importance=min(1.0, max(0.0, importance)),
         observed_at=last.said_at,
         timezone=last.timezone,
         origin=Evidence(last.session_id, last.id),
     )
+    return None if reject(candidate, policy) else candidate
 
 
 def _summary_items(value: Any, most: int) -> list[str]:
@@ -208,17 +198,15 @@ def _summary_items(value: Any, most: int) -> list[str]:
     return [text for text in dict.fromkeys(texts) if 0 < len(text) <= _MAX_SUMMARY_ITEM][:most]
 
 
-def _importance(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        return 0.5
-    return min(1.0, max(0.0, float(value)))
-
-
 class _SessionTerms:
     """The session's words, to compare a summary with."""
 
     def __init__(self, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> None:
-        text = "\n".join(part for e in exchanges for part in _seen(e, policy))
+        text = "\n".join(
+            # With the date: "tomorrow" becomes one in a summary.
+            f"{user_text(e, policy)}\n{assistant_text(e, policy)}\n{e.local:%Y-%m-%d %Y %B %d %A}"
+            for e in exchanges
+        )
         self._text, self._terms = fold(text).replace(",", ""), frozenset(terms(text))
 
     def supports(self, text: str) -> bool:
@@ -232,12 +220,6 @@ class _SessionTerms:
             return False
         given = (*_NUMBER.findall(text), *_NAME.findall(without_inner_stops(text)))
         return all(fold(name).replace(",", "") in self._text for name in given)
-
-
-def _seen(exchange: Exchange, policy: SafetyPolicy) -> Iterator[str]:
-    yield user_text(exchange, policy)
-    yield assistant_text(exchange, policy)
-    yield f"{exchange.local:%Y-%m-%d %Y %B %d %A}"  # "tomorrow" becomes a date in a summary
 
 
 # ---------------------------------------------------------------- the worker's hooks

@@ -50,7 +50,7 @@ from proxy.recall.search import (
 from proxy.recall.triage import Restraint, Verdict, begins, query_of, triage
 from proxy.telemetry import ThrottledLog, log
 from proxy.text.dates import past_period
-from proxy.text.names import names
+from proxy.text.words import names
 
 QUESTION_CHARS = 300  # of a message that are read for the times that it names
 LINKED = 8  # memories that are read with the message because of a name in common

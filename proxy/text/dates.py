@@ -60,68 +60,48 @@ _UNTIL = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    """Words of one meaning: see dates.toml."""
-
-    meaning: str
-    pattern: re.Pattern[str]
-
-
-@dataclass(frozen=True, slots=True)
 class _Language:
-    """A section of dates.toml."""
+    """A section of dates.toml. `rules`: meanings, each with its words."""
 
     script: str
     words: re.Pattern[str]
     numbers: dict[str, int]
     months: re.Pattern[str]
     calendar: re.Pattern[str]  # weekdays and months
-    rules: tuple[_Rule, ...]
+    rules: tuple[tuple[str, re.Pattern[str]], ...]
     was: re.Pattern[str]
     will: re.Pattern[str]
     habit: re.Pattern[str]
     vague: re.Pattern[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A relative date in a text, and the date that it means, written out."""
-
-    start: int
-    end: int
-    meant: str
+_Span = tuple[int, int, str]
+"""The start and end of a date in a text, and the date that it means, written out."""
 
 
 def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -> str:
     """Return the content with its relative dates resolved for the local time `said`; those of a procedure
     recur and stay as they are. `stated`: vague ones get the day of the statement."""
-    if type_ == "procedural" or _ISO.search(content) or _names_day(content):
+    if type_ == "procedural" or _ISO.search(content) or any(map(_day_of, _DAYS.finditer(content))):
         return content
     languages = _languages_of(content)
     is_habit = type_ == "preference"
-    spans = _spans(content, languages, said, is_habit=is_habit) or _spans(
-        content,
-        _others(content, languages),
-        said,
-        is_habit=is_habit,
-        days_only=True,
-        least=_TELLING_CHARS,
-    )
+    spans = _spans(content, languages, said, is_habit=is_habit)
     if not spans:
-        vague = stated and any(one.vague.search(content) for one in languages)
-        return _stated(content, said.date()) if vague and not _ABSOLUTE.search(content) else content
-    for span in sorted(spans, key=lambda one: one.end, reverse=True):
-        if _is_said(span, content):
-            continue
-        possessive = _POSSESSIVE.match(content, span.end)
-        end = possessive.end() if possessive else span.end
-        content = f"{content[:end]} ({span.meant}){content[end:]}"
+        others = _others(content, languages)
+        spans = _spans(content, others, said, is_habit=is_habit, days_only=True, least=_TELLING_CHARS)
+    if not spans:
+        if not stated or _ABSOLUTE.search(content) or not any(one.vague.search(content) for one in languages):
+            return content
+        stop = next((c for c in ".。!！" if content.endswith(c)), "")
+        return f"{content.removesuffix(stop)} (stated {said.date().isoformat()}){stop}"
+    for _, end, meant in sorted(spans, key=lambda span: span[1], reverse=True):
+        if _DATED.match(content, end) or (len(meant) == 4 and meant in content):
+            continue  # the content itself says which date the words mean
+        possessive = _POSSESSIVE.match(content, end)
+        at = possessive.end() if possessive else end
+        content = f"{content[:at]} ({meant}){content[at:]}"
     return content
-
-
-def _is_said(span: _Span, content: str) -> bool:
-    """True if the content itself says which date the words mean."""
-    return bool(_DATED.match(content, span.end)) or (len(span.meant) == 4 and span.meant in content)
 
 
 # ---------------------------------------------------------------- relative dates in a text
@@ -138,31 +118,24 @@ def _spans(
     `least`: characters."""
     found: list[_Span] = []
     for one in languages:
-        for rule in one.rules:
-            if days_only and not rule.meaning.startswith("day"):
+        for meaning, pattern in one.rules:
+            is_day = meaning.startswith("day")
+            if (days_only and not is_day) or (meaning == "on" and (is_habit or one.habit.search(content))):
                 continue
-            for match in rule.pattern.finditer(content):
-                if len(match[0]) < least:
-                    continue
-                if rule.meaning == "on" and (is_habit or one.habit.search(content)):
-                    continue
-                if rule.meaning.startswith("day") and _is_name(match):
+            for match in pattern.finditer(content):
+                # A capital in mid-sentence is a name: "a band called Yesterday".
+                is_named = is_day and match[0][0].isupper()
+                if len(match[0]) < least or (is_named and not _BEGINNING.search(content[: match.start()])):
                     continue
                 with suppress(OverflowError, ValueError):  # before the year 1, after 9999
-                    if meant := _meant(rule.meaning, match, one, said):
-                        found.append(_Span(match.start(), match.end(), meant))
-    quoted = [match.span() for match in _QUOTED.finditer(content)]
+                    if meant := _meant(meaning, match, one, said):
+                        found.append((*match.span(), meant))
+    quoted = [(*match.span(), "") for match in _QUOTED.finditer(content)]
     chosen: list[_Span] = []
-    for span in sorted(found, key=lambda span: span.start - span.end):
-        taken = [(other.start, other.end) for other in chosen] + quoted
-        if all(span.end <= start or span.start >= end for start, end in taken):
+    for span in sorted(found, key=lambda span: span[0] - span[1]):
+        if _is_free(span[0], span[1], (*chosen, *quoted)):
             chosen.append(span)
     return chosen
-
-
-def _is_name(match: re.Match[str]) -> bool:
-    """True for a capital in mid-sentence: "a band called Yesterday"."""
-    return match[0][0].isupper() and not _BEGINNING.search(match.string[: match.start()])
 
 
 def _languages_of(content: str) -> tuple[_Language, ...]:
@@ -222,8 +195,8 @@ def _shifted(unit: str, by: int, match: re.Match[str], language: _Language, said
     """Return the date `by` units from the day of the statement."""
     today, groups = said.date(), match.groupdict()
     match unit:
-        case "day":
-            return (today + timedelta(days=by)).isoformat()
+        case "day" | "fortnight":
+            return (today + timedelta(days=by if unit == "day" else 14 * by)).isoformat()
         case "week":
             return f"week of {_monday(today, by)}"
         case "weekend":
@@ -233,8 +206,6 @@ def _shifted(unit: str, by: int, match: re.Match[str], language: _Language, said
             return _month(today, by)
         case "year":
             return f"{date(today.year + by, 1, 1).year:04d}"
-        case "fortnight":
-            return (today + timedelta(weeks=2 * by)).isoformat()
         case "in":
             return _counted(said + timedelta(days=by), _unit(groups), _number(groups["n"], language))
         case _:
@@ -291,20 +262,14 @@ Period = tuple[date, date]
 def past_period(question: str, asked: datetime) -> Period | None:
     """Return the times that the question names and that were over on the day on which it is `asked` (a local
     time), from the first to the last of them; None without any."""
-    found = [period for period in _periods(question, asked) if period[1] <= asked.date()]
-    return (min(p[0] for p in found), max(p[1] for p in found)) if found else None
-
-
-def _periods(question: str, asked: datetime) -> list[Period]:
     likely, rest = _languages_of(question), tuple[_Language, ...]()
     if all(one.script == "latin" for one in likely):
         # A question holds few of the frequent words, which are a fact's: it may be in another language, too.
         latin = [one for one in _languages().values() if one.script == "latin"]
         likely = likely if len(likely) < len(latin) else ()
         rest = tuple(one for one in latin if one not in likely)
-    spans = _spans(question, likely, asked, is_habit=False)
-    spans = spans or _spans(question, rest, asked, is_habit=False, least=_TELLING_CHARS)
-    found = [(span.start, span.end, span.meant) for span in spans]
+    found = _spans(question, likely, asked, is_habit=False)
+    found = found or _spans(question, rest, asked, is_habit=False, least=_TELLING_CHARS)
     for match in _DAYS.finditer(question):
         if (day := _day_of(match)) is not None:
             found.append((*match.span(), day.isoformat()))
@@ -312,21 +277,16 @@ def _periods(question: str, asked: datetime) -> list[Period]:
     for language in (*likely, *rest):
         found += _months(question, language, asked, found, is_likely=language in likely)
     years = range(asked.year - _YEARS_BACK, asked.year + 1)
-    found += [
-        (*m.span(), m[0]) for m in _YEAR.finditer(question) if _is_free(m, found) and int(m[0]) in years
-    ]
+    named = [(*m.span(), m[0]) for m in _YEAR.finditer(question) if int(m[0]) in years]
+    found += [one for one in named if _is_free(one[0], one[1], found)]
     periods = (_period_of(meant) for _, _, meant in found)
-    return [period for period in periods if period is not None]
+    over = [period for period in periods if period is not None and period[1] <= asked.date()]
+    return (min(p[0] for p in over), max(p[1] for p in over)) if over else None
 
 
 def _months(
-    question: str,
-    language: _Language,
-    asked: datetime,
-    found: Sequence[tuple[int, int, str]],
-    *,
-    is_likely: bool,
-) -> list[tuple[int, int, str]]:
+    question: str, language: _Language, asked: datetime, found: Sequence[_Span], *, is_likely: bool
+) -> list[_Span]:
     """Return the months that are named without a day; one without its year is the last one that has begun."""
     is_to_come = bool(language.will.search(question)) and not language.was.search(question)
     months = []
@@ -335,16 +295,16 @@ def _months(
         year = _YEAR_AFTER.match(question, match.end()) or _YEAR_BEFORE.search(question[: match.start()])
         if len(match[0]) < _TELLING_CHARS and not (year or is_likely):
             continue
-        if _is_free(match, found) and (year or not is_to_come):
+        if _is_free(*match.span(), found) and (year or not is_to_come):
             number = int(year[1]) if year else asked.year - (month > asked.month)
             spans = (match.span(), year.span() if year else match.span())
             months.append((min(spans)[0], max(spans)[1], f"{number:04d}-{month:02d}"))
     return months
 
 
-def _is_free(match: re.Match[str], found: Sequence[tuple[int, int, str]]) -> bool:
-    """True if no time that was found covers the match."""
-    return all(match.end() <= start or match.start() >= end for start, end, _ in found)
+def _is_free(start: int, end: int, found: Sequence[_Span]) -> bool:
+    """True if nothing that was found overlaps this span."""
+    return all(end <= begin or start >= finish for begin, finish, _ in found)
 
 
 def _period_of(meant: str) -> Period | None:
@@ -379,7 +339,9 @@ def _languages() -> dict[str, _Language]:
 
 
 def _language(rows: dict[str, Any]) -> _Language:
-    script, numbers = rows.pop("script"), _numbers(rows.pop("numbers", ""))
+    script, named = rows.pop("script"), [word.split(":") for word in rows.pop("numbers", "").split()]
+    counted = (word for word, *value in named if not value)  # without a value they count from one
+    numbers = dict(zip(counted, range(1, 100), strict=False)) | {w: int(v[0]) for w, *v in named if v}
     words = sorted(map(re.escape, numbers), key=len, reverse=True)
     known = {
         "n": rf"(?P<n>\d{{1,3}}|{'|'.join(words) or 'x'})",
@@ -401,17 +363,10 @@ def _language(rows: dict[str, Any]) -> _Language:
 
     frequent, was, will, habit, vague = map(any_of, ("words", "was", "will", "habit", "vague"))
     # One pattern for each alternative: a pattern may have each named group once.
-    rules = tuple(_Rule(meaning, whole(one)) for meaning, patterns in rows.items() for one in patterns)
+    rules = tuple((meaning, whole(one)) for meaning, patterns in rows.items() for one in patterns)
     return _Language(
         script, frequent, numbers, whole("{month}"), whole("{day}|{month}"), rules, was, will, habit, vague
     )
-
-
-def _numbers(row: str) -> dict[str, int]:
-    """Return the number words: those without a value count from one."""
-    named = [word.split(":") for word in row.split()]
-    counted = (word for word, *value in named if not value)
-    return dict(zip(counted, range(1, 100), strict=False)) | {w: int(v[0]) for w, *v in named if v}
 
 
 def _groups(names: Sequence[str], row: str) -> str:
@@ -434,16 +389,6 @@ def expiry(content: str, type_: str, timezone: str) -> float | None:
         after = last + timedelta(days=1)
         return timezones.day_start(after.year, after.month, after.day, timezone)
     return None
-
-
-def _names_day(content: str) -> bool:
-    """True if the content names a day with its year."""
-    return any(_day_of(match) is not None for match in _DAYS.finditer(content))
-
-
-def _stated(content: str, day: date) -> str:
-    stop = next((c for c in ".。!！" if content.endswith(c)), "")
-    return f"{content.removesuffix(stop)} (stated {day.isoformat()}){stop}"
 
 
 def _day_of(match: re.Match[str]) -> date | None:

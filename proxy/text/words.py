@@ -1,4 +1,4 @@
-"""Words and sentences of a text, in any script.
+"""Words, sentences and names of a text, in any script.
 
 Terms are the words that BM25 counts. Latin and other spaced scripts give folded words (no case, no accents),
 lightly stemmed in English; identifiers give themselves whole and their parts; numbers lose their thousands
@@ -11,12 +11,22 @@ except before a small letter in a text with capitals ("tea, etc. and cake") and 
 ("J. R. Smith", "z. B."), an abbreviation without a vowel ("Dr. Ohm"), a short word before a number ("tel. 5")
 or the number of a day ("am 3. Mai"). One inside 3.14 or example.org ends nothing. In doubt the sentence
 continues: two facts in one harm less than half a fact. Time is linear in the text.
+
+Names say who and what a memory is about. They are known by their form, without a list of names: a text in
+quotes, or a run of words that begin with a capital, except at the start of a sentence. A word there may be a
+name: it is `unsure`, and counts once another memory has it in a sure place. Words of the calendar ("Monday",
+"März") are none. In languages that capitalise every noun, things are names too. Scripts without capitals have
+only quoted names, unless the extraction model names them: a tag "person:Anna" (or place, project, thing) says
+what a name is, and "person:Anna=Annie" that both names are of one person.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+
+from proxy.text.dates import names_calendar
 
 # ---------------------------------------------------------------- Traditional Chinese
 _HAN = re.compile("[\u3400-\u9fff]")
@@ -134,6 +144,8 @@ def _stem(word: str) -> str:
 # ---------------------------------------------------------------- sentences
 UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # Chinese, Japanese and Korean
 WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")  # each says as much as three Latin letters
+# Of the window that the statement head reads: tokens, at least, and with the candidate.
+_WINDOW_TOKENS, _LEAST_WINDOW_TOKENS, _PAIR_TOKENS = 100, 40, 124
 _BEFORE = 24  # characters before a stop
 _AROUND = 80  # characters on either side of a stop
 
@@ -214,13 +226,9 @@ def _ends(text: str, stops: re.Match[str]) -> bool:
         return True
     if run == "." and _is_inner(before, follows):
         return bool(UNSPACED.match(follows)) and not before[-1].isdigit()
-    return not follows[:1].islower() or _is_all_small(text, stops)
-
-
-def _is_all_small(text: str, stops: re.Match[str]) -> bool:
-    """True without a capital nearby: such a writer begins sentences with small letters."""
     around = text[max(0, stops.start() - _AROUND) : stops.end() + _AROUND]
-    return around == around.lower()
+    # Without a capital nearby, the writer begins sentences with small letters.
+    return not follows[:1].islower() or around == around.lower()
 
 
 def _is_inner(before: str, follows: str) -> bool:
@@ -230,8 +238,112 @@ def _is_inner(before: str, follows: str) -> bool:
     word = _WORD.search(before)
     if word is None:
         return False
-    return (
-        (len(word.group()) <= 4 and not _VOWEL.search(word.group()))
-        or follows[:1].isdigit()
-        or follows.startswith("(")
-    )
+    has_no_vowel = len(word.group()) <= 4 and not _VOWEL.search(word.group())
+    return has_no_vowel or follows[:1].isdigit() or follows.startswith("(")
+
+
+def window_of(parts: Sequence[str], first: int, last: int, candidate: str) -> str:
+    """Return the sentences from `first` to `last` with as many neighbours as the statement head reads
+    together with the candidate. Preceding sentences come first: they say how the words are meant."""
+
+    def tokens(text: str) -> int:  # of the encoder, estimated
+        unspaced = len(WIDE.findall(text))
+        return 1 + unspaced + (len(text) - unspaced) // 4
+
+    budget = min(_WINDOW_TOKENS, max(_LEAST_WINDOW_TOKENS, _PAIR_TOKENS - tokens(candidate)))
+    budget -= sum(map(tokens, parts[first : last + 1]))
+    grown = True
+    while grown:
+        grown = False
+        if first > 0 and (size := tokens(parts[first - 1])) <= budget:
+            first, budget, grown = first - 1, budget - size, True
+        if last + 1 < len(parts) and (size := tokens(parts[last + 1])) <= budget:
+            last, budget, grown = last + 1, budget - size, True
+    return " ".join(parts[first : last + 1])
+
+
+# ---------------------------------------------------------------- names
+NAME_KINDS = ("person", "place", "project", "thing")
+UNKNOWN_KIND = "name"  # of a name that only its form shows
+_MOST_NAMES = 12  # of one memory
+_SUBJECT = "user"  # how extracted facts name the user, whatever their language
+_LONGEST = 60
+_QUOTED = re.compile(
+    r"\"([^\"\n]+)\"|“([^”\n]+)”|„([^“”\n]+)[“”]|«([^»\n]+)»|「([^」\n]+)」|《([^》\n]+)》|『([^』\n]+)』"
+)
+_NAME_WORD = re.compile(r"[^\W\d_](?:[\w&]|[-’'.](?=[^\W_]))*")
+_STARTS = re.compile(r"(?:^|[.!?…:;(\[。！？\n]\s*)[\s\"'“„«(\[¿¡-]*$")
+_QUOTED_WORDS = 5  # more are a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One name of a memory. `key` is equal for all its spellings; `also`: other names of the same."""
+
+    name: str
+    kind: str = UNKNOWN_KIND
+    unsure: bool = False
+    also: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return key_of(self.name)
+
+
+def key_of(name: str) -> str:
+    """Return what all spellings of the name have in common."""
+    return " ".join(fold(name).split())
+
+
+def names(content: str, tags: Sequence[str] = ()) -> list[Name]:
+    """Return the names in the content, each once, twelve at most; those that the tags name first."""
+    held, every = f" {key_of(content)} ", list[Name]()
+    for tag in tags:
+        kind, colon, rest = tag.partition(":")
+        name, *also = (" ".join(part.split()) for part in rest.split("="))
+        if colon and kind in NAME_KINDS and name and key_of(name) in held:
+            every.append(Name(name, kind, also=tuple(one for one in also if one)))
+    for match in _QUOTED.finditer(content):
+        quoted = next(group for group in match.groups() if group is not None).strip()
+        if len(quoted) <= _LONGEST and len(quoted.split()) <= _QUOTED_WORDS and key_of(quoted):
+            every.append(Name(quoted))
+    found: dict[str, Name] = {}
+    for one in (*every, *_capitalised(content)):
+        known = found.get(one.key)
+        if known is None:
+            found[one.key] = one
+        elif known.unsure and not one.unsure:
+            found[one.key] = replace(known, unsure=False)
+    return list(found.values())[:_MOST_NAMES]
+
+
+def _capitalised(content: str) -> Iterable[Name]:
+    run: list[str] = []
+    begins, end = False, 0
+    for match in _NAME_WORD.finditer(content):
+        word = _POSSESSIVE.sub("", match[0])
+        is_name = len(word) > 1 and word[0].isupper() and word.casefold() != _SUBJECT
+        is_name = is_name and not names_calendar(word)
+        gap = content[end : match.start()] if end >= 0 else ""
+        joined = run and (gap == " " or (gap == ". " and len(run[-1]) < 4))  # "Dr. Meier"
+        if run and not (is_name and joined):
+            yield from _ended(run, begins=begins)
+            run = []
+        if is_name:
+            begins = bool(_STARTS.search(content[: match.start()])) if not run else begins
+            run.append(word)
+        # "Anna's Golf": two names
+        end = match.end() if word == match[0] else -1
+    if run:
+        yield from _ended(run, begins=begins)
+
+
+def _ended(run: list[str], *, begins: bool) -> Iterable[Name]:
+    """Yield the run as a name; at the start of a sentence its first word may belong to it or not."""
+    if not begins:
+        yield Name(" ".join(run))
+    elif len(run) == 1:
+        yield Name(run[0], unsure=len(run[0]) < 2 or not run[0].isupper())
+    else:
+        yield Name(" ".join(run), unsure=True)
+        yield Name(" ".join(run[1:]))

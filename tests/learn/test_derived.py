@@ -17,9 +17,8 @@ from proxy.domain.changes import (
 from proxy.domain.core import Evidence, MemoryFilter, Scope
 from proxy.domain.errors import CompletionFailed, StoreUnavailable
 from proxy.domain.ports import Relation
-from proxy.learn.consolidation import Consolidation
+from proxy.learn.consolidation import Consolidation, unsupported
 from proxy.learn.contradictions import Contradictions
-from proxy.learn.derived import unsupported
 from proxy.learn.reflection import Reflection
 from tests.learn.support import ANA, NOON, AllAlike, memory
 from tests.support.judge import APART, CHANGED, SAME, ScriptedJudge, stated

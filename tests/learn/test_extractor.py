@@ -19,8 +19,16 @@ from proxy.domain.core import (
 from proxy.domain.ports import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor
-from proxy.learn.extractor import Judged, asked_for, from_sentences, judged, related
-from proxy.learn.grounding import Grounded, ground, sources
+from proxy.learn.extractor import (
+    Grounded,
+    Judged,
+    asked_for,
+    from_sentences,
+    ground,
+    judged,
+    related,
+    sources,
+)
 from proxy.learn.llm_io import Unreadable
 from tests.learn.support import ANA, NOON, House, asked, batch, exchange, facts, memory
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge, stated

@@ -10,7 +10,7 @@ import pytest
 from proxy.admit import safety
 from proxy.admit.safety import DEFAULT, SafetyPolicy
 from proxy.learn import llm_io, session_notes
-from proxy.learn.grounding import sources
+from proxy.learn.extractor import sources
 from proxy.learn.llm_io import MAX_READ, Unreadable, read_facts
 from tests.learn.support import exchange
 

@@ -9,7 +9,7 @@ from proxy.domain.changes import (
     Visit,
 )
 from proxy.domain.core import Memory, Scope
-from proxy.learn.usage import Shared, UseJudge, UseStep, is_used, parts, shared
+from proxy.learn.evolution import Shared, UseJudge, UseStep, is_used, parts, shared
 from tests.support.judge import ScriptedJudge
 
 ANNA, NOW = Scope("acme", "anna"), 1_000.0

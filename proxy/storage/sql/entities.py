@@ -16,7 +16,7 @@ from proxy.domain.core import Entity, Memory, MemoryFilter, Page, Scope
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import erasure, rows, users
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, column, legible, reads, value
-from proxy.text.names import UNKNOWN, Name, key_of, names
+from proxy.text.words import UNKNOWN_KIND, Name, key_of, names
 
 _LOOKED_AT = 200  # of an entity's latest mentions, for its names and links
 _MOST_LINKED = 20
@@ -175,13 +175,13 @@ def _described(tx: Connection, seq: int, id_: str, condition: str, parameters: M
     latest = f"SELECT x.name, x.kind, x.memory {seen} ORDER BY x.memory DESC LIMIT {_LOOKED_AT}"
     mentions = tx.execute(latest, asked).fetchall()
     called = Counter(name for name, _, _ in mentions)
-    kinds = Counter(kind for _, kind, _ in mentions if kind != UNKNOWN)
+    kinds = Counter(kind for _, kind, _ in mentions if kind != UNKNOWN_KIND)
     spelled: dict[str, str] = {}
     for name, _ in called.most_common():
         spelled.setdefault(key_of(name), name)
     name, *aliases = spelled.values()
     near = rows.as_json(sorted({memory for _, _, memory in mentions}))
     memories = int(value(tx, f"SELECT count(DISTINCT x.memory) {seen}", asked))
-    kind = kinds.most_common(1)[0][0] if kinds else UNKNOWN
+    kind = kinds.most_common(1)[0][0] if kinds else UNKNOWN_KIND
     linked = column(tx, _OTHERS, {"near": near, "entity": seq, "most": _MOST_LINKED})
     return Entity(id=id_, kind=kind, name=name, aliases=tuple(aliases), memories=memories, linked=linked)

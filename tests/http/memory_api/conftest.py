@@ -33,8 +33,7 @@ from proxy.http.turns import Zones
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.edits import MemoryEditor
-from proxy.learn.evolution import DecayStep, Evolution
-from proxy.learn.usage import UseJudge, UseStep
+from proxy.learn.evolution import DecayStep, Evolution, UseJudge, UseStep
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
