@@ -1,5 +1,6 @@
 """Stores with a row of every kind, and what they answer through their ports."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -230,7 +231,7 @@ async def seen(stores) -> dict[str, object]:
     }
     for tenant in {scope.tenant for scope in USERS}:
         found[f"receipts {tenant}"] = await stores.receipts.list(tenant, None, limit=99)
-        found[f"jobs {tenant}"] = [_info(i) for i in await _jobs(stores, tenant, None)]
+        found[f"jobs {tenant}"] = await _jobs(stores, tenant, None)
     for scope in SCOPES:
         for name, answer in (await _of(stores, scope)).items():
             found[f"{name} of {scope.tenant} {scope.user} {scope.project}"] = answer
@@ -240,17 +241,15 @@ async def seen(stores) -> dict[str, object]:
 async def _of(stores, scope: Scope) -> dict[str, object]:
     everything = of(scope, include_inactive=True)
     listed = (await stores.memories.list(everything, limit=99)).items
-    current = await stores.memories.list(of(scope), limit=99, oldest_first=True)
     found: dict[str, object] = {
         "stamp": await stores.memories.stamp(scope),
         "memories": listed,
-        "current": current,
+        "current": await stores.memories.list(of(scope), limit=99, oldest_first=True),
         "history": dict(await stores.memories.history(everything, [m.id for m in listed])),
         "timeline": await stores.timeline.events(of(scope), limit=99),
         "entities": await stores.entities.list(of(scope), limit=99),
         "held": await stores.quarantine.held(scope, limit=99),
-        "receipts": await stores.receipts.list(scope.tenant, scope.user, limit=99),
-        "jobs": [_info(i) for i in await _jobs(stores, scope.tenant, scope.user)],
+        "jobs": await _jobs(stores, scope.tenant, scope.user),
         "sessions": [replace(s, cursor="") for s in await stores.sessions.sessions(scope, limit=99)],
     }
     for words, vec in (("fact tea", vector(1, 2)), ("milk 你好", None), ("", vector(0, 1))):
@@ -309,11 +308,7 @@ async def _session(stores, scope: Scope, name: str) -> object:
 
 
 async def _jobs(stores, tenant: str, user: str | None):
-    return await stores.jobs.list(tenant, user, state=None, limit=99)
-
-
-def _info(info):
-    return replace(info, id="")
+    return [replace(each, id="") for each in await stores.jobs.list(tenant, user, state=None, limit=99)]
 
 
 # ---------------------------------------------------------------- what they do next
@@ -325,7 +320,8 @@ async def worked_off(stores) -> list[object]:
     ]
     for scope in USERS:
         await stores.jobs.wake(scope)
-    while (job := await _next(stores)) is not None:
+    # What is due soon, then what is due later.
+    while job := await stores.jobs.claim(NOW + 100, 60.0) or await stores.jobs.claim(NOW + 600, 60.0):
         batch = await stores.jobs.batch(job, limit=3, context=2)
         done.append(
             (job.scope, job.session_id, job.lane, job.attempts, job.created_at, job.closing,
@@ -333,11 +329,6 @@ async def worked_off(stores) -> list[object]:
         )  # fmt: skip
         await stores.memories.apply(job.scope, [], expect=batch.stamp, done=job)
     return done
-
-
-async def _next(stores):
-    """Claim what is due soon, then what is due later."""
-    return await stores.jobs.claim(NOW + 100, 60.0) or await stores.jobs.claim(NOW + 600, 60.0)
 
 
 async def said_again(stores) -> list[object]:
@@ -350,11 +341,7 @@ async def said_again(stores) -> list[object]:
 async def heard(stores) -> list[object]:
     """Return what a sweep asks its trigger about."""
     states: list[object] = []
-
-    def spy(state) -> None:
-        states.append(replace(state, last_seq=0))
-
-    await stores.sessions.sweep(NOW, spy)
+    await stores.sessions.sweep(NOW, lambda state: states.append(replace(state, last_seq=0)))
     return sorted(states, key=repr)
 
 
@@ -384,3 +371,17 @@ async def forgets(stores) -> list[object]:
         removed.append(await stores.memories.forget(where, memory_id, by="test", dry_run=True))
         removed.append(await forgotten(stores.memories, where, memory_id))
     return removed
+
+
+# What two stores in which the same happened are asked, in this order.
+QUESTIONS = (seen, heard, worked_off, said_again, forgets, aged, seen)
+_OWN_IDS = re.compile(r"'(?:[ek]\d+|doc_[0-9a-f]+|rcpt_[0-9a-f]+)'")
+
+
+def alike(found: object) -> str:
+    """Return it without the ids that each store makes for itself, lists of one question in one order."""
+    if isinstance(found, dict):
+        return "\n".join(f"{name}: {alike(answer)}" for name, answer in sorted(found.items()))
+    if isinstance(found, list):
+        return str(sorted(map(alike, found)))
+    return _OWN_IDS.sub("'*'", repr(found))

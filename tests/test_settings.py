@@ -15,6 +15,7 @@ from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
 DOCS, README = DEFAULTS.parent.parent / "docs", DEFAULTS.parent.parent / "README.md"
+SOURCES = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
 ROW = '{"model_role": "memory_state", "llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "tiny"}'
 
 
@@ -50,14 +51,13 @@ def _settings() -> dict[str, object]:
 @pytest.mark.parametrize("file", [README, *sorted(DOCS.glob("*.md"))], ids=lambda file: file.name)
 def test_the_documents_name_settings_that_exist(file):
     """`section.key` in them is a setting, an event of the log, a field of /health or a file."""
-    sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
     known, sections = _settings(), set(Settings.model_fields) - {"external_models"}
     others = {"memory.db", "memory.busy", "memory.texts", "memory.unread_texts"}
     text = re.sub(r"^```.*?^```", "", file.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"`([a-z_]+)\.([a-z_]+)[`:= ]", text)
     named = {f"{section}.{key}" for section, key in found if section in sections}
     unknown = named - known.keys() - others
-    said = {n for n in unknown if f'"{n}"' in sources or f'"{n.partition(".")[2]}"' in sources}
+    said = {n for n in unknown if f'"{n}"' in SOURCES or f'"{n.partition(".")[2]}"' in SOURCES}
     assert unknown - said == set()
 
 
@@ -70,16 +70,14 @@ def test_the_tables_of_the_documents_give_the_defaults():
 
 
 def test_every_variable_that_is_read_is_in_the_readme():
-    readme = (DEFAULTS.parent.parent / "README.md").read_text("utf-8")
-    sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
-    read = set(re.findall(r"\bMEMORY_PROXY_[A-Z][A-Z_]*", sources))
+    readme = README.read_text("utf-8")
+    read = set(re.findall(r"\bMEMORY_PROXY_[A-Z][A-Z_]*", SOURCES))
     assert read >= {"MEMORY_PROXY_CONFIG", "MEMORY_PROXY_URL"}
     assert {name for name in read if f"`{name}`" not in readme} == set()
 
 
 def test_every_role_of_our_own_calls_can_have_its_own_model():
-    sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
-    constants = re.findall(r"^[A-Z_, ]*ROLE = .*", sources, re.MULTILINE)
+    constants = re.findall(r"^[A-Z_, ]*ROLE = .*", SOURCES, re.MULTILINE)
     called = set(re.findall(r'"(memory_\w+)"', " ".join(constants)))
     assert called == set(get_args(ExternalModel.model_fields["model_role"].annotation))
     assert {role for role in called if role not in DEFAULTS.read_text("utf-8")} == set()
@@ -116,26 +114,23 @@ def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path):
     assert settings.memory.extraction_batch_size == 1
     assert settings.memory.budget_tokens == 300
     assert settings.server.port == 3
+    section = {f"{PREFIX}SERVER__PORT": "2", f"{PREFIX}server": "{port: 1, host: h}"}
+    for given in (section, dict(reversed(section.items()))):  # one of a key, and one of its section
+        server = load(None, given).server
+        assert (server.port, server.host) == (2, "h")
 
 
-def test_values_of_the_environment_take_the_settings_types():
-    settings = load(
-        None,
-        {
-            f"{PREFIX}MEMORY__ENABLED": "false",
-            f"{PREFIX}MEMORY__DEFAULT_SIMILARITY_THRESHOLD": "0.4",
-            f"{PREFIX}UPSTREAM__API_KEY": "12345",
-            f"{PREFIX}UPSTREAM__BASE_URL": "null",
-            f"{PREFIX}EXTERNAL_MODELS": (
-                '[{"model_role": "memory_extraction", "llm_endpoint": "http://127.0.0.1:1/v1",'
-                ' "llm_model_name": "tiny"}]'
-            ),
-        },
-    )
+def test_values_of_the_environment_take_the_settings_types_and_no_key_is_printed():
+    given = {
+        "MEMORY__ENABLED": "false", "MEMORY__DEFAULT_SIMILARITY_THRESHOLD": "0.4",
+        "UPSTREAM__API_KEY": "12345", "UPSTREAM__BASE_URL": "null", "EXTERNAL_MODELS": f"[{ROW}]",
+    }  # fmt: skip
+    settings = load(None, {PREFIX + name: value for name, value in given.items()})
     assert settings.memory.enabled is False
     assert settings.memory.default_similarity_threshold == 0.4
     assert settings.upstream.api_key is not None
     assert settings.upstream.api_key.get_secret_value() == "12345"
+    assert "12345" not in repr(settings) + str(settings)
     assert settings.upstream.base_url is None
     assert settings.external_models[0].llm_model_name == "tiny"
 
@@ -146,21 +141,14 @@ def test_values_of_the_environment_take_the_settings_types():
         ({"MEMRY__ENABLED": "true"}, "unknown setting memry: did you mean memory?"),
         ({"MEMORY__AUTOSTORE": "true"}, "did you mean memory.auto_store?"),
         ({"MEMORY__BUDGET_TOKENS": "many"}, "memory.budget_tokens"),
-        ({"MEMORY__EXTRACTION": "magic"}, "memory.extraction"),
         ({"UPSTREAM__BASE_URL": "https://h/v1/chat/completions"}, "leave out /chat/completions"),
         ({"UPSTREAM__BASE_URL": "127.0.0.1:9/v1"}, "try http://127.0.0.1:9/v1"),
-        ({"UPSTREAM__BASE_URL": "api.example.com/v1"}, "try https://api.example.com/v1"),
         ({"UPSTREAM__BASE_URL": "https://api.openai.com/"}, "try https://api.openai.com/v1"),
         ({"UPSTREAM__BASE_URL": "http://h/v1/v1"}, "ends in /v1 twice"),
         ({"UPSTREAM__BASE_URL": "unix:model.sock"}, "must name the file"),
         ({"UPSTREAM__BASE_URL": "https:///v1"}, "upstream.base_url: names no host"),
-        ({"UPSTREAM__BASE_URL": "https://h:https/v1"}, "upstream.base_url: names no host and port"),
         ({"SERVER__PORT": "70000"}, "server.port"),
-        (
-            {"EXTERNAL_MODELS": f"[{ROW.replace('http://', '')}]"},
-            "external_models.0.llm_endpoint: must start with http",
-        ),
-        ({"EXTERNAL_MODELS": '[{"model_role": "x"}]'}, "external_models.0.model_role"),
+        ({"EXTERNAL_MODELS": f"[{ROW.replace('http://', '')}]"}, "0.llm_endpoint: must start with http"),
         ({"EXTERNAL_MODELS": f"[{ROW}, {ROW}]"}, "external_models: two rows have model_role: memory_state"),
     ],
 )
@@ -219,7 +207,7 @@ def test_an_error_names_the_file_or_variable_that_sets_the_key(tmp_path, key, sa
     assert [line.endswith(f" (in {file})") for line in missing] == [True, True]
 
 
-@pytest.mark.parametrize("whole", ["null", "", "[1]", "x"])
+@pytest.mark.parametrize("whole", ["null", "[1]"])
 def test_a_section_set_to_something_without_keys_conflicts_with_a_variable_of_its_key(whole):
     environ = {f"{PREFIX}CACHE__REDIS_URL": "redis://h", f"{PREFIX}CACHE": whole}
     for given in (environ, dict(reversed(environ.items()))):
@@ -227,13 +215,6 @@ def test_a_section_set_to_something_without_keys_conflicts_with_a_variable_of_it
             load(None, given)
         assert f"{PREFIX}CACHE__REDIS_URL" in str(refused.value)
         assert f"{PREFIX}CACHE sets" in str(refused.value)
-
-
-def test_a_variable_of_a_key_overrides_one_of_its_section_in_any_order():
-    environ = {f"{PREFIX}SERVER__PORT": "2", f"{PREFIX}server": "{port: 1, host: h}"}
-    for given in (environ, dict(reversed(environ.items()))):
-        server = load(None, given).server
-        assert (server.port, server.host) == (2, "h")
 
 
 def test_a_rule_between_settings_is_reported_without_a_key():
@@ -276,24 +257,21 @@ def test_a_file_of_another_kind_is_refused(tmp_path, text, says):
         load(tmp_path / "absent.yaml", {})
 
 
-def test_empty_sections_and_variables_mean_the_default(tmp_path):
+def test_empty_sections_and_variables_mean_the_default_and_a_tilde_the_home(tmp_path, monkeypatch):
     file = tmp_path / "c.yaml"
     file.write_text("memory:\n  # budget_tokens: 1\n")
     empty = dict.fromkeys((f"{PREFIX}STORAGE__DATA_DIR", f"{PREFIX}TRACING__ENDPOINT"), "")
     assert load(file, empty) == Settings()
     load(None, {}, {"upstream": {"api_key": "sk-test\n"}})  # a line break at the end is not part of a key
-
-
-def test_a_printed_setting_never_shows_a_key():
-    settings = load(None, {f"{PREFIX}UPSTREAM__API_KEY": "sk-secret"})
-    assert "sk-secret" not in repr(settings) + str(settings)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert load(None, {}, {"storage": {"data_dir": "~/m"}}).storage.data_dir == Path("/home/me/m")
+    assert load(None, {}, {"embedding": {"path": "~/minilm"}}).embedding.path == Path("/home/me/minilm")
 
 
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [
         ("server", "shutdown_seconds", float("inf")),
-        ("limits", "max_content_mb_per_user", float("inf")),
         ("memory", "deadline_ms", float("nan")),
         ("memory", "ttl_days", {"episodic": float("inf")}),
         ("memory", "ttl_days", {"episodic": 1e7}),
@@ -301,11 +279,9 @@ def test_a_printed_setting_never_shows_a_key():
         ("upstream", "api_key", "\u201csk-secret\u201d"),
         ("upstream", "api_key", "sk-\nsecret"),
         ("storage", "data_dir", ""),
-        ("storage", "data_dir", " "),
         ("storage", "data_dir", "/var/lib\0/secret"),
         ("tracing", "endpoint", ""),  # the exporter would take its own default
         ("tracing", "endpoint", "collector:4318"),
-        ("tracing", "endpoint", "http://"),
         ("cache", "redis_url", "localhost:6379"),
         ("cache", "redis_url", "http://:secret@h:6379/0"),
         ("cache", "redis_url", "redis://:sec#ret@h:6379/0"),
@@ -323,13 +299,6 @@ def test_a_value_that_would_fail_later_is_refused_at_the_start(section, key, val
     with pytest.raises(ConfigError, match=rf"^{section}\.{key}") as refused:
         load(None, {}, {section: {key: value}})
     assert "secret" not in str(refused.value)
-
-
-def test_a_tilde_is_the_users_home(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    settings = load(None, {}, {"storage": {"data_dir": "~/memories"}, "embedding": {"path": "~/minilm"}})
-    assert settings.storage.data_dir == Path("/home/me/memories")
-    assert settings.embedding.path == Path("/home/me/minilm")
 
 
 @pytest.mark.parametrize(

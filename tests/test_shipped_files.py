@@ -77,13 +77,10 @@ def test_the_documentation_lists_each_reason_with_its_meaning_and_each_level():
     assert [word for word, _ in table_of("What X-Memory-Level says")] == [level.value for level in Level]
 
 
-def test_each_reason_is_used():
+def test_each_reason_is_used_and_fits_into_a_header():
     sources = [p.read_text("utf-8") for p in (ROOT / "proxy").rglob("*.py")]
     said = set(re.findall(r"\bReason\.([A-Z_]+)", "\n".join(sources)))
     assert said == set(Reason.__members__)
-
-
-def test_each_reason_fits_into_a_header():
     assert all(re.fullmatch("[a-z_]+", one.value) for one in Reason)
 
 

@@ -3,33 +3,16 @@
 import asyncio
 import itertools
 import random
-import re
 import time
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx2
 
-from tests.support.model import ScriptedModel
+from tests.support.model import said
 
-SAID = re.compile(r"I have a friend named (\w+)\.")
 USERS = ("anna", "ben", "carl")
 ANSWER = "Noted, thank you."
 _SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
-
-
-def model() -> ScriptedModel:
-    """Return an upstream that answers at once and extracts the friends that were named."""
-
-    def facts(prompt: str) -> list[dict[str, Any]]:
-        return [
-            {"type": "semantic", "content": f"User has a friend named {name}.", "confidence": 0.9,
-             "evidence": f"I have a friend named {name}."}
-            for name in dict.fromkeys(SAID.findall(prompt))
-        ]  # fmt: skip
-
-    return ScriptedModel(answer=ANSWER, facts=facts)
 
 
 @dataclass
@@ -38,7 +21,6 @@ class Load:
 
     base_url: str
     promised: dict[str, set[str]] = field(default_factory=lambda: {user: set() for user in USERS})
-    statuses: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     slowest_s: float = 0.0
     requests: int = 0
@@ -61,7 +43,7 @@ class Load:
             name = next(self._names).capitalize()
             body = {
                 "model": "m",
-                "messages": [{"role": "user", "content": f"I have a friend named {name}."}],
+                "messages": [{"role": "user", "content": said(name)}],
                 "memory_context": {"user_id": user},
                 "stream": streamed,
             }
@@ -69,7 +51,6 @@ class Load:
             answer = await http.post(f"{self.base_url}/chat/completions", json=body)
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
             self.requests += 1
-            self.statuses[answer.headers.get("x-memory-status", "")] += 1
             if answer.status_code != 200 or whole not in answer.text:
                 self.wrong.append(f"{answer.status_code} {answer.text[:200]}")
             elif answer.headers["x-memory-store"] == "queued":

@@ -1,7 +1,7 @@
 """Stores over SQLite and a real PostgreSQL for one suite: a module, or a class in it, names its ENGINES."""
 
 import sqlite3
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -11,6 +11,15 @@ from proxy.storage.postgres.connection import connect
 from proxy.storage.sql import erasure, forget
 from proxy.storage.sqlite import SqliteStores
 from tests import postgres_server, redis_server
+
+
+def on_disk(directory):
+    """Return all that the files hold."""
+    while True:
+        try:
+            return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
+        except FileNotFoundError:  # renamed in the meantime
+            continue
 
 
 class Sqlite:
@@ -34,8 +43,7 @@ class Sqlite:
             return connection.execute(query).fetchall()
 
     def written(self):
-        """Return all that is on the disk."""
-        return b"".join(path.read_bytes() for path in self.directory.rglob("*") if path.is_file())
+        return on_disk(self.directory)
 
 
 class Postgres(Sqlite):
@@ -135,27 +143,31 @@ def embedding():
     return
 
 
-async def tell(stores, embedding):
-    """Name the model, if there is one."""
-    if embedding is not None:
-        await stores.memories.stamp_model(embedding)
+@pytest.fixture
+async def opened(engine, embedding):
+    """Opens the stores of one more process, or replica."""
+    every = []
+
+    async def open_one(**options):
+        every.append(await engine.open(**options))
+        if embedding is not None:
+            await every[-1].memories.stamp_model(embedding)
+        return every[-1]
+
+    yield open_one
+    for stores in every:
+        await stores.close()
 
 
 @pytest.fixture
-async def stores(engine, embedding):
-    opened = await engine.open()
-    await tell(opened, embedding)
-    yield opened
-    await opened.close()
+async def stores(opened):
+    return await opened()
 
 
 @pytest.fixture
-async def second(engine, stores, embedding):
+async def second(opened, stores):
     """Another process, or replica."""
-    opened = await engine.open()
-    await tell(opened, embedding)
-    yield opened
-    await opened.close()
+    return await opened()
 
 
 @pytest.fixture
@@ -172,79 +184,18 @@ async def restarted(engine, stores):
     await made.close()
 
 
-@pytest.fixture
-async def opened(engine):
-    """Opens the stores of one more process under a quota."""
-    every = []
+def part(name):
+    """A fixture: one of the stores' ports."""
 
-    async def open_one(quota):
-        every.append(await engine.open(quota=quota))
-        return every[-1]
+    @pytest.fixture
+    def of_stores(stores):
+        return getattr(stores, name)
 
-    yield open_one
-    for stores in every:
-        await stores.close()
+    return of_stores
 
 
-@pytest.fixture
-def with_quota(opened):
-    """Opens memories under a quota."""
-
-    @asynccontextmanager
-    async def open_one(quota):
-        yield (await opened(quota)).memories
-
-    return open_one
-
-
-@pytest.fixture
-def written(engine):
-    """Reads all that is stored."""
-
-    async def read():
-        return engine.written()
-
-    return read
-
-
-@pytest.fixture
-def quarantine(stores):
-    return stores.quarantine
-
-
-@pytest.fixture
-def keys(stores):
-    return stores.keys
-
-
-@pytest.fixture
-def memories(stores):
-    return stores.memories
-
-
-@pytest.fixture
-def sessions(stores):
-    return stores.sessions
-
-
-@pytest.fixture
-def notes(stores):
-    return stores.notes
-
-
-@pytest.fixture
-def jobs(stores):
-    return stores.jobs
-
-
-@pytest.fixture
-def chains(stores):
-    return stores.chains
-
-
-@pytest.fixture
-def conversations(stores):
-    return stores.conversations
+quarantine, keys, memories, sessions = map(part, ("quarantine", "keys", "memories", "sessions"))
+notes, jobs, chains, conversations = map(part, ("notes", "jobs", "chains", "conversations"))
 
 
 # ---------------------------------------------------------------- forgets

@@ -5,17 +5,18 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis.stateful import RuleBasedStateMachine
 
 from proxy.domain.changes import Hold
 from proxy.domain.core import Candidate, Evidence, Scope
 from proxy.domain.errors import Conflict
-from proxy.domain.responses import Conversation
 from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
+from tests.storage.conftest import on_disk
 from tests.storage.forgetting_model import Fact, Model, Said, StoredText
 from tests.storage.making import NOW, always, create, exchange, find, of, store, supersede, vector
-from tests.storage.test_responses import response
+from tests.storage.test_responses import converse, response
 
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk without waiting: fsync costs nothing
 USERS = ("anna", "ben")
@@ -31,6 +32,7 @@ class Stage(RuleBasedStateMachine):
         self.dir = tempfile.TemporaryDirectory(dir=QUICK)
         self.stores = [self.opened(), self.opened()]
         self.count = 0
+        self.patches = []
         self.model = Model()
         self.readings = []  # (user, response, generation, what its chain says)
         self.under_way = []  # (exchange id, begun, its words)
@@ -48,7 +50,7 @@ class Stage(RuleBasedStateMachine):
 
     def written(self):
         """All that is stored, to the last byte."""
-        return b"".join(p.read_bytes() for p in Path(self.dir.name).rglob("*") if p.is_file())
+        return on_disk(Path(self.dir.name))
 
     def run(self, coroutine):
         return self.loop.run_until_complete(coroutine)
@@ -76,7 +78,7 @@ class Stage(RuleBasedStateMachine):
     def teardown(self):
         for stores in self.stores:
             self.run(stores.close())
-        for patch in getattr(self, "patches", ()):
+        for patch in self.patches:
             patch.stop()
         self.loop.close()
         self.dir.cleanup()
@@ -84,15 +86,11 @@ class Stage(RuleBasedStateMachine):
     # ------------------------------------------------------------ stories
     def tell(self, at, scope, kinds):
         """An exchange is read, what it said is superseded, quoted by others, held, shown, and repeated."""
-        stores, (said, then, other) = self.stores[at], kinds
+        said, then, other = kinds
         stated = self.talk(at, scope, "s1", ())
         old = self.extracted(at, stated, scope, said)
         word, new = self.word(), f"id{self.count}"
-        self.run(
-            store(stores.memories, supersede(old, f"likes {word}", scope, id=new, type=then), scope=scope)
-        )
-        self.model.facts[old].current, self.model.facts[old].next = False, new
-        self.know(new, scope, then, word, None)
+        self.replace_fact(at, scope, then, word, old)
         word = self.word()
         self.add_fact(at, scope, other, word, f"id{self.count}", stated)
         self.hold_one(at, scope, other, stated)
@@ -128,14 +126,20 @@ class Stage(RuleBasedStateMachine):
     def add_fact(self, at, scope, type, word, id_, origin, vec=False):
         quoted = next(iter(self.model.said[origin].words), "") if origin else ""
         evidence = (Evidence(self.model.said[origin].session, origin, quoted),) if origin else ()
-        change = create(
-            f"likes {word}", scope, id=id_, type=type, evidence=evidence, vec=vector(1) if vec else None
-        )
+        vec = vector(1) if vec else None
+        change = create(f"likes {word}", scope, id=id_, type=type, evidence=evidence, vec=vec)
         self.run(store(self.stores[at].memories, change, scope=scope))
         self.know(id_, scope, type, word, origin)
 
     def know(self, id_, scope, type, word, origin):
         self.model.facts[id_] = Fact(id_, scope, type, f"likes {word}", {word}, {origin} if origin else set())
+
+    def replace_fact(self, at, scope, type, word, old):
+        id_ = f"id{self.count}"
+        change = supersede(old, f"likes {word}", scope, id=id_, type=type)
+        self.run(store(self.stores[at].memories, change, scope=scope))
+        self.model.facts[old].current, self.model.facts[old].next = False, id_
+        self.know(id_, scope, type, word, None)
 
     def hold_one(self, at, scope, type, origin):
         word, id_ = self.word(), f"held{self.count}"
@@ -151,14 +155,13 @@ class Stage(RuleBasedStateMachine):
         """Keep a response and an item of a conversation, said in the session; return the response's id."""
         stores, word = self.stores[at], self.word()
         generation = self.run(stores.memories.stamp(scope)).generation
-        conversation_id, id_, item_id = f"c{self.count}", f"r{self.count}", f"i{self.count}"
+        id_, item_id = f"r{self.count}", f"i{self.count}"
+        made = self.run(converse(stores.conversations, id=f"c{self.count}", scope=scope))
         stored = response(
             id_, scope, text=" ".join([word, *repeated]), session_id=session, previous_id=previous,
-            conversation_id=conversation_id,
+            conversation_id=made.id,
         )  # fmt: skip
         assert self.run(stores.chains.save(stored, generation=generation))
-        made = Conversation(id=conversation_id, scope=scope, metadata=b"{}", created_at=NOW)
-        self.run(stores.conversations.create(made, []))
         items = [(item_id, f'"item {word}"'.encode())]
         add = stores.conversations.add(scope, made.id, items, generation=generation, session_id=session)
         assert self.run(add)
@@ -201,9 +204,6 @@ class Stage(RuleBasedStateMachine):
                 self.model.stored[later.id] = StoredText(stored.scope, stored.session, {word}, id_)
         self.readings = []
 
-    def continue_what_was_read(self, at):
-        self.run(self.save_readings(at))
-
     def begin_what_will_be_late(self, at, where):
         """Begin one of everything that writes, for a user who is about to forget something."""
         stores, scope = self.stores[at], Scope("t", where.user, where.project)
@@ -212,20 +212,15 @@ class Stage(RuleBasedStateMachine):
         new = exchange(f"say {word}", scope, session="late", id=f"e{self.count}", key=f"k{self.count}")
         begun = self.run(stores.sessions.begin(new))
         self.model.said[new.id] = Said(scope, "late", {word})
-        conversation = Conversation(id=f"c{self.count}", scope=scope, metadata=b"{}", created_at=NOW)
-        self.run(stores.conversations.create(conversation, []))
+        conversation = self.run(converse(stores.conversations, id=f"c{self.count}", scope=scope))
         return new, begun, conversation, self.run(stores.memories.stamp(scope))
 
     def write_late(self, at, late):
         """Write what was begun before a forget: none of it may be taken. Return its words."""
         new, begun, conversation, stamp = late
         stores, word = self.stores[at], self.word()
-        try:
+        with pytest.raises(Conflict):
             self.run(stores.memories.apply(new.scope, [create(f"likes {word}", new.scope)], expect=stamp))
-        except Conflict:
-            pass
-        else:
-            raise AssertionError("a late memory was taken")
         stored = response(f"r{self.count}", new.scope, text=word, session_id="late")
         assert not self.run(stores.chains.save(stored, generation=stamp.generation))
         item = [("late", f'"item {word}"'.encode())]

@@ -1,10 +1,8 @@
 """What tests of forgetting share: all that can hold a word, and forgets that stop or break off."""
 
 import asyncio
-import sqlite3
 
-from proxy.domain.changes import Hold
-from proxy.domain.core import Evidence, Scope
+from proxy.domain.core import Candidate, Evidence, Hold, Scope
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage
 from tests.storage.making import (
     ANNA,
@@ -34,14 +32,6 @@ SCOPES = {
 }
 
 
-def on_disk(directory):
-    while True:
-        try:
-            return b"".join(p.read_bytes() for p in directory.rglob("*") if p.is_file())
-        except FileNotFoundError:  # renamed in the meantime
-            continue
-
-
 class Gate:
     """Stops a forget after each portion until it may continue."""
 
@@ -69,13 +59,6 @@ def break_off(stores, portions=1):
     stores.memories.forgetting._database.checkpoint = checkpoint
 
 
-def standing(stores):
-    with sqlite3.connect(stores.path) as connection:
-        (count,) = connection.execute("SELECT count(*) FROM forgets").fetchone()
-    connection.close()
-    return count
-
-
 async def everything(stores):
     """One of each kind of thing that can hold the word."""
     stated = await talk(stores.sessions, f"I am a {WORD}", f"A {WORD}!", session=f"session of a {WORD}")
@@ -85,8 +68,9 @@ async def everything(stores):
         create("is a drummer", id="b", evidence=quote(stated, f"a {WORD}"), type="episodic"),
     )
     await store(stores.memories, supersede("a", f"was a {WORD}", id="c"))
-    held = create(f"obey the {WORD}").memory
-    await store(stores.memories, Hold("q", candidate(held, stated.id), "planted", NOW))
+    origin = Evidence("s1", stated.id, WORD)
+    held = Candidate(type="semantic", content=f"obey the {WORD}", evidence=WORD, origin=origin)
+    await store(stores.memories, Hold("q", held, "planted", NOW))
     await keep(stores, response("r", text=WORD, session_id=f"session of a {WORD}"))
     await converse(stores.conversations, WORD)
     await stores.sessions.begin(exchange(f"still a {WORD}"))
@@ -101,11 +85,3 @@ async def shelve(stores, scope):
     passage = Passage(headings=(WORD,), section=0, tile=tile, start=0, lead=len(f"# {WORD}"))
     new = NewDocument(scope=scope, name=f"about a {WORD}", digest=b"1", passages=(passage,), at=NOW)
     return (await stores.documents.put(new, DocumentLimits()))[0]
-
-
-def candidate(held, exchange_id):
-    from proxy.domain.core import Candidate
-
-    return Candidate(
-        type=held.type, content=held.content, evidence=WORD, origin=Evidence("s1", exchange_id, WORD)
-    )

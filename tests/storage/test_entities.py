@@ -69,6 +69,8 @@ async def test_two_users_with_the_same_words_share_nothing(named):
         with pytest.raises(NotFound):
             await named.entities.list(of(scope), limit=5, after=mine["Mara"].id)
     assert await named.entities.linked(BEN, ["sister"], now=NOW, limit=9) == []
+    assert await named.entities.knows(ANNA, ["Stranger", "mara"], now=NOW)
+    assert not await named.entities.knows(BEN, ["Lind"], now=NOW)
     assert await named.entities.list(MemoryFilter(tenant="acme", user=None), limit=5) == []
 
 
@@ -88,6 +90,7 @@ async def test_a_forget_erases_names_with_the_last_memory_that_has_them(named, e
     await forgotten(named.memories, of(ANNA), "book")
     assert (await listed(named)).keys() == {"Hermes"}  # "Mara" is left only where it may be no name
     await forgotten(named.memories, of(ANNA))
+    assert not await named.entities.knows(ANNA, ["Mara"], now=NOW)
     for table in ("entities", "mentions"):
         assert engine.rows(f"SELECT * FROM {table}") == []
 
@@ -107,11 +110,3 @@ async def test_memories_from_before_are_read_later(named, engine):
     await named.entities.catch_up()
     assert (await listed(named)).keys() == {"Mara", "Porto", "心", "Hermes"}
     assert engine.rows("SELECT * FROM unnamed") == []
-
-
-async def test_a_name_is_known_to_the_user_whose_memories_have_it(named):
-    assert await named.entities.knows(ANNA, ["Nobody", "mara"], now=NOW)
-    assert not await named.entities.knows(BEN, ["Mara"], now=NOW)
-    assert not await named.entities.knows(ANNA, ["Nobody"], now=NOW)
-    await forgotten(named.memories, of(ANNA))
-    assert not await named.entities.knows(ANNA, ["Mara"], now=NOW)

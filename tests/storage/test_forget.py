@@ -1,11 +1,14 @@
-"""What a forget takes, its receipts, and what expires."""
+"""What a forget takes, also while others read and write and after a crash; its receipts; and what expires."""
 
+import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import ForgetCounts
-from proxy.domain.errors import NotFound
+from proxy.domain.core import Applied, Edit, ForgetCounts, Scope
+from proxy.domain.errors import Conflict, NotFound
+from proxy.domain.session import Outcome
 from proxy.storage.sql.forget_related import MentionMatcher
 from tests.storage.forgetting_support import SCOPES, WORD, everything
 from tests.storage.making import (
@@ -17,30 +20,59 @@ from tests.storage.making import (
     contents,
     create,
     exchange,
+    find,
     forgotten,
+    memory,
+    never,
     of,
     quote,
     store,
     supersede,
     talk,
+    vector,
 )
-from tests.storage.test_responses import keep, response
+from tests.storage.test_responses import converse, items, keep, response
 
-ENGINES = ("sqlite", "postgres", "indexed")
+ENGINES = ("sqlite", "postgres")
 
 DAY = 86_400.0
+USER_OR_TYPE = pytest.mark.parametrize("where", [of(ANNA), of(ANNA, type="semantic")], ids=["user", "type"])
 
 
 class TestForgetting:
     @pytest.mark.parametrize("where", SCOPES.values(), ids=SCOPES)
-    async def test_a_dry_run_counts_just_what_a_forget_then_removes(self, stores, where, mode):
+    @pytest.mark.parametrize("crash_after", [None, 2], ids=["at once", "after a crash"])
+    async def test_a_dry_run_counts_just_what_a_forget_removes_even_if_another_process_finishes_it(
+        self, stores, break_off, engine, restarted, where, crash_after, request
+    ):
         await everything(stores)
-        project = await talk(stores.sessions, "in the project", scope=APOLLO, trigger=always)
-        await store(stores.memories, create("plan", APOLLO, evidence=quote(project)), scope=ANNA)
+        await store(stores.memories, *(create(f"{WORD} {n}", APOLLO, type="preference") for n in range(9)))
         counted = await stores.memories.forget(where, by="test", dry_run=True)
-        assert counted != ForgetCounts()
-        assert await forgotten(stores.memories, where) == counted
-        assert await forgotten(stores.memories, where) == ForgetCounts()
+        assert counted.memories
+        if crash_after is None or where.text is not None:  # by text: in one commit
+            assert await forgotten(stores.memories, where) == counted
+        else:
+            request.getfixturevalue("in_portions")
+            break_off(crash_after)
+            with pytest.raises(RuntimeError):
+                await stores.memories.forget(where, by="test")
+            assert engine.rows("SELECT count(*) FROM forgets") == [(1,)]
+        other = await restarted()
+        assert engine.rows("SELECT count(*) FROM forgets") == [(0,)]
+        (receipt,) = await other.receipts.list("acme", "anna", limit=9)
+        assert replace(receipt.counts, receipt=None) == counted
+        assert await other.memories.forget(where, by="test", dry_run=True) == ForgetCounts()
+        await other.memories.forget(of(ANNA), by="test")
+        assert WORD.encode() not in engine.written()
+
+    async def test_a_forgotten_user_is_nowhere_in_the_store(self, stores, engine, mode):
+        await everything(stores)
+        assert WORD.encode() in engine.written()
+        assert await forgotten(stores.memories, of(ANNA)) == ForgetCounts(
+            memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2,
+            conversations=1,
+        )  # fmt: skip
+        assert WORD.encode() not in engine.written()
 
     @pytest.mark.parametrize("how", ["at once", "after retention", "after an import"])
     async def test_a_project_sessions_summary_is_deleted_with_a_general_memory_from_it(self, stores, how):
@@ -73,66 +105,36 @@ class TestForgetting:
         )
         assert (await forgotten(stores.memories, of(ANNA), "fact")).memories == 1
 
-    # ------------------------------------------------------------ all of it
-    async def test_a_forgotten_user_is_nowhere_in_the_data_directory(self, stores, written, mode):
-        await everything(stores)
-        assert WORD.encode() in await written()
-        counted = await stores.memories.forget(of(ANNA), by="test", dry_run=True)
-        deleted = await forgotten(stores.memories, of(ANNA))
-        assert counted == deleted
-        assert deleted == ForgetCounts(
-            memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2,
-            conversations=1,
-        )  # fmt: skip
-        assert WORD.encode() not in await written()
-
-    async def test_a_memory_takes_the_responses_of_its_session_after_retention_removed_what_was_said(
-        self, stores
-    ):
-        stated = await talk(stores.sessions, f"I am a {WORD}", trigger=always)
-        job = await stores.jobs.claim(NOW, 60)
-        stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
-        change = create(f"is a {WORD}", id="a", evidence=quote(stated))
-        await stores.memories.apply(ANNA, [change], expect=stamp, done=job)
-        await keep(stores, response("r"), response("elsewhere", session_id="s2"))
-        assert await stores.sessions.prune(NOW + 1) == 1
-        assert await forgotten(stores.memories, of(ANNA), "a") == ForgetCounts(memories=1, responses=1)
-        assert await stores.chains.get(ANNA, "elsewhere", NOW) is not None
-
-    # ------------------------------------------------------------ receipts
-    async def test_every_forget_of_a_scope_leaves_a_receipt_and_by_id_those_that_found_something(
-        self, stores
-    ):
+    async def test_receipts_of_all_that_was_forgotten_survive_and_belong_to_their_user(self, stores):
         await store(stores.memories, create(f"a {WORD}", id="a"), create("tea", id="b", type="episodic"))
         for where, id_ in ((of(ANNA), "nothing"), (of(ANNA), "a"), (of(ANNA, type="episodic"), None)):
             await stores.memories.forget(where, id_, by="key:k1")
         await stores.memories.forget(of(BEN), by="jwt")
+        await stores.memories.forget(of(ANNA), by="test")
         found = await stores.receipts.list("acme", None, limit=9)
         assert [(r.user, r.type, r.memory_id, r.by, r.counts.memories) for r in found] == [
+            ("anna", None, None, "test", 0),
             ("ben", None, None, "jwt", 0),
             ("anna", "episodic", None, "key:k1", 1),
             ("anna", None, "a", "key:k1", 1),
         ]
         assert all(r.id == r.counts.receipt and r.at == NOW for r in found)
         assert WORD not in str(found)
-
-    async def test_receipts_survive_later_forgets_and_belong_to_their_user(self, stores, mode):
-        for n in range(5):
-            await store(stores.memories, create(f"fact {n}"))
-            await stores.memories.forget(of(ANNA), by=f"{n}")
-        await stores.memories.forget(of(BEN), by="ben's")
-        first = await stores.receipts.list("acme", "anna", limit=3)
-        rest = await stores.receipts.list("acme", "anna", limit=3, after=first[-1].id)
-        assert [r.by for r in (*first, *rest)] == ["4", "3", "2", "1", "0"]
+        first = await stores.receipts.list("acme", "anna", limit=1)
+        rest = await stores.receipts.list("acme", "anna", limit=9, after=first[-1].id)
+        assert [*first, *rest] == [found[0], *found[2:]]
         assert await stores.receipts.list("other", None, limit=9) == []
         with pytest.raises(NotFound):
             await stores.receipts.list("acme", "ben", limit=3, after=first[0].id)
 
-    # ------------------------------------------------------------ expiry
-    async def test_what_expired_more_than_a_day_ago_is_erased_with_a_receipt(self, stores, written):
+    async def test_what_expired_more_than_a_day_ago_is_erased_with_a_receipt_and_what_was_said_stays(
+        self, stores, engine
+    ):
+        stated = await talk(stores.sessions)
+        await keep(stores, response("r"))
         await store(
             stores.memories,
-            create(f"old {WORD}", id="a", expires_at=NOW),
+            create(f"old {WORD}", id="a", expires_at=NOW, evidence=quote(stated)),
             create("yesterday", id="b", expires_at=NOW + 1),
             create("for good", id="c"),
             create("older", id="d"),
@@ -146,45 +148,162 @@ class TestForgetting:
         assert [m.id for m in left.items] == ["c", "b"]
         (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
         assert (receipt.by, receipt.counts.memories) == ("retention", 3)
-        assert WORD.encode() not in await written()
+        assert WORD.encode() not in engine.written()
         assert await stores.memories.stamp(ANNA) == stamp  # nothing was forgotten: writers continue
-
-    async def test_expiry_leaves_what_was_said_and_answered(self, stores, sessions):
-        stated = await talk(sessions)
-        await keep(stores, response("r"))
-        await store(stores.memories, create("a", expires_at=NOW, evidence=quote(stated)))
-        assert await stores.memories.expire(NOW + DAY) == 1
-        assert len(await sessions.recent(ANNA, "s1", 9)) == 1
+        assert len(await stores.sessions.recent(ANNA, "s1", 9)) == 1
         assert await stores.chains.get(ANNA, "r", NOW) is not None
 
 
+@pytest.mark.usefixtures("in_portions")
+class TestConcurrentForget:
+    @pytest.mark.parametrize(
+        "where", [of(ANNA), of(APOLLO), of(ANNA, type="episodic")], ids=["user", "project", "type"]
+    )
+    async def test_what_is_being_forgotten_is_hidden_from_the_first_moment(self, stores, second, gate, where):
+        scope = Scope("acme", "anna", where.project)
+        facts = [create(f"fact {n}", scope, id=f"f{n}", type="episodic", vec=vector(1)) for n in range(9)]
+        await store(stores.memories, *facts, create("older", id="older", type="semantic"))
+        # Reached only through what superseded it.
+        await store(stores.memories, supersede("older", "newer", scope, id="newer", type="episodic"))
+        assert len(await find(second.memories, "fact", vec=vector(1))) == 9
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        for each in (stores.memories, second.memories):
+            assert await each.resume_forgets() == 0  # another is doing it
+            assert await find(each, "fact newer older", vec=vector(1)) == []
+            page = await each.list(of(ANNA, include_inactive=True), limit=99)
+            assert (page.items, page.total) == ((), 0)
+            for id_ in ("f8", "older", "newer"):
+                assert await each.get(of(ANNA), id_) is None
+                assert await each.history(of(ANNA), [id_]) == {}
+        assert await stores.receipts.list("acme", "anna", limit=9) == []
+        gate.go_on.set()
+        assert (await forgetting).memories == 11
+
+    @USER_OR_TYPE
+    async def test_who_begins_during_a_forget_is_stored_and_survives(
+        self, stores, sessions, gate, engine, where
+    ):
+        stated = await talk(sessions, f"I am a {WORD}")
+        facts = [create(f"fact {n}", id=f"f{n}", evidence=quote(stated)) for n in range(9)]
+        await store(stores.memories, create("first", id="old"), *facts)
+        await store(stores.memories, supersede("old", "second", id="new"))
+        before = await stores.memories.stamp(ANNA)
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        with pytest.raises(Conflict):
+            await stores.memories.apply(ANNA, [create("late")], expect=before)
+        again = [  # the ids and words of what is not erased yet
+            create("first", id="old", superseded_by="new"),
+            create("second", id="new"),
+            create("fact 7", id="f7"),
+            create("fact 8", id="elsewhere"),
+        ]
+        for change in again:  # one by one: each may meet what the next one makes way for
+            assert await store(stores.memories, change) == Applied()
+        await store(stores.memories, create("fact", id="e"))
+        await store(stores.memories, Edit(memory("fact 6", id="e"), None))
+        begun = await sessions.begin(exchange("new words"))
+        await keep(stores, response("new"))
+        gate.go_on.set()
+        deleted = await forgetting
+        assert deleted.memories == 11
+        (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
+        assert receipt.counts == deleted
+        page = await stores.memories.list(of(ANNA, include_inactive=True), limit=99)
+        assert {m.id for m in page.items} == {"old", "new", "f7", "elsewhere", "e"}
+        assert await contents(stores.memories, "fact late") == {"fact 6", "fact 7", "fact 8"}
+        assert await sessions.complete(begun, Outcome("hi", whole=True), never)
+        assert await stores.chains.get(ANNA, "new", NOW) is not None
+        assert engine.rows('SELECT "user" FROM scopes') == [("anna",)]
+
+    async def test_nothing_is_said_in_a_conversation_by_a_running_response_while_much_is_forgotten(
+        self, stores, gate, engine
+    ):
+        await converse(stores.conversations, scope=APOLLO)
+        running = response("r1", APOLLO, conversation_id="c1")
+        generation = (await stores.memories.stamp(ANNA)).generation
+        await keep(stores, running)
+        await store(stores.memories, *(create(f"fact {n}", APOLLO, type="episodic") for n in range(9)))
+        forgetting = asyncio.create_task(stores.memories.forget(of(ANNA, type="episodic"), by="test"))
+        await gate.reached.wait()
+        ended = response("r1", APOLLO, text=WORD, conversation_id="c1")
+        over = running.response
+        said = await stores.chains.save(ended, generation=generation, over=over, said=items("late"))
+        gate.go_on.set()
+        await forgetting
+        assert not said
+        assert WORD.encode() not in engine.written()
+        assert await stores.chains.save(ended, generation=generation, over=over, said=items("now"))
+
+    async def test_forgets_at_once_take_everything_once(self, stores, second, engine):
+        facts = (create(f"{WORD} {n}", type=("semantic", "episodic")[n % 2]) for n in range(20))
+        await store(stores.memories, *facts)
+        deleted = await asyncio.gather(
+            stores.memories.forget(of(ANNA, type="semantic"), by="test"),
+            second.memories.forget(of(ANNA), by="test"),
+            stores.memories.forget(of(ANNA), by="test"),
+        )
+        assert sum(each.memories for each in deleted) == 20
+        assert len(await stores.receipts.list("acme", "anna", limit=9)) == 3
+        assert WORD.encode() not in engine.written()
+        assert engine.rows("SELECT count(*) FROM forgets") == [(0,)]
+        assert engine.rows('SELECT "user" FROM scopes') == [("anna",)]
+
+    async def test_a_forget_whose_caller_gave_up_is_finished_by_the_upkeep(self, stores, gate, engine):
+        await store(stores.memories, *(create(f"{WORD} {n}") for n in range(9)))
+        forgetting = asyncio.create_task(stores.memories.forget(of(ANNA), by="test"))
+        await gate.reached.wait()
+        forgetting.cancel()
+        await asyncio.wait([forgetting])
+        gate.go_on.set()
+        await stores.upkeep()
+        assert WORD.encode() not in engine.written()
+
+    @USER_OR_TYPE
+    async def test_what_came_after_a_forget_stays_when_another_finishes_it(
+        self, stores, break_off, restarted, where
+    ):
+        await store(stores.memories, *(create(f"{WORD} {n}", id=f"f{n}") for n in range(9)))
+        break_off(1)
+        with pytest.raises(RuntimeError):
+            await stores.memories.forget(where, by="test")
+        await store(stores.memories, create("new tea", id="f8", vec=vector(1)))
+        await talk(stores.sessions, "hello again")
+        await keep(stores, response("new"))
+        other = await restarted()
+        assert await contents(other.memories, "tea", vec=vector(1)) == {"new tea"}
+        assert (await other.memories.get(of(ANNA), "f8")).content == "new tea"
+        assert [e.said for e in await other.sessions.recent(ANNA, "s1", 9)] == ["hello again"]
+        assert await other.chains.get(ANNA, "new", NOW) is not None
+        (receipt,) = await other.receipts.list("acme", "anna", limit=9)
+        assert receipt.counts.memories == 9
+
+
+# ---------------------------------------------------------------- what repeats a fact
 ISLAND = "The user will travel to Zanzibar in October."
-STATED = [
-    (ISLAND, "What does one wear? It's hot. I'm travelling to Zanzibar, you know. In October, that is."),
-    ("User's budget is $7,500 for the kitchen.", "my kitchen budget of 7500 is gone"),
-    ("User owns a cat, and a boat.", "my boat, which I own, and cats"),
-    ("用户对花生过敏", "我对花生过敏，能吃什么？"),
-    ("Der Nutzer wohnt in der Lindenstraße in Köln.", "Ich wohne ja in Köln, Lindenstraße 4."),
-]
-NOT_STATED = [
-    (ISLAND, "I will travel in October. Where to? I ask you. It is far. As to spices: Zanzibar has some."),
-    ("User's budget is $7,500 for the kitchen.", "my kitchen budget is 8000"),
-    ("The user owns two cats and a house.", "Authors of housecats"),
-    ("用户对花生过敏", "我对花生很感兴趣"),
-]
+SAME, OTHER = True, False
 
 
-@pytest.mark.parametrize(("fact", "text"), STATED)
-def test_what_says_it_in_nearly_its_words_tells_a_fact(fact, text):
-    assert MentionMatcher([fact], []).is_in(text, personal=False)
+@pytest.mark.parametrize(
+    ("fact", "text", "is_said"),
+    [
+        (ISLAND, "What to wear? It's hot. I'm travelling to Zanzibar, you know. In October, that is.", SAME),
+        ("User's budget is $7,500 for the kitchen.", "my kitchen budget of 7500 is gone", SAME),
+        ("User owns a cat, and a boat.", "my boat, which I own, and cats", SAME),
+        ("用户对花生过敏", "我对花生过敏，能吃什么？", SAME),
+        ("Der Nutzer wohnt in der Lindenstraße in Köln.", "Ich wohne ja in Köln, Lindenstraße 4.", SAME),
+        (ISLAND, "I will travel in October. Where to? It is far. As to spices: Zanzibar has some.", OTHER),
+        ("User's budget is $7,500 for the kitchen.", "my kitchen budget is 8000", OTHER),
+        ("The user owns two cats and a house.", "Authors of housecats", OTHER),
+        ("用户对花生过敏", "我对花生很感兴趣", OTHER),
+    ],
+)
+def test_what_says_it_in_nearly_its_words_repeats_a_fact(fact, text, is_said):
+    assert MentionMatcher([fact], []).is_in(text, personal=not is_said) == is_said
 
 
-@pytest.mark.parametrize(("fact", "text"), NOT_STATED)
-def test_other_values_other_things_and_words_far_apart_do_not(fact, text):
-    assert not MentionMatcher([fact], []).is_in(text, personal=True)
-
-
-def test_the_words_that_a_fact_was_learnt_from_tell_it_too():
+def test_the_words_that_a_fact_was_learnt_from_repeat_it_too():
     stated = MentionMatcher(["Has a nut allergy."], ["peanuts make me swell up", "yes"])
     assert stated.is_in("as I said, peanuts make me swell up", personal=False)
     assert not stated.is_in("yes, I do", personal=True)
@@ -197,8 +316,9 @@ def test_a_fact_of_few_words_is_found_only_in_statements_about_the_user():
     trip = MentionMatcher(["User goes to Zanzibar in July"], [])
     assert trip.is_in("My cat is called Momo and we go to Zanzibar in July.", personal=True)
     assert not trip.is_in("My cat is called Momo and we go to Madagascar in July.", personal=True)
-    assert not MentionMatcher(["User likes tea."], []).is_in("My teacher likes me", personal=True)
-    assert not MentionMatcher(["User likes tea."], []).is_in("I do like it. Is it tea?", personal=True)
+    tea = MentionMatcher(["User likes tea."], [])
+    assert not tea.is_in("My teacher likes me", personal=True)
+    assert not tea.is_in("I do like it. Is it tea?", personal=True)
 
 
 def test_long_texts_are_looked_at_in_time_linear_in_them():

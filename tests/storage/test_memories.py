@@ -71,12 +71,10 @@ class TestSearch:
         await store(memories, create("Has a boat"), create("Sails a boat", id="gone"))
         begun.append(memories.snapshot(ANNA))
         await forgotten(memories, of(ANNA), "gone")
-        await store(memories, create("Sold the boat"))
-        begun.append(memories.snapshot(ANNA))
-        assert await contents(memories, "boat") == {"Has a boat", "Sold the boat"}
+        assert await contents(memories, "boat") == {"Has a boat"}
         *_, last = await asyncio.gather(*begun)
         hits = last and last.search(Search(None, ("boat",), now=NOW))
-        assert hits is None or {hit.memory.content for hit in hits} == {"Has a boat", "Sold the boat"}
+        assert hits is None or {hit.memory.content for hit in hits} == {"Has a boat"}
 
     async def test_a_snapshot_says_what_a_search_says(self, memories):
         assert await memories.snapshot(ANNA) is None  # never seen
@@ -104,18 +102,23 @@ class TestSearch:
         (after,) = await find(memories, "tea", types=frozenset({"semantic"}))
         assert after.bm25 == pytest.approx(before.bm25)
 
-    async def test_another_user_or_tenant_is_never_seen(self, memories):
-        await store(memories, create("Anna's secret garden", vec=vector(1)))
-        stranger = type(ANNA)("other", "anna")
-        for scope in (BEN, stranger):
-            assert await contents(memories, "secret garden", scope, vec=vector(1)) == set()
-            assert (await memories.list(of(scope), limit=10)).total == 0
-
-    async def test_a_project_sees_itself_and_what_belongs_to_none(self, memories):
-        zeus = type(ANNA)("acme", "anna", "zeus")
-        await store(memories, create("plan a", APOLLO), create("plan b", zeus), create("plan c"))
+    async def test_another_user_tenant_or_project_is_never_seen(self, memories):
+        zeus = Scope("acme", "anna", "zeus")
+        await store(
+            memories,
+            create("plan a", APOLLO, vec=vector(1)),
+            create("plan b", zeus),
+            create("plan c", id="c"),
+        )
         assert await contents(memories, "plan", APOLLO) == {"plan a", "plan c"}
         assert await contents(memories, "plan", ANNA) == {"plan a", "plan b", "plan c"}
+        for stranger in (BEN, Scope("other", "anna")):
+            assert await contents(memories, "plan", stranger, vec=vector(1)) == set()
+            assert (await memories.list(of(stranger), limit=10)).total == 0
+            assert await memories.get(of(stranger), "c") is None
+            assert await memories.history(of(stranger), ["c"]) == {}
+        assert await memories.get(MemoryFilter(tenant="acme", user=None), "c") is not None
+        assert await memories.get(MemoryFilter(tenant="other", user=None), "c") is None
 
     async def test_the_past_is_not_returned(self, memories):
         await store(
@@ -163,21 +166,16 @@ class TestChange:
         )
         assert sorted(type(o).__name__ for o in outcomes) == ["Applied"] + ["Conflict"] * 4
 
-    async def test_the_same_statement_is_stored_once_per_type_and_project(self, memories):
-        same = ["Likes  TEA", "likes tea.", "Likes tea"]
-        await store(memories, *map(create, same))
-        await store(
-            memories, create("likes tea"), create("likes tea", type="episodic"), create("likes tea", APOLLO)
-        )
-        assert (await memories.list(of(ANNA), limit=9)).total == 3
-
-    async def test_who_stores_learns_what_was_known_already(self, memories):
-        await store(memories, create("tea", id="a"), create("coffee", id="b"))
+    async def test_the_same_statement_is_stored_once_per_type_and_project_and_who_stores_learns_it(
+        self, memories
+    ):
         applied = await store(
-            memories, create("Tea.", id="c"), create("milk", id="d"), create("water", id="b"),
-            supersede("a", "Coffee", id="e"),
+            memories, create("Likes  TEA", id="a"), create("likes tea.", id="b"), create("milk", id="c"),
+            create("likes tea", id="d", type="episodic"), create("likes tea", APOLLO, id="e"),
+            create("other", id="c"), supersede("c", "likes tea", id="f"),
         )  # fmt: skip
-        assert applied == Applied(dropped=("c", "b", "e"))
+        assert applied == Applied(dropped=("b", "c", "f"))
+        assert (await memories.list(of(ANNA), limit=9)).total == 4
 
     async def test_a_memory_from_outside_takes_no_id_that_another_user_has(self, memories):
         history = (Event(1.5, "imported", "api", ""),)
@@ -192,7 +190,7 @@ class TestChange:
         assert (newest.id, old.superseded_by) == ("z", new.id)
         assert {new.id, old.id}.isdisjoint({"x", "y"})
         assert (await store(memories, *theirs)).dropped == ("x", "y", "z")
-        stranger = type(ANNA)("other", "anna")
+        stranger = Scope("other", "anna")
         await store(memories, Create(memory("older", stranger, id="x"), None, history), scope=stranger)
         assert await memories.get(of(stranger), "x") is not None
 
@@ -236,27 +234,18 @@ class TestChange:
         deleted = await memories.expire(NOW + 1_000_000)
         assert deleted == (then is not None)
 
-    async def test_touching_counts_only_what_exists(self, memories):
+    async def test_touching_counts_only_ones_own(self, memories):
         await store(memories, create("tea", id="a"))
         await memories.touch(ANNA, ["a", "absent"], NOW + 1)
         await memories.touch(BEN, ["a"], NOW + 2)
-        found = await memories.get(of(ANNA), "a")
-        assert (found.access_count, found.last_accessed) == (1, NOW + 1)
+        assert (await memories.get(of(ANNA), "a")).last_accessed == NOW + 1
         assert (await find(memories, "tea"))[0].memory.access_count == 1
-
-    async def test_a_memory_of_another_user_is_refused(self, memories):
         with pytest.raises(ValueError, match="another user"):
             await store(memories, create("mine", BEN), scope=ANNA)
 
 
 class TestList:
     ENGINES = ("sqlite", "postgres")
-
-    async def test_a_cursor_that_is_unknown_or_foreign_is_not_found(self, memories):
-        await store(memories, create("his", BEN, id="b"), scope=BEN)
-        for cursor in ("nothing", "b"):
-            with pytest.raises(NotFound):
-                await memories.list(of(ANNA), limit=2, after=cursor)
 
     @pytest.mark.parametrize("oldest_first", [True, False])
     async def test_pages_of_a_whole_tenant_hold_each_users_in_order_without_gaps(
@@ -276,23 +265,17 @@ class TestList:
                 break
             after = seen[-1].id
         assert len(seen) == 20
+        for cursor in ("nothing", "acme-ben-1"):
+            with pytest.raises(NotFound):
+                await memories.list(of(ANNA), limit=2, after=cursor)
         order = range(5) if oldest_first else range(4, -1, -1)
         for user in users:
             assert [m.id for m in seen if m.scope == user] == [f"acme-{user.user}-{n}" for n in order]
 
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("ZÜRI", {"Zürich 100% sure"}),
-            ("100%", {"Zürich 100% sure"}),
-            ("%", {"Zürich 100% sure"}),
-            ("_", set()),
-        ],
-    )
-    async def test_text_is_looked_for_literally_and_without_case(self, memories, text, expected):
+    async def test_text_is_looked_for_literally_and_without_case(self, memories):
         await store(memories, create("Zürich 100% sure"), create("100 ways"))
-        page = await memories.list(of(ANNA, text=text), limit=9)
-        assert {m.content for m in page.items} == expected
+        for text, count in (("ZÜRI", 1), ("100%", 1), ("%", 1), ("_", 0), ("100", 2)):
+            assert len((await memories.list(of(ANNA, text=text), limit=9)).items) == count, text
 
     async def test_filters_by_type_with_its_kinds_and_by_exactly_one_project(self, memories):
         await store(
@@ -305,13 +288,6 @@ class TestList:
         assert await listed(of(ANNA, type="semantic")) == {"a", "b"}
         assert await listed(of(ANNA, type="preference")) == {"b"}
         assert await listed(of(APOLLO)) == {"c"}
-
-    async def test_a_foreign_id_is_as_absent_as_a_missing_one(self, memories):
-        await store(memories, create("mine", id="a"))
-        assert await memories.get(of(BEN), "a") is None
-        assert await memories.history(of(BEN), ["a"]) == {}
-        assert await memories.get(MemoryFilter(tenant="acme", user=None), "a") is not None
-        assert await memories.get(MemoryFilter(tenant="other", user=None), "a") is None
 
 
 @pytest.mark.usefixtures("mode")

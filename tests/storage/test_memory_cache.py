@@ -5,14 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.changes import Create
-from proxy.domain.core import (
-    Memory,
-    MemoryFilter,
-    Scope,
-    Search,
-)
-from proxy.storage.sql import memories as sql_memories
+from proxy.domain.core import Create, Memory, Scope, Search
 from proxy.storage.sql import rows, users
 from proxy.storage.sqlite.stores import SqliteStores
 
@@ -73,16 +66,9 @@ async def loaded(memories, *scopes):
     return [owner.name[1] for owner in owners if owner and owner.id in memories._indexes]
 
 
-async def test_a_forget_empties_the_caches(memories):
-    await found(memories)
-    assert await loaded(memories, ANNA)
-    await memories.forget(MemoryFilter(tenant=ANNA.tenant, user=ANNA.user), by="test")
-    assert not list(memories._indexes._indexes)
-    assert not memories._rows._users
-
-
 async def test_nothing_cached_is_shown_of_another_file_at_the_path(memories, tmp_path):
     assert (await found(memories)).content == TEA.content
+    assert await loaded(memories, ANNA)
     ben = Scope("default", "ben")
     other = SqliteStores(tmp_path / "other")
     await other.open()
@@ -110,16 +96,3 @@ async def test_after_a_start_the_first_question_of_a_recent_user_reads_no_rows(f
     assert await loaded(stores.memories, *USERS) == [user.user for user in USERS]
     monkeypatch.setattr(rows, "memories_by_seq", None)
     assert len((await stores.memories.snapshot(USERS[0])).memories) == 3
-
-
-async def test_the_warm_up_leaves_room_and_passes_over_large_and_damaged_users(filled, store_at, monkeypatch):
-    monkeypatch.setattr(sql_memories, "_FEW", 3)
-    await put(filled.memories, replace(TEA, id="one more", scope=USERS[1]))
-    spoil = "UPDATE vectors SET terms = x'00' WHERE memory = (SELECT seq FROM memories WHERE id = '0 user-5')"
-    await filled._database.write(lambda tx: tx.execute(spoil))
-    stores = await store_at()
-    await stores.upkeep()
-    assert {*await loaded(stores.memories, *USERS)} == {u.user for u in USERS} - {"user-1", "user-5"}
-    stores = await store_at(row_bytes=4 * 3 * 900)
-    await stores.upkeep()
-    assert 1 <= len(await loaded(stores.memories, *USERS)) <= 4

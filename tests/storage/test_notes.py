@@ -4,7 +4,7 @@ import pytest
 
 from proxy.domain.core import Evidence
 from proxy.domain.session import LATEST, NO_NOTES, OTHER, Anchor
-from tests.storage.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, of, store, talk
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, forgotten, of, store, talk
 
 ENGINES = ("sqlite", "postgres")
 
@@ -22,10 +22,6 @@ async def keep(notes, *, marks=("m1",), state=STATE, scope=ANNA, session="s1"):
     """Read all that is unread into a state."""
     unread = await notes.unread(scope, session, limit=99)
     return await notes.keep_state(scope, session, state, unread.exchanges[-1], marks, expect=unread.stamp)
-
-
-async def forget(memories, where, memory_id=None):
-    return await memories.forget(where, memory_id, by="test")
 
 
 class TestAnchor:
@@ -74,7 +70,7 @@ class TestAnchor:
         assert await sessions.prune(NOW + 50) == 1
         assert await stated(notes) == ["Answer in Chinese."]
         assert await notes.standing(ANNA, "s1") is not None
-        await forget(memories, of(ANNA), "m")
+        await forgotten(memories, of(ANNA), "m")
         assert await stated(notes) == []
 
 
@@ -120,12 +116,6 @@ class TestClosing:
         await talk(sessions, "three")
         assert await self.closed(notes, idle=NOW) == 1
 
-    async def test_the_end_of_a_session_closes_it_with_what_is_pending(self, sessions, jobs):
-        await talk(sessions)
-        await talk(sessions)
-        assert await sessions.end(ANNA, "s1", NOW) == 2
-        assert (await jobs.claim(NOW, 60)).closing
-
     async def test_an_episode_holds_the_whole_session_and_its_earlier_summary(
         self, sessions, notes, jobs, memories
     ):
@@ -133,27 +123,24 @@ class TestClosing:
         await talk(sessions, "two")
         summary = create("a summary", id="sum", source="summary", evidence=(Evidence("s1", first.id),))
         await store(memories, summary, create("a fact", evidence=(Evidence("s1", first.id),)))
-        await sessions.end(ANNA, "s1", NOW)
+        assert await sessions.end(ANNA, "s1", NOW) == 2
         job = await jobs.claim(NOW, 60)
+        assert job.closing
         assert await notes.episode(job, limit=9) is None  # not extracted yet
         await jobs.batch(job, limit=9, context=0)
         episode = await notes.episode(job, limit=9)
         assert [e.said for e in episode.exchanges] == ["one", "two"]
         assert episode.before == "sum"
         assert [e.said for e in (await notes.episode(job, limit=1)).exchanges] == ["two"]
-        await forget(memories, of(ANNA))
+        await forgotten(memories, of(ANNA))
         assert await notes.episode(job, limit=9) is None
-
-
-# ---------------------------------------------------------------- while something is forgotten
-ANCHOR = Anchor("language", "Answer in Chinese.")
 
 
 @pytest.mark.usefixtures("in_portions")
 async def test_a_session_that_continues_while_its_project_is_forgotten_starts_without_notes(
     stores, break_off, restarted
 ):
-    await talk(stores.sessions, scope=APOLLO, trigger=always, anchors=(ANCHOR,))
+    await talk(stores.sessions, scope=APOLLO, trigger=always, anchors=(CHINESE,))
     job = await stores.jobs.claim(NOW, 60)
     batch = await stores.jobs.batch(job, limit=9, context=0)
     await stores.memories.apply(APOLLO, [create("fact", APOLLO)], expect=batch.stamp, done=job)

@@ -21,7 +21,7 @@ CLOCK, EXPIRY = "redis.call('TIME')", ", 'PX', math.ceil(ahead * 1000)"
 assert CLOCK in module._ASK
 assert EXPIRY in module._ASK
 ours = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # the database is emptied below
 RATE = Rate(per_minute=1, burst=3)
 
@@ -46,8 +46,7 @@ async def caches(client, redis, steady):
 class Steady:
     """A monotonic clock that the test moves."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self) -> float:
         return self.now
@@ -67,21 +66,17 @@ def log(monkeypatch):
 
 
 # ---------------------------------------------------------------- counting
-async def test_replicas_share_a_budget_and_subjects_do_not(caches):
+async def test_replicas_share_a_budget_and_subjects_do_not(caches, client):
     first, second = caches
     verdicts = [await each.ask("anna", RATE) for each in (first, second, first, second)]
     assert [verdict.passes for verdict in verdicts] == [True, True, True, False]
     assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0]
     assert verdicts[2].reset_s == pytest.approx(180, abs=5)
     assert verdicts[3].retry_after_s == pytest.approx(60, abs=5)
-    assert (await second.ask("ben", RATE)).passes
-
-
-async def test_keys_name_no_subject_and_expire_with_the_count(caches, client):
-    await caches[0].ask("anna", Rate(per_minute=1, burst=2))
     (key,) = client.keys("*")
     assert b"anna" not in key
-    assert 50_000 < client.pttl(key) <= 60_000
+    assert 170_000 < client.pttl(key) <= 180_000, "it expires with the count"
+    assert (await second.ask("ben", RATE)).passes
 
 
 @ours
@@ -153,27 +148,22 @@ async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_co
     assert (await cache.ask("anna", RATE)).passes
     redis.kill()
     try:
-        for _ in range(50):
+        for steady.now in (*[0.0] * 20, module.OPEN_S):
             with pytest.raises(StoreUnavailable):
                 await cache.ask("anna", RATE)
-        steady.now += module.OPEN_S
-        with pytest.raises(StoreUnavailable):
-            await cache.ask("anna", RATE)
     finally:
         redis.start()
-    assert (log(), failed.call_count) == (["cache.unavailable"], 1)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable):  # it is asked again after a while
         await cache.ask("anna", RATE)
+    assert (log(), failed.call_count) == (["cache.unavailable"], 1)
     steady.now += module.OPEN_S
-    assert (await cache.ask("anna", RATE)).passes
     assert (await cache.ask("anna", RATE)).passes
     assert (log(), failed.call_count) == (["cache.unavailable", "cache.recovered"], 1)
     await cache.close()
 
 
 async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_time_out(client, redis, log):
-    skipped: list[float] = []
-    cache = RedisCache(redis.url, timeout_s=0.3, steady=lambda: time.monotonic() + sum(skipped))
+    cache = RedisCache(redis.url, timeout_s=0.3)
     for _ in range(3):
         await cache.ping()
     os.kill(redis.pid, signal.SIGSTOP)
@@ -184,17 +174,9 @@ async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_t
         took = time.monotonic() - began
         assert {type(verdict) for verdict in verdicts} == {StoreUnavailable}
         assert took < 3.0
-        began = time.monotonic()
-        with pytest.raises(StoreUnavailable):
-            await cache.ask("anna", RATE)
-        assert time.monotonic() - began < 0.2
     finally:
         os.kill(redis.pid, signal.SIGCONT)
     assert log() == ["cache.unavailable"]
-    skipped.append(module.OPEN_S)
-    cache._timeout_s = 30.0
-    assert (await cache.ask("anna", RATE)).passes
-    assert log() == ["cache.unavailable", "cache.recovered"]
     await cache.close()
 
 

@@ -79,13 +79,6 @@ class TestReembed:
         assert await old.vectors.put(generation, [(one, axis(NEW)) for one in read]) == 1, "Ben's alone"
         assert [one.content for one in await old.vectors.stale(generation, None, 10)] == ["tea time"]
 
-    async def test_memories_stored_without_a_model_wait_for_one(self, second, stores):
-        await second.memories.stamp_model(OLD)
-        await store(stores.memories, create("tea", id="a"))  # this process has no model
-        generation = await stores.vectors.begin(OLD)
-        assert [one.content for one in await put(stores, OLD, generation)] == ["tea"]
-        assert await cosines(second, OLD) == {"a": 1.0}
-
     async def test_a_second_start_continues_and_a_new_one_does_everything(self, old):
         generation = await old.vectors.begin(NEW)
         await put(old, NEW, generation, only="tea")

@@ -1,6 +1,7 @@
 """ChainStore and ConversationStore."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -63,13 +64,6 @@ def linked(*names: str, **fields: object) -> list[StoredResponse]:
 
 
 class TestChain:
-    async def test_a_response_comes_back_as_it_was_saved(self, stores, chains):
-        saved = response("r1", APOLLO, previous_id="r0", conversation_id="c1", response=b'{"a":"\xc3\xa9"}')
-        await keep(stores, saved)
-        assert await chains.get(APOLLO, "r1", NOW) == saved
-        assert await chains.get(ANNA, "r1", NOW) == saved  # another project's, but the user's own
-        assert await chains.get(ANNA, "r2", NOW) is None
-
     async def test_what_was_said_is_in_the_conversation_if_the_response_was_saved(
         self, stores, chains, conversations
     ):
@@ -85,32 +79,37 @@ class TestChain:
         await keep(stores, late, over=cancelled.response, said=items("b", "a", "c"))
         assert await names(conversations) == "a b c"
 
-    async def test_a_response_does_not_exist_for_other_users(self, stores, chains):
-        await keep(stores, response("r1"))
+    async def test_a_response_comes_back_as_it_was_saved_to_its_user_alone(self, stores, chains):
+        saved = response("r1", APOLLO, previous_id="r0", conversation_id="c1", response=b'{"a":"\xc3\xa9"}')
+        await keep(stores, saved)
         for other in OTHERS:
             assert await chains.get(other, "r1", NOW) is None
             assert await chain_of(chains, "r1", other) == Chain()
             assert not await chains.delete(other, "r1")
             assert await stores.sessions.session_of(other, "r1") is None
-        assert await chains.get(ANNA, "r1", NOW) is not None
-
-    async def test_a_chain_cannot_be_led_into_another_users(self, stores, chains):
+        for scope in (APOLLO, ANNA):  # another project's, but the user's own
+            assert await chains.get(scope, "r1", NOW) == saved
         await keep(stores, response("bens", BEN), response("mine", previous_id="bens"))
         assert await ids(chains, "mine") == ["mine"]
 
-    async def test_a_chain_is_oldest_first_and_its_newest_part_under_a_limit(self, stores, chains):
+    async def test_a_chain_is_oldest_first_without_what_was_deleted_and_its_newest_part_under_a_limit(
+        self, stores, chains
+    ):
         await keep(stores, *linked("a", "b", "c", "d"), response("b2", previous_id="a"))
         assert await ids(chains, "d") == ["a", "b", "c", "d"]
         assert await ids(chains, "b2") == ["a", "b2"]
         assert await ids(chains, "d", limit=2) == ["c", "d"]
         assert await ids(chains, "unknown") == []
-
-    async def test_of_a_chain_that_is_too_large_only_the_size_is_read(self, stores, chains):
-        made = linked("a", "b", "c", text="x" * 1_000)
+        assert await chains.delete(ANNA, "b")
+        assert not await chains.delete(ANNA, "b")
+        assert await ids(chains, "d") == ["a", "c", "d"]
+        generation = (await stores.memories.stamp(ANNA)).generation
+        assert not await chains.save(response("b"), generation=generation)  # still running, then
+        made = linked("x", "y", "z", text="x" * 1_000)
         await keep(stores, *made)
         size = sum(len(r.response) + len(r.input_items) for r in made)
-        assert await chain_of(chains, "c", most_bytes=size) == Chain(tuple(made), None, size)
-        assert await chain_of(chains, "c", most_bytes=size - 1) == Chain(size=size)
+        assert await chain_of(chains, "z", most_bytes=size) == Chain(tuple(made), None, size)
+        assert await chain_of(chains, "z", most_bytes=size - 1) == Chain(size=size)
 
     async def test_a_running_response_that_a_forget_has_left_is_stored_by_its_end(
         self, stores, chains, memories, conversations
@@ -165,6 +164,16 @@ class TestChain:
 
 
 class TestExpiry:
+    async def test_a_response_lives_as_long_as_one_that_continues_it(self, stores, chains):
+        first, second = linked("a", "b")
+        await keep(stores, first, replace(second, expires_at=NOW + 200), response("alone"))
+        await keep(stores, response("deleted", expires_at=NOW + 200))
+        assert await chains.delete(ANNA, "deleted")
+        assert await ids(chains, "a", now=NOW + 150) == []
+        assert await chains.expire(NOW + 150) == 2
+        assert await ids(chains, "b", now=NOW + 150) == ["a", "b"]
+        assert await chains.expire(NOW + 300) == 2
+
     async def test_the_oldest_are_deleted_until_the_rest_fits_but_never_the_newest(self, stores, chains):
         texts = {f"resp_{n}": "x" * 1_000 for n in range(4)}
         for n, (id_, text) in enumerate(texts.items()):
@@ -215,14 +224,7 @@ async def names(conversations, *, limit: int = 99, after: str | None = None, asc
 
 
 class TestConversationObject:
-    async def test_a_conversation_comes_back_with_its_items(self, conversations):
-        made = await converse(conversations, "a", "b")
-        assert await conversations.get(APOLLO, "c1") == made
-        assert await conversations.item(ANNA, "c1", "b") == b'"b"'
-        assert await conversations.item(ANNA, "c1", "x") is None
-        assert await names(conversations) == "a b"
-
-    async def test_a_conversation_does_not_exist_for_other_users(self, conversations):
+    async def test_a_conversation_comes_back_to_its_user_alone(self, conversations):
         made = await converse(conversations, "a")
         for other in OTHERS:
             assert await conversations.get(other, "c1") is None
@@ -232,7 +234,8 @@ class TestConversationObject:
             assert await conversations.items(other, "c1", limit=9, after=None, ascending=True) is None
             assert await conversations.item(other, "c1", "a") is None
             assert not await conversations.remove(other, "c1", "a")
-        assert await conversations.get(ANNA, "c1") == made
+        assert await conversations.get(APOLLO, "c1") == made
+        assert await conversations.item(ANNA, "c1", "a") == b'"a"'
         assert await names(conversations) == "a"
 
     async def test_an_item_of_another_conversation_is_not_a_cursor_and_not_removed(self, conversations):
@@ -251,15 +254,12 @@ class TestConversationObject:
         assert await names(conversations, limit=3, after="d", ascending=False) == "c b a"
         assert await names(conversations, after="e") == ""
 
-    async def test_items_that_have_to_be_new_are_added_all_or_none(self, conversations):
+    async def test_items_are_added_all_or_none_and_what_is_deleted_is_gone(self, conversations):
         await converse(conversations, "a")
         assert not await conversations.add(ANNA, "c1", items("b", "a"), generation=0, only_new=True)
         assert await names(conversations) == "a"
         assert await conversations.add(ANNA, "c1", items("b", "c"), generation=0, only_new=True)
         assert await names(conversations) == "a b c"
-
-    async def test_what_is_deleted_is_gone(self, conversations):
-        await converse(conversations, "a", "b", "c")
         assert await conversations.remove(ANNA, "c1", "b")
         assert not await conversations.remove(ANNA, "c1", "b")
         assert await names(conversations) == "a c"

@@ -1,7 +1,6 @@
 """Backups are complete, private, verified, and of one moment, during any writes."""
 
 import asyncio
-import json
 import os
 import resource
 import signal
@@ -125,35 +124,3 @@ async def test_a_store_with_a_damaged_page_is_not_backed_up_as_if_it_were_sound(
     with pytest.raises(StoreUnavailable, match=r"corrupt|CORRUPT|rows"):
         written(stores, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-
-
-@pytest.mark.parametrize("cut", [1, 100, backup.TRAILER_BYTES, 50_000])
-async def test_a_truncated_backup_is_known_as_such(stores, tmp_path, cut):
-    await store(stores.memories, create("tea"))
-    written(stores, tmp_path / "copy")
-    whole = (tmp_path / "copy").read_bytes()
-    (tmp_path / "copy").write_bytes(whole[:-cut])
-    with pytest.raises(StoreUnavailable, match="copy is not a whole backup"):
-        manifest_of(tmp_path / "copy")
-
-
-@pytest.mark.parametrize("place", [24, 5_000, 100_000])
-async def test_a_changed_byte_is_found(stores, tmp_path, place):
-    await store(stores.memories, create("tea"))
-    written(stores, tmp_path / "copy")
-    data = bytearray((tmp_path / "copy").read_bytes())
-    data[place] ^= 1
-    (tmp_path / "copy").write_bytes(data)
-    with pytest.raises(StoreUnavailable, match="copy is damaged"):
-        manifest_of(tmp_path / "copy")
-
-
-async def test_a_backup_of_a_newer_version_is_refused(stores, tmp_path):
-    await store(stores.memories, create("tea"))
-    written(stores, tmp_path / "copy")
-    data = (tmp_path / "copy").read_bytes()
-    trailer = json.loads(data[-backup.TRAILER_BYTES :]) | {"schema": 99}
-    newer = json.dumps(trailer).encode().ljust(backup.TRAILER_BYTES)
-    (tmp_path / "copy").write_bytes(data[: -backup.TRAILER_BYTES] + newer)
-    with pytest.raises(StoreUnavailable, match="newer version"):
-        manifest_of(tmp_path / "copy")

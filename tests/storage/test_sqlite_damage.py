@@ -1,6 +1,5 @@
 """Rows that a dying disk has changed: what cannot be read is out of reach, and nothing else is."""
 
-import json
 import sqlite3
 from contextlib import closing
 
@@ -8,10 +7,11 @@ import pytest
 
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage, PassageSearch
 from proxy.domain.errors import StoreUnavailable
-from proxy.domain.ports import EmbeddingModel, Key
+from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sql.database import DamagedRow, legible
 from tests.storage.making import ANNA, BEN, NOW, create, find, of, store, talk, vector  # fmt: skip
 from tests.storage.recording import recorded
+from tests.storage.test_small_stores import key
 
 
 @pytest.fixture
@@ -53,49 +53,39 @@ async def test_a_memory_whose_tags_are_damaged_is_out_of_reach(remembered, log, 
 PASSAGES = tuple(
     Passage(headings=("Kitchen", "Tea"), section=0, tile=f"tea tile {n}", start=n * 20) for n in range(2)
 )
+DOCUMENT = NewDocument(
+    scope=ANNA, name="d", digest=b"d", passages=PASSAGES, at=NOW, vectors=(vector(1), vector(1, 1))
+)
 
 
-def document(**fields):
-    return NewDocument(scope=ANNA, name="d", digest=b"d", passages=PASSAGES, at=NOW, **fields)
+def passages(stores):
+    return stores.passages.search(ANNA, PassageSearch(vector(1), ("tea",), limit=9, sections=1))
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "read"),
     [
-        "UPDATE passages SET headings = '[\"Kitchen' WHERE seq = 1",
-        "UPDATE passages SET terms = x'0102030405' WHERE seq = 1",
-        "UPDATE passages SET embedding = x'0102030405060708' WHERE seq = 2",
+        ("UPDATE passages SET headings = '[\"Kitchen' WHERE seq = 1", passages),
+        ("UPDATE passages SET terms = x'0102030405' WHERE seq = 1", passages),
+        ("UPDATE passages SET embedding = x'0102030405060708' WHERE seq = 2", passages),
+        ("UPDATE receipts SET counts = '7'", lambda stores: stores.receipts.list("acme", None, limit=9)),
+        ("UPDATE keys SET rights = '[\"chat'", lambda stores: stores.keys.find(b"digest")),
+        (
+            "INSERT INTO states SELECT session, seq, '{', at FROM exchanges",
+            lambda stores: stores.notes.standing(ANNA, "s1"),
+        ),
     ],
-    ids=["headings", "words", "vector"],
 )
-async def test_a_damaged_passage_is_out_of_reach(stores, change):
+async def test_a_damaged_row_of_another_kind_is_out_of_reach(stores, change, read):
     await stores.memories.stamp_model(EmbeddingModel("small", 3, 0.3, 0.8))
-    new = document(vectors=(vector(1), vector(1, 1)))
-    await stores.documents.put(new, DocumentLimits())
+    await stores.memories.forget(of(ANNA), by="test")
+    await stores.keys.add(key(), b"digest")
+    await stores.documents.put(DOCUMENT, DocumentLimits())
+    await talk(stores.sessions)
+    await read(stores)
     damage(stores, change)
     with pytest.raises(DamagedRow):
-        await stores.passages.search(ANNA, PassageSearch(vector(1), ("tea",), limit=9, sections=1))
-
-
-KEY = Key(id="k", name="laptop", tenant="acme", user=None, rights=frozenset({"chat"}), upstream_key=None,
-          created_at=NOW)  # fmt: skip
-
-
-async def test_a_damaged_receipt_key_and_session_state_are_out_of_reach(stores):
-    await store(stores.memories, create("tea"))
-    await stores.memories.forget(of(ANNA), by="test")
-    await stores.keys.add(KEY, b"digest")
-    begun = await talk(stores.sessions)
-    damage(stores, "UPDATE receipts SET counts = ?", json.dumps(7))
-    damage(stores, "UPDATE keys SET rights = '[\"chat'")
-    damage(stores, "INSERT INTO states SELECT session, seq, '{', at FROM exchanges WHERE id = ?", begun.id)
-    for read in (
-        stores.receipts.list("acme", None, limit=9),
-        stores.keys.find(b"digest"),
-        stores.notes.standing(ANNA, "s1"),
-    ):
-        with pytest.raises(DamagedRow):
-            await read
+        await read(stores)
 
 
 def test_only_what_a_row_can_cause_is_called_damage():

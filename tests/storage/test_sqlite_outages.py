@@ -2,9 +2,6 @@
 
 import contextlib
 import os
-import resource
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -60,83 +57,25 @@ def full(stores, monkeypatch):
     stores._database._write_handle.discard()
 
 
-@contextlib.contextmanager
-def failing(stores, monkeypatch):
-    """The write-ahead log may grow no more: the system refuses what SQLite writes."""
-    most = stores.path.with_name("memory.db-wal").stat().st_size + 2**16
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-@contextlib.contextmanager
-def locked(path):
-    """Another program writes, and does not come to an end."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.execute("ROLLBACK")
-
-
 async def fill(stores, scope=ANNA):
     await store(stores.memories, *(create(f"fact {n} " * 200, scope) for n in range(40)), scope=scope)
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"), [(full, database.DISK_FULL), (failing, database.UNAVAILABLE)], ids=["full", "failing"]
-)
-async def test_on_a_disk_that_takes_no_more_all_is_recalled_and_nothing_is_half_stored(
-    stores, log, steady, monkeypatch, fault, kind
-):
+async def test_on_a_full_disk_all_is_recalled_and_nothing_is_half_stored(stores, log, steady, monkeypatch):
     await store(stores.memories, create("tea"))
-    with fault(stores, monkeypatch):
+    with full(stores, monkeypatch):
         with pytest.raises(StoreUnavailable):
             await fill(stores)
-        assert (stores.trouble, stores.is_readable) == (kind, True)
+        assert (stores.trouble, stores.is_readable) == (database.DISK_FULL, True)
         assert await contents(stores.memories, "tea fact") == {"tea"}
-        assert stores.trouble == kind  # recalling does not end it
+        assert stores.trouble == database.DISK_FULL  # recalling does not end it
     await stores.upkeep()
     assert (stores.trouble, stores.is_readable) == ("", True)
     await fill(stores)
     assert len(await find(stores.memories, "fact")) == 40
     await holds(stores, steady)
-    assert log.count(("store.trouble", kind)) == 1
-    assert log.count(("store.recovered", kind)) == 1
-
-
-async def test_a_file_locked_by_another_program_is_recalled_from_and_written_once_it_is_free(
-    stores, log, steady, monkeypatch
-):
-    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 50)
-    stores._database._write_handle.discard()  # the next connection has that patience
-    with locked(stores.path):
-        with pytest.raises(StoreUnavailable, match="BUSY"):
-            await stores.sessions.begin(exchange("hello"))
-        assert (stores.trouble, stores.is_readable) == (database.LOCKED, True)
-        await find(stores.memories, "tea")
-        await stores.upkeep()
-        assert stores.trouble == database.LOCKED
-    await stores.upkeep()
-    assert stores.trouble == ""
-    assert ("store.recovered", database.LOCKED) not in log, "it may come back at once"
-    await holds(stores, steady)
-    assert ("store.recovered", database.LOCKED) in log
-
-
-async def test_a_file_that_is_gone_is_said_and_taken_up_again(stores, log):
-    await store(stores.memories, create("tea"))
-    away = stores.path.with_name("away")
-    stores.path.rename(away)
-    with pytest.raises(StoreUnavailable):
-        await find(stores.memories, "tea")
-    assert (stores.trouble, stores.is_readable) == (database.UNAVAILABLE, False)
-    away.rename(stores.path)
-    await stores.upkeep()
-    assert stores.trouble == ""
-    assert await contents(stores.memories, "tea") == {"tea"}
+    assert log.count(("store.trouble", database.DISK_FULL)) == 1
+    assert log.count(("store.recovered", database.DISK_FULL)) == 1
 
 
 def damage(path, needle):

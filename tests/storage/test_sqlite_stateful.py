@@ -42,12 +42,10 @@ from tests.storage.making import (
     memory,
     of,
     store,
-    supersede,
     vector,
 )
 from tests.support.examples import examples
 
-EXAMPLES = examples(40)
 POLICY = EvolutionPolicy(archive_below=0)
 NAMED = tuple(
     (Scope("t", user, project), session)
@@ -96,14 +94,10 @@ class Forgetting(Stage):
         if old is None:
             return
         scope = replace(self.model.facts[old].scope, project=project)
-        word, id_ = self.word(), f"id{self.count}"
-        change = supersede(old, f"likes {word}", scope, id=id_, type=type)
-        self.run(store(self.stores[at].memories, change, scope=scope))
-        self.model.facts[old].current, self.model.facts[old].next = False, id_
-        self.know(id_, scope, type, word, None)
+        self.replace_fact(at, scope, type, self.word(), old)
 
     @rule(at=which, number=picks)
-    def edit(self, at, number):
+    def edit_and_confirm(self, at, number):
         id_ = self.pick(self.model.current(), number)
         if id_ is None:
             return
@@ -112,14 +106,8 @@ class Forgetting(Stage):
         self.run(store(self.stores[at].memories, Edit(changed, vector(1)), scope=fact.scope))
         fact.content = f"likes {word}"
         fact.words.add(word)
-
-    @rule(at=which, number=picks)
-    def touch_and_confirm(self, at, number):
-        id_ = self.pick(self.model.current(), number)
-        if id_ is not None:
-            scope = self.model.facts[id_].scope
-            self.run(self.stores[at].memories.touch(scope, [id_], NOW))
-            self.run(store(self.stores[at].memories, Confirm(id_, NOW, 0.9), scope=scope))
+        self.run(self.stores[at].memories.touch(fact.scope, [id_], NOW))
+        self.run(store(self.stores[at].memories, Confirm(id_, NOW, 0.9), scope=fact.scope))
 
     @rule(at=which, number=picks, user=st.sampled_from(USERS))
     def use_and_fade(self, at, number, user):
@@ -271,7 +259,7 @@ class Forgetting(Stage):
         self.forgets[where.user] += 1
         self.being_forgotten = words
         deleted = self.forget_until(at, where, id_, crash if self.portions else None)
-        self.continue_what_was_read(1 - at)
+        self.run(self.save_readings(1 - at))
         words |= self.model.take_out_continuations()
         if deleted is None or deleted.memories or id_ is None:
             words |= self.write_late(1 - at, late)
@@ -285,11 +273,6 @@ class Forgetting(Stage):
             receipts = self.run(self.stores[at].receipts.list("t", where.user, limit=1))
             assert receipts[0].counts == deleted
         self.deleted |= words
-
-    @rule(at=which, scope=scopes, crash=st.integers(0, 3))
-    def begin_to_forget(self, at, scope, crash):
-        """The same, and the process dies, if there was more than a portion of it."""
-        self.forget(at, of(scope), None, crash)
 
     def forget_until(self, at, where, id_, crash):
         """Forget, while others read and write between the portions; return None if the process died on the
@@ -326,7 +309,6 @@ class Forgetting(Stage):
         self.extracting = [each for each in self.extracting if each[0] != at]
 
     # ------------------------------------------------------------ what must hold
-
     @invariant()
     def a_search_shows_exactly_what_is_current(self):
         asked = [Scope("t", user, project) for user in USERS for project in (None, "p")]
@@ -379,10 +361,9 @@ class Forgetting(Stage):
     @invariant()
     def notes_show_nothing_forgotten(self):
         notes = self.stores[self.count % 2].notes
-        for scope, session in NAMED:
-            shown = self.run(notes.notes(scope, session, lines=1))
-            standing = self.run(notes.standing(scope, session))
-            assert not self.hidden(f"{shown} {standing}")
+        shown = self.all_of(notes.notes(*of_session, lines=1) for of_session in NAMED)
+        states = self.all_of(notes.standing(*of_session) for of_session in NAMED)
+        assert not self.hidden(f"{shown} {states}")
 
     @invariant()
     def nothing_forgotten_is_in_any_file(self):
@@ -390,5 +371,5 @@ class Forgetting(Stage):
         assert {word for word in self.deleted if word.encode() in text} == set()
 
 
-Forgetting.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=15)
+Forgetting.TestCase.settings = settings(max_examples=examples(14), stateful_step_count=15)
 TestForgetting = Forgetting.TestCase

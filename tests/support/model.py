@@ -1,6 +1,7 @@
 """A scripted model behind a ScriptedUpstream: answers conversations and extracts scripted facts."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,28 @@ def known(*facts: tuple[str, str]) -> Facts:
     """Return the facts whose cue occurs in what was said: (cue, content)."""
     return lambda said: [
         {"type": "semantic", "content": content, "confidence": 0.9} for cue, content in facts if cue in said
+    ]
+
+
+FRIENDS = re.compile(r"(?:I have|User has) a friend named (\w+)\.")
+
+
+def said(name: str) -> str:
+    """What a user says."""
+    return f"I have a friend named {name}."
+
+
+def fact(name: str) -> str:
+    """What `friends` finds in it."""
+    return f"User has a friend named {name}."
+
+
+def friends(prompt: str) -> list[dict[str, Any]]:
+    """Return each friend in the exchanges that are to be read, as a fact."""
+    shown = "\n".join(re.findall(r"<exchange .*?</exchange>", prompt, re.S))
+    return [
+        {"type": "semantic", "content": fact(name), "confidence": 0.9, "evidence": said(name)}
+        for name in dict.fromkeys(FRIENDS.findall(shown))
     ]
 
 

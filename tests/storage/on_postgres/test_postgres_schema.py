@@ -45,20 +45,17 @@ async def test_replicas_that_start_together_make_the_tables_once(server):
     server.drop(url)
 
 
-@pytest.mark.parametrize(
-    ("statement", "remedy"),
-    [
+async def test_a_newer_or_a_foreign_database_is_refused_as_it_is(server, url):
+    for statement, remedy in (
         ("UPDATE meta SET value = '999' WHERE key = 'schema'", "newer version"),
         ("DROP TABLE meta CASCADE", "another program"),
-    ],
-)
-async def test_a_newer_or_a_foreign_database_is_refused_as_it_is(server, url, statement, remedy):
-    server.execute(statement, database=url.rpartition("/")[2])
-    stores = PostgresStores(url, connections=2)
-    with pytest.raises(UnfitStore, match=remedy):
-        await stores.open()
-    assert remedy in stores.failure
-    await stores.close()
+    ):
+        server.execute(statement, database=url.rpartition("/")[2])
+        stores = PostgresStores(url, connections=2)
+        with pytest.raises(UnfitStore, match=remedy):
+            await stores.open()
+        assert remedy in stores.failure
+        await stores.close()
 
 
 async def test_no_message_holds_the_password(server, url, capfd):

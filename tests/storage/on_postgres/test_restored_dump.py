@@ -1,5 +1,6 @@
 """What was forgotten since a backup is forgotten in a database that PostgreSQL's own tools restored."""
 
+import asyncio
 import json
 import subprocess
 
@@ -32,14 +33,14 @@ async def test_a_restored_dump_forgets_what_was_forgotten_since(
 
     monkeypatch.setenv("MEMORY_PROXY__STORAGE__BACKEND", "postgres")
     monkeypatch.setenv("MEMORY_PROXY__STORAGE__POSTGRES_URL", url)
-    assert _command("receipts", saved) == 0
+    assert await asyncio.to_thread(main, ["receipts", saved]) == 0
     restored = server.new_database()
     run("pg_restore", "--no-owner", f"--dbname={restored}", dump)
     assert b"Porto" in rows_in(restored)
     monkeypatch.setenv("MEMORY_PROXY__STORAGE__POSTGRES_URL", restored)
     capsys.readouterr()
     for repeated, unknown in ((3, 1), (0, 0)):  # the second run finds nothing to do
-        assert _command("receipts", "--repeat", saved, "--json") == 0
+        assert await asyncio.to_thread(main, ["receipts", "--repeat", saved, "--json"]) == 0
         done = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert (done["receipts"], done["unknown"]) == (repeated, unknown)
     assert b"Porto" not in rows_in(restored)
@@ -51,11 +52,3 @@ async def test_a_restored_dump_forgets_what_was_forgotten_since(
     assert len(receipts) == 4
     await again.close()
     server.drop(restored)
-
-
-def _command(*argv: str) -> int:
-    """Run a command outside of this test's event loop."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(main, [*argv]).result()
