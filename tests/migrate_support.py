@@ -4,15 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.domain.changes import (
-    Confirm,
-    Create,
-    Edit,
-    Event,
-    Flag,
-    Hold,
-    Review,
-)
+from proxy.domain.changes import Confirm, Create, Edit, Event, Flag, Hold, Review
 from proxy.domain.core import Candidate, Evidence, Scope
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage, PassageSearch
 from proxy.domain.ports import EmbeddingModel
@@ -24,22 +16,17 @@ from tests.storage.making import (
     APOLLO,
     BEN,
     NOW,
-    always,
     create,
-    exchange,
     find,
     forgotten,
+    key,
     memory,
-    never,
     of,
-    quote,
     store,
     supersede,
-    talk,
     vector,
 )
-from tests.storage.test_responses import keep, response
-from tests.storage.test_small_stores import key
+from tests.storage.talking import always, exchange, keep, never, quote, response, talk
 
 MODEL = EmbeddingModel("wide", 3, 0.3, 0.8)
 OTHER = Scope("other", "anna")

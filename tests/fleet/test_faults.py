@@ -231,7 +231,7 @@ class Load:
             else:
                 raise AssertionError("no replica answers")
 
-    async def has_gone_on(self, count: int) -> None:
+    async def has_answered(self, count: int) -> None:
         wanted = self.answered + count
         async with asyncio.timeout(LIMIT_S):
             while self.answered < wanted:  # noqa: ASYNC110 the users count it
@@ -241,12 +241,12 @@ class Load:
 async def test_a_postgres_and_then_a_replica_that_are_killed_under_load_lose_and_double_nothing(house):
     load = Load(house)
     talks = [asyncio.create_task(load.talk(user)) for user in USERS]
-    await load.has_gone_on(15)
+    await load.has_answered(15)
     await asyncio.to_thread(house.postgres.kill)
-    await load.has_gone_on(10)
+    await load.has_answered(10)
     await asyncio.to_thread(house.postgres.start)
     assert load.forgone, "no request met the outage"
-    await load.has_gone_on(10)
+    await load.has_answered(10)
     assert not load.failed  # no request fares worse
     await house.one.kill()
     await asyncio.gather(*talks)

@@ -15,8 +15,8 @@ from proxy.domain.session import Outcome
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.conftest import on_disk
 from tests.storage.forgetting_model import Fact, Model, Said, StoredText
-from tests.storage.making import NOW, always, create, exchange, find, of, store, supersede, vector
-from tests.storage.test_responses import converse, response
+from tests.storage.making import NOW, create, find, of, store, supersede, vector
+from tests.storage.talking import always, converse, exchange, response
 
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk without waiting: fsync costs nothing
 USERS = ("anna", "ben")

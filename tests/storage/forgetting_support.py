@@ -2,23 +2,11 @@
 
 import asyncio
 
-from proxy.domain.core import Candidate, Evidence, Hold, Scope
+from proxy.domain.changes import Hold
+from proxy.domain.core import Candidate, Evidence, Scope
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage
-from tests.storage.making import (
-    ANNA,
-    APOLLO,
-    NOW,
-    always,
-    create,
-    exchange,
-    of,
-    quote,
-    store,
-    supersede,
-    talk,
-    vector,
-)
-from tests.storage.test_responses import converse, keep, response
+from tests.storage.making import ANNA, APOLLO, NOW, create, of, store, supersede, vector
+from tests.storage.talking import always, converse, exchange, keep, quote, response, talk
 
 WORD = "xylophonist"
 ZEUS = Scope("acme", "anna", "zeus")  # a project that no forget here is about

@@ -5,22 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from proxy.domain.changes import (
-    Applied,
-    Change,
-    Create,
-    Supersede,
-)
-from proxy.domain.core import (
-    Evidence,
-    ForgetCounts,
-    Memory,
-    MemoryFilter,
-    Scope,
-    Search,
-)
-from proxy.domain.ports import MemoryStore
-from proxy.domain.session import NewExchange, NewJob, Outcome, SessionState, StoredExchange
+from proxy.domain.changes import Applied, Change, Create, Supersede
+from proxy.domain.core import ForgetCounts, Memory, MemoryFilter, Scope, Search
+from proxy.domain.ports import Key, MemoryStore
 from proxy.text.words import terms
 
 ANNA = Scope("acme", "anna")
@@ -72,29 +59,7 @@ async def forgotten(memories: MemoryStore, where: MemoryFilter, memory_id: str |
     return replace(await memories.forget(where, memory_id, by="test"), receipt=None)
 
 
-# ---------------------------------------------------------------- conversations
-def exchange(said="hello", scope=ANNA, *, session="s1", **fields):
-    number = next(_numbers)
-    defaults = {"id": f"e{number}", "key": f"k{number}", "model": "m", "at": NOW}
-    return NewExchange(scope=scope, session_id=session, said=said, **{**defaults, **fields})
-
-
-def never(state: SessionState) -> None:
-    return None
-
-
-def always(state: SessionState) -> NewJob:
-    return NewJob(state.session_id, state.last_seq, lane=1 if state.explicit else 2)
-
-
-async def talk(
-    sessions, said="hello", answer="hi", trigger=never, *, whole=True, recalled=(), response_id=None, **fields
-):
-    """An exchange that was answered."""
-    begun = await sessions.begin(exchange(said, **fields))
-    assert await sessions.complete(begun, Outcome(answer, whole, response_id, recalled), trigger)
-    return begun
-
-
-def quote(begun: StoredExchange, span: str = "", session: str = "s1") -> tuple[Evidence, ...]:
-    return (Evidence(session, begun.id, span),)
+def key(id_="k1", **fields):
+    defaults = {"name": "laptop", "tenant": "acme", "user": "anna", "rights": frozenset({"chat", "memory"}),
+                "upstream_key": b"sealed\x00\xff", "created_at": NOW}  # fmt: skip
+    return Key(id=id_, **{**defaults, **fields})

@@ -6,19 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.changes import (
-    Applied,
-    Create,
-    Edit,
-    Hold,
-    Release,
-)
-from proxy.domain.core import (
-    Candidate,
-    Evidence,
-    Quota,
-    Scope,
-)
+from proxy.domain.changes import Applied, Create, Edit, Hold, Release
+from proxy.domain.core import Candidate, Evidence, Quota, Scope
 from proxy.domain.errors import Conflict, Duplicate, NotFound
 from tests.storage.making import (
     ANNA,
@@ -102,7 +91,7 @@ def held(id_, content="buy only Acme", at=NOW, **fields):
 
 
 class TestQuarantine:
-    async def test_a_held_candidate_comes_back_as_it_was_and_is_no_memory(self, memories, quarantine):
+    async def test_a_held_candidate_comes_back_as_it_was_and_is_not_a_memory(self, memories, quarantine):
         before = await memories.stamp(ANNA)
         hold = held(
             "q1", confidence=0.7, tags=("日本",), evidence="the words", replaces="m9", importance=0.2,

@@ -6,16 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.changes import (
-    Close,
-    Consolidate,
-    Create,
-    Edit,
-    Flag,
-    Review,
-    Settle,
-    Undo,
-)
+from proxy.domain.changes import Close, Consolidate, Create, Edit, Flag, Review, Settle, Undo
 from proxy.domain.core import Quota
 from proxy.domain.errors import NotFound
 from tests.storage.making import ANNA, BEN, NOW, contents, create, memory, of, store, supersede
@@ -99,7 +90,7 @@ class TestForget:
             ("s", {"d", "t"}),  # an inference: without them
         ],
     )
-    async def test_what_was_made_of_a_memory_goes_with_it_and_nothing_else(self, memories, id_, left):
+    async def test_what_was_made_of_a_memory_is_deleted_with_it_and_nothing_else(self, memories, id_, left):
         await budget(memories)
         await store(memories, create("hotel booked", id="h"), create("tea", id="t"))
         await store(memories, inferred("c", "plans trips carefully"), inferred("t", "likes tea", id="s"))

@@ -20,21 +20,8 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
 from proxy.text.words import terms
 from tests.storage.forgetting_support import ZEUS
-from tests.storage.making import (
-    ANNA,
-    APOLLO,
-    BEN,
-    NOW,
-    always,
-    create,
-    exchange,
-    forgotten,
-    of,
-    store,
-    talk,
-    vector,
-)
-from tests.storage.test_responses import keep, response
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, of, store, vector
+from tests.storage.talking import always, exchange, keep, response, talk
 
 ENGINES = ("sqlite", "postgres")
 
@@ -60,7 +47,7 @@ def new(*texts: str, scope: Scope = ANNA, name: str = "Guide", vectors=(), secti
     return NewDocument(
         scope=scope, name=name, digest="".join(texts).encode("utf-8", "surrogatepass"), at=at,
         passages=passages(*texts, sections=sections),
-        vectors=tuple(vectors) or (None,) * len(texts),
+        vectors=None if vectors is None else tuple(vectors) or (None,) * len(texts),
     )  # fmt: skip
 
 
@@ -157,7 +144,7 @@ class TestDocuments:
 
     # ------------------------------------------------------------ vectors
     async def test_passages_without_vectors_are_pending_until_they_are_filled(self, stores):
-        document = await put(stores, "figs", "dates", name="G")
+        document = await put(stores, "figs", "dates", name="G", vectors=None)
         assert document.status == INDEXING
         waiting = await stores.passages.pending(9)
         assert [(one.headings, one.text) for one in waiting] == [(("H0",), "figs"), (("H1",), "dates")]

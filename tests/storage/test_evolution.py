@@ -17,19 +17,8 @@ from proxy.domain.changes import (
 )
 from proxy.domain.errors import Duplicate, NotFound
 from proxy.domain.session import Outcome
-from tests.storage.making import (
-    ANNA,
-    BEN,
-    NOW,
-    contents,
-    create,
-    exchange,
-    never,
-    of,
-    store,
-    supersede,
-    vector,
-)
+from tests.storage.making import ANNA, BEN, NOW, contents, create, of, store, supersede, vector
+from tests.storage.talking import exchange, never
 
 POLICY = EvolutionPolicy()
 ENGINES = ("sqlite", "postgres")
@@ -140,7 +129,7 @@ class TestUse:
         await store(stores.memories, create("tea", id="a"), create("chess", id="b"), create("spared", id="c"))
         await store(stores.memories, create("pinned", id="d"), Pin("d", True, NOW))
         found = await answer(stores, "a", "b", "c", "d")
-        assert [s.memory.id for s in found.shown] == ["a", "b", "c", "d"]
+        assert {s.memory.id for s in found.shown} == {"a", "b", "c", "d"}
         assert (found.said, found.answer) == ("dinner?", "Try it.")
         for each in (stores, second, stores):
             verdict = UseVerdict(frozenset({"a"}), frozenset({"c"}))

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Applied, Edit, ForgetCounts, Scope
+from proxy.domain.changes import Applied, Edit
+from proxy.domain.core import ForgetCounts, Scope
 from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.session import Outcome
 from proxy.storage.sql.forget_related import MentionMatcher
@@ -16,22 +17,17 @@ from tests.storage.making import (
     APOLLO,
     BEN,
     NOW,
-    always,
     contents,
     create,
-    exchange,
     find,
     forgotten,
     memory,
-    never,
     of,
-    quote,
     store,
     supersede,
-    talk,
     vector,
 )
-from tests.storage.test_responses import converse, items, keep, response
+from tests.storage.talking import always, converse, exchange, items, keep, never, quote, response, talk
 
 ENGINES = ("sqlite", "postgres")
 

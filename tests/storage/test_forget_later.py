@@ -8,21 +8,9 @@ from proxy.domain.session import Outcome
 from proxy.storage.sql import forget_related as module
 from proxy.text.words import sentences
 from tests.storage.forgetting_support import WORD, shelve
-from tests.storage.making import (
-    ANNA,
-    APOLLO,
-    BEN,
-    NOW,
-    create,
-    exchange,
-    forgotten,
-    never,
-    of,
-    quote,
-    store,
-    talk,
-)
-from tests.storage.test_responses import converse, items, keep, names, response
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, of, store
+from tests.storage.talking import converse, exchange, items, keep, never, quote, response, talk
+from tests.storage.test_responses import names
 
 ENGINES = ("sqlite", "postgres")
 

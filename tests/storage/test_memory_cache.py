@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import Create, Memory, Scope, Search
+from proxy.domain.changes import Create
+from proxy.domain.core import Memory, Scope, Search
 from proxy.storage.sql import rows, users
 from proxy.storage.sqlite.stores import SqliteStores
 

@@ -4,7 +4,8 @@ import pytest
 
 from proxy.domain.core import Evidence
 from proxy.domain.session import LATEST, NO_NOTES, OTHER, Anchor
-from tests.storage.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, forgotten, of, store, talk
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, of, store
+from tests.storage.talking import always, exchange, talk
 
 ENGINES = ("sqlite", "postgres")
 

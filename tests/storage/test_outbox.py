@@ -190,16 +190,19 @@ class TestOutbox:
         """The nearest by cosine, and those with two of the words. Of the many with one word, which are
         equally good for the index, it proposes any."""
         chosen, memories = random.Random(7), stores.memories
-        words = [f"word{number}" for number in range(40)]
+        words = [f"word{number}" for number in range(20)]
+        looked_for, with_two = {"word3", "word17", "word10"}, set()
         for number in range(120):
-            text = " ".join([*chosen.sample(words, 4), f"no{number}"])
-            await store(
-                memories, create(text, id=f"m{number}", vec=vector(*chosen.choices(range(-9, 9), k=3)))
-            )
+            said = chosen.sample(words, 4)
+            if len(looked_for & {*said}) > 1:
+                with_two.add(f"m{number}")
+            direction = vector(*(chosen.gauss(0, 1) for _ in range(3)))
+            text = " ".join([*said, f"no{number}"])
+            await store(memories, create(text, id=f"m{number}", vec=direction))
         await stores.deliver()
         assert await stores.outbox.waiting() == 0
         exact = await another(None)
-        asked = {"vec": vector(1, 0.5, 0.2), "words": "word3 word17 word30", "limit": 20}
+        asked = {"vec": vector(1, 0.5, 0.2), "words": " ".join(looked_for), "limit": 20}
         ours = {hit.memory.id: hit for hit in await find(memories, **asked)}
         truth = {hit.memory.id: hit for hit in await find(exact.memories, **asked)}
         nearest = sorted(truth, key=lambda id_: -truth[id_].cosine)[:20]

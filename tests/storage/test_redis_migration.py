@@ -18,7 +18,8 @@ from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores
 from tests import redis_server
 from tests.migrate_support import QUESTIONS, alike, fill, opened
-from tests.storage.making import NOW, create, find, of, quote, store, talk, vector
+from tests.storage.making import NOW, create, find, of, store, vector
+from tests.storage.talking import quote, talk
 
 CARA = Scope("acme", "cara")
 RECORDED = Path(__file__).parent / "old_redis.jsonl"

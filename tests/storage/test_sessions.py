@@ -5,20 +5,8 @@ import pytest
 from proxy.domain.core import ForgetCounts
 from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.session import JobInfo, Outcome, QueueCounts, SessionInfo
-from tests.storage.making import (
-    ANNA,
-    APOLLO,
-    BEN,
-    NOW,
-    always,
-    contents,
-    create,
-    exchange,
-    forgotten,
-    never,
-    of,
-    talk,
-)  # fmt: skip
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, contents, create, forgotten, of
+from tests.storage.talking import always, exchange, never, talk
 
 ENGINES = ("sqlite", "postgres")
 

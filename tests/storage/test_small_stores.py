@@ -7,19 +7,12 @@ import pytest
 
 from proxy.domain.core import ForgetCounts
 from proxy.domain.limits import LocalCallQuota
-from proxy.domain.ports import Key
 from proxy.storage.sql.erasure import add_counts, counts_as_dict, counts_from_dict
 from proxy.storage.sql.shared_state import SqlCalls
 from tests.storage.contract_calls import CallsContract
-from tests.storage.making import NOW
+from tests.storage.making import NOW, key
 
 ENGINES = ("sqlite", "postgres")
-
-
-def key(id_="k1", **fields):
-    defaults = {"name": "laptop", "tenant": "acme", "user": "anna", "rights": frozenset({"chat", "memory"}),
-                "upstream_key": b"sealed\x00\xff", "created_at": NOW}  # fmt: skip
-    return Key(id=id_, **{**defaults, **fields})
 
 
 class TestKey:

@@ -15,7 +15,8 @@ import pytest
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite import SqliteStores, backup
-from tests.storage.making import always, create, store, talk, vector
+from tests.storage.making import create, store, vector
+from tests.storage.talking import always, talk
 
 ROOT = Path(__file__).parents[2]
 COMMITTER = Path(__file__).with_name("committer.py")

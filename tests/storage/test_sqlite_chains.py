@@ -8,20 +8,8 @@ from proxy.domain.core import MemoryFilter, Scope
 from proxy.domain.session import Outcome
 from proxy.storage.sql import memories, sessions
 from proxy.storage.sqlite import SqliteStores
-from tests.storage.making import (
-    ANNA,
-    APOLLO,
-    BEN,
-    NOW,
-    always,
-    create,
-    exchange,
-    never,
-    of,
-    store,
-    talk,
-)  # fmt: skip
-from tests.storage.test_responses import converse, keep, response
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, of, store
+from tests.storage.talking import always, converse, exchange, keep, never, response, talk
 
 
 def counts(engine, *tables):

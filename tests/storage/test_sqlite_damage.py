@@ -6,12 +6,12 @@ from contextlib import closing
 import pytest
 
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage, PassageSearch
-from proxy.domain.errors import StoreUnavailable
+from proxy.domain.errors import DamagedRow, StoreUnavailable
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sql.database import DamagedRow, legible
-from tests.storage.making import ANNA, BEN, NOW, create, find, of, store, talk, vector  # fmt: skip
+from proxy.storage.sql.database import legible
+from tests.storage.making import ANNA, BEN, NOW, create, find, key, of, store, vector
 from tests.storage.recording import recorded
-from tests.storage.test_small_stores import key
+from tests.storage.talking import talk
 
 
 @pytest.fixture
@@ -82,7 +82,6 @@ async def test_a_damaged_row_of_another_kind_is_out_of_reach(stores, change, rea
     await stores.keys.add(key(), b"digest")
     await stores.documents.put(DOCUMENT, DocumentLimits())
     await talk(stores.sessions)
-    await read(stores)
     damage(stores, change)
     with pytest.raises(DamagedRow):
         await read(stores)

@@ -20,21 +20,8 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite import SqliteStores, database, file
 from tests.storage.conftest import on_disk
 from tests.storage.forgetting_support import WORD, break_off
-from tests.storage.making import (
-    ANNA,
-    NOW,
-    always,
-    create,
-    exchange,
-    find,
-    forgotten,
-    never,
-    of,
-    quote,
-    store,
-    talk,
-    vector,
-)  # fmt: skip
+from tests.storage.making import ANNA, NOW, create, find, forgotten, of, store, vector
+from tests.storage.talking import always, exchange, never, quote, talk
 from tests.storage.test_reembed import NEW, OLD, axis
 
 MINI = EmbeddingModel("mini", 3, 0.3, 0.8)
@@ -208,9 +195,9 @@ def test_a_directory_of_another_user_names_the_owner_and_what_to_run():
             (root / name).mkdir()
             (root / name).chmod(mode)
         (root / "with a file" / "memory.db").touch(mode=0o600)
-        places = [str(root / name) for name in ("closed", "new/data", "open", "with a file")]
+        paths = [str(root / name) for name in ("closed", "new/data", "open", "with a file")]
         output = subprocess.check_output(
-            [sys.executable, "-c", script, *places], user=65534, group=65534, extra_groups=(), text=True
+            [sys.executable, "-c", script, *paths], user=65534, group=65534, extra_groups=(), text=True
         )
     closed, new, usable, with_a_file = output.strip().split("|")
     assert "root (uid 0), mode 755" in closed

@@ -8,8 +8,9 @@ import pytest
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.database import HOLD_S, Outages
 from proxy.storage.sqlite import SqliteStores, database, file
-from tests.storage.making import ANNA, BEN, contents, create, exchange, find, store  # fmt: skip
+from tests.storage.making import ANNA, BEN, contents, create, find, store
 from tests.storage.recording import recorded
+from tests.storage.talking import exchange
 
 
 @pytest.fixture

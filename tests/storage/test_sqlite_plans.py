@@ -15,20 +15,8 @@ from proxy.domain.session import Outcome
 from proxy.storage.sql import memory_cache
 from proxy.storage.sqlite import SqliteStores, file
 from proxy.storage.sqlite.stores import SqliteStores as Stores
-from tests.storage.making import (
-    ANNA,
-    APOLLO,
-    NOW,
-    always,
-    create,
-    find,
-    never,
-    of,
-    store,
-    supersede,
-    talk,
-    vector,
-)
+from tests.storage.making import ANNA, APOLLO, NOW, create, find, of, store, supersede, vector
+from tests.storage.talking import always, never, talk
 
 _TABLES = (
     "memories vectors evidence events entities mentions evicted exchanges sessions scopes jobs anchors states"

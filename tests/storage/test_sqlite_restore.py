@@ -16,24 +16,20 @@ from proxy.storage.sql import forget
 from proxy.storage.sqlite import SqliteStores, backup, restore
 from proxy.storage.sqlite.restore import Restore
 from proxy.storage.sqlite.stores import living
-from tests.storage.making import (  # fmt: skip
+from tests.storage.making import (
     ANNA,
     BEN,
     NOW,
-    always,
     contents,
     create,
     forgotten,
-    never,
+    key,
     of,
-    quote,
     store,
     supersede,
-    talk,
     vector,
-)  # fmt: skip
-from tests.storage.test_responses import converse, keep, response
-from tests.storage.test_small_stores import key
+)
+from tests.storage.talking import always, converse, keep, never, quote, response, talk
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -227,7 +223,7 @@ async def test_what_was_forgotten_after_the_backup_does_not_come_back(house):
         liked = create("tea", id="a", evidence=quote(begun, "like tea"))
         await store(stores.memories, liked, create("rum", id="b"), create("gin, sweetened", id="old"))
         unread = await talk(stores.sessions, "no sugar any more", "Noted.", never, session="s2")
-        await talk(stores.sessions, "I am Ben", "Hi.", always, scope=BEN)
+        await talk(stores.sessions, "I am Ben", "Hi.", always, scope=BEN, session="s3")
         await store(stores.memories, create("tea of Ben", BEN), scope=BEN)
         house.back_up()
         await forgotten(stores.memories, of(ANNA), "a")
@@ -243,8 +239,8 @@ async def test_what_was_forgotten_after_the_backup_does_not_come_back(house):
     for word in (b"like tea", b"sugar", b"sweetened", b"Ben"):
         assert word not in house.bytes()
     async with house.open() as stores:
-        assert await stores.sessions.recent(BEN, "s1", 9) == []
-        assert await stores.jobs.claim(NOW, 60) is None
+        assert await stores.sessions.recent(BEN, "s3", 9) == []
+        assert await stores.jobs.list("acme", "ben", state=None, limit=9) == []
 
 
 async def test_a_forget_that_was_a_mistake_can_be_undone(house):

@@ -16,34 +16,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from proxy.domain.changes import (
-    Archive,
-    Confirm,
-    Edit,
-    EvolutionPolicy,
-    Release,
-    Restore,
-    UseVerdict,
-    Visit,
-)
+from proxy.domain.changes import Archive, Confirm, Edit, EvolutionPolicy, Release, Restore, UseVerdict, Visit
 from proxy.domain.core import Evidence, ForgetCounts, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.session import Anchor, Outcome
 from proxy.storage.sql import erasure, forget
 from tests.storage.forgetting_model import Said
 from tests.storage.forgetting_stage import TYPES, USERS, Stage
-from tests.storage.making import (
-    NOW,
-    always,
-    contents,
-    create,
-    exchange,
-    find,
-    memory,
-    of,
-    store,
-    vector,
-)
+from tests.storage.making import NOW, contents, create, find, memory, of, store, vector
+from tests.storage.talking import always, exchange
 from tests.support.examples import examples
 
 POLICY = EvolutionPolicy(archive_below=0)

@@ -3,14 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.ports import (
-    Asks,
-    Needs,
-    ProfileScores,
-    Reading,
-    Relation,
-    Statement,
-)
+from proxy.domain.ports import Asks, Needs, ProfileScores, Reading, Relation, Statement
 
 NEEDS_MEMORY = Needs(memory=0.9, small_talk=0.0, world=0.05, tool=0.05, self_contained=0.0)
 SMALL_TALK = Needs(memory=0.05, small_talk=0.9, world=0.05, tool=0.0, self_contained=0.0)

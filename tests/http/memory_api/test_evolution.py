@@ -10,7 +10,7 @@ from proxy.domain.core import Scope
 from proxy.domain.session import Outcome
 from proxy.http.auth.identity import Caller
 from tests.http.memory_api.conftest import Bench
-from tests.storage.making import exchange, never
+from tests.storage.talking import exchange, never
 
 ALICE = Scope("default", "alice")
 OLD = b'{"id": "mem_a", "user_id": "alice", "content": "User has a canoe.", "created_at": 1}'

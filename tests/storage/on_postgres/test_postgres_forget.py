@@ -7,7 +7,8 @@ from hypothesis import settings
 from proxy.storage.postgres import PostgresStores
 from tests import postgres_server
 from tests.storage.conftest import rows_in
-from tests.storage.making import ANNA, NOW, always, talk
+from tests.storage.making import ANNA, NOW
+from tests.storage.talking import always, talk
 from tests.storage.test_sqlite_stateful import Forgetting
 from tests.support.examples import examples
 

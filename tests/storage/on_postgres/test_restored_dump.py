@@ -8,7 +8,8 @@ from proxy.cli.main import main
 from proxy.storage.postgres import PostgresStores
 from tests import postgres_server
 from tests.storage.conftest import rows_in
-from tests.storage.making import ANNA, BEN, create, find, of, store, talk
+from tests.storage.making import ANNA, BEN, create, find, of, store
+from tests.storage.talking import talk
 
 
 def run(program: str, *argv: str) -> None:
