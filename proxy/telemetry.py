@@ -11,7 +11,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -274,6 +274,12 @@ class Span:
     def __init__(self, span: Any = None) -> None:
         self._span = span
 
+    def __enter__(self) -> "Span":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def set(self, **attributes: Value | None) -> None:
         """Set attributes; a double underscore becomes a dot. None: unknown, left out."""
         if self._span is not None:
@@ -300,12 +306,13 @@ _NONE = Span()
 _tracer: Any = None
 
 
-@contextmanager
-def span(name: str, kind: Kind = "internal", headers: Sequence[Header] = ()) -> Iterator[Span]:
+def span(name: str, kind: Kind = "internal", headers: Sequence[Header] = ()) -> AbstractContextManager[Span]:
     """Record the block as a child of the current span, or of the caller's span that the headers name."""
-    if _tracer is None:
-        yield _NONE
-        return
+    return _NONE if _tracer is None else _recorded(name, kind, headers)
+
+
+@contextmanager
+def _recorded(name: str, kind: Kind, headers: Sequence[Header]) -> Iterator[Span]:
     from opentelemetry.trace import SpanKind
 
     with _tracer.start_as_current_span(

@@ -43,6 +43,7 @@ from uvicorn.server import ServerState
 from proxy import telemetry
 from proxy.domain.errors import error_body
 from proxy.http.asgi import ASGIScope, Header, Message
+from proxy.upstream.relay import DEPARTURE, Departure
 
 _SWEEP_S = 1.0
 _SPARE_FILES = 64  # the store, the log, listening sockets
@@ -249,6 +250,7 @@ class RawTargetProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Register the connection, or refuse it if there is no room."""
         super().connection_made(transport)
+        self._departure = Departure()
         self._since = self.loop.time()
         connections: Connections | None = self.app_state.get(CONNECTIONS)
         if connections is None:
@@ -259,9 +261,10 @@ class RawTargetProtocol(HttpToolsProtocol):
             self._answer_and_close(_ENDED["displaced"])
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free its place."""
+        """Free its place, and notify the request under way."""
         self._release()
         super().connection_lost(exc)
+        self._departure.happen()
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over to WebSocketProtocol."""
@@ -309,10 +312,6 @@ class RawTargetProtocol(HttpToolsProtocol):
     # ------------------------------------------------------------ requests
     def data_received(self, data: bytes) -> None:
         """Parse what came, without the upgrade offers of a request's head."""
-        if self._phase in (Phase.NEW, Phase.IDLE):
-            self._enter(Phase.HEAD)
-        elif self._phase is Phase.BODY:
-            self._enter(Phase.BODY)
         if not self._in_body:  # never in a body: one byte less, and framing is lost
             head, end, rest = data.partition(_END_OF_HEAD)
             if (offers := _OFFER.findall(head)) and not self._opens_a_tunnel(head, offers):
@@ -323,6 +322,13 @@ class RawTargetProtocol(HttpToolsProtocol):
                 self.transport.close()
                 return
         super().data_received(data)
+        if self._in_body:
+            self._enter(Phase.BODY)
+        elif not self._head_bytes:
+            has_answer = self.cycle is None or self.cycle.response_complete  # None: an upgrade, see above
+            self._enter(Phase.IDLE if has_answer else Phase.ANSWER)
+        elif self._phase in (Phase.NEW, Phase.IDLE):
+            self._enter(Phase.HEAD)
 
     def _opens_a_tunnel(self, head: bytes, offers: list[bytes]) -> bool:
         """True for what uvicorn hands over to WebSocketProtocol."""
@@ -330,16 +336,19 @@ class RawTargetProtocol(HttpToolsProtocol):
         return asks and head.startswith(b"GET ") and self.ws_protocol_class is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, but no trailer."""
+        """Take a header, but no trailer. Called for every header, so it does not call uvicorn's."""
         if not self._in_body:
-            super().on_header(name, value)
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Complete the scope; the application's task first runs after that."""
         self._in_body, self._head_bytes = True, 0
-        self._enter(Phase.BODY)
         super().on_headers_complete()
         self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
+        self.scope[DEPARTURE] = self._departure  # type: ignore[literal-required]
         if self.scope["http_version"] == "1.0" and self.cycle is not None:
             self.cycle.__class__ = OldCycle  # uvicorn makes it and starts its task, which has not run yet
             self.cycle.waiting_for_100_continue = False
@@ -347,8 +356,6 @@ class RawTargetProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The next bytes are the next request's."""
         self._in_body = False
-        has_answer = self.cycle is None or self.cycle.response_complete  # None: an upgrade, see above
-        self._enter(Phase.IDLE if has_answer else Phase.ANSWER)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -48,7 +48,7 @@ from proxy.http.turns import (
 )
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Learning
-from proxy.upstream.relay import Downstream, Ending
+from proxy.upstream.relay import DEPARTURE, Downstream, Ending
 from proxy.wire.dialect import Answer
 from proxy.wire.history import remaining, turns_of, without
 
@@ -222,7 +222,7 @@ class Intercept:
         async with asyncio.TaskGroup() as tasks:
             erasure = Erasure(self.write_path.forget, self.recaller.fail_open, tasks)
             # A client that leaves ends the inner block at any point. What it said still counts.
-            async with Downstream(receive) as downstream:
+            async with Downstream(receive, scope.get(DEPARTURE)) as downstream:
                 try:
                     client = Client(scope, send, downstream, tasks)
                     await self._exchange(client, forwarding, erasure, stages)

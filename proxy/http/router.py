@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
+from random import getrandbits
 from urllib.parse import unquote
-from uuid import uuid4
 
+from prometheus_client import Counter
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Match
 
@@ -45,7 +46,6 @@ from proxy.http.asgi import (
     Message,
     Receive,
     Send,
-    answer,
     body_first,
     read_body,
     send_error,
@@ -75,17 +75,15 @@ class Apps:
 
 
 class Application(Starlette):
-    """The routes, without a lifespan. Errors that an endpoint raises are answered by `errors.answer`."""
+    """The routes, without a lifespan, inside `Observed`."""
 
     def __init__(self, apps: Apps, auth: Auth, metrics: telemetry.Metrics) -> None:
         self.auth, self.metrics = auth, metrics
-        super().__init__(
-            routes=_routes(apps, auth), exception_handlers={ProxyError: answer, Exception: answer}
-        )
+        super().__init__(routes=_routes(apps, auth))
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return Starlette's stack inside `Observed`, so that answers to errors are observed as well."""
-        return Observed(super().build_middleware_stack(), self.auth, self.metrics)
+        """Return the only middleware; Starlette's own would wrap every message of a relayed answer twice."""
+        return Observed(self.router, self.auth, self.metrics)
 
 
 def _routes(apps: Apps, auth: Auth) -> list[BaseRoute]:
@@ -131,12 +129,13 @@ class Endpoint(BaseRoute):
 
 
 class Observed:
-    """Outermost middleware: gives the request its id, counts and traces the answer, and lets pages read
-    it."""
+    """The middleware: gives the request its id, counts and traces the answer, lets pages read it, and answers
+    the errors that endpoints raise."""
 
     def __init__(self, app: ASGIApp, auth: Auth, metrics: telemetry.Metrics) -> None:
         self._app, self._metrics = app, metrics
         self._browsers = auth.browsers if auth.browsers.allowed_origins else None
+        self._counters: dict[tuple[str, int], Counter] = {}  # by route and class of status
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         id_, browsers, started = give_request_id(scope), self._browsers, False
@@ -146,7 +145,7 @@ class Observed:
                 nonlocal started
                 if message["type"] == "http.response.start":
                     started, status = True, message["status"]
-                    self._metrics.requests.labels(scope.get(_ROUTE, "unknown"), f"{status // 100}xx").inc()
+                    self._counter(scope.get(_ROUTE, "unknown"), status // 100).inc()
                     span.set(http__response__status_code=status)
                     if status >= 500:
                         span.fail(str(status))
@@ -160,11 +159,24 @@ class Observed:
                 if not started:
                     await send_error(readable, Stopping())
                 raise
+            except Exception as error:
+                was_started = started
+                if not started:
+                    await send_error(readable, error)
+                if was_started or not isinstance(error, ProxyError):
+                    raise  # for the server to log, and to close the connection
+
+    def _counter(self, route: str, status_class: int) -> Counter:
+        counter = self._counters.get((route, status_class))
+        if counter is None:
+            counter = self._metrics.requests.labels(route, f"{status_class}xx")
+            self._counters[route, status_class] = counter
+        return counter
 
 
 def give_request_id(scope: ASGIScope) -> str:
     """Store the request's id in the scope, and return it: the client's own `X-Request-Id`, else a new one."""
-    scope[REQUEST_ID_KEY] = id_ = request_id_in(scope["headers"]) or f"req_{uuid4().hex}"
+    scope[REQUEST_ID_KEY] = id_ = request_id_in(scope["headers"]) or f"req_{getrandbits(128):032x}"
     return id_
 
 
@@ -172,8 +184,10 @@ def with_request_id(headers: Iterable[Header], id_: str) -> list[Header]:
     """Return an answer's headers with the request's id, unless the upstream has set one: providers ask for
     theirs."""
     headers = list(headers)
-    if all(name != REQUEST_ID for name, _ in headers):
-        headers.append((REQUEST_ID, id_.encode()))
+    for name, _ in headers:
+        if name == REQUEST_ID:
+            return headers
+    headers.append((REQUEST_ID, id_.encode()))
     return headers
 
 

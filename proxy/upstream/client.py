@@ -1,7 +1,6 @@
 """The HTTP client of the upstream: sends the client's request unchanged to one OpenAI-compatible endpoint."""
 
 import asyncio
-import sys
 from collections import deque
 from urllib.parse import urljoin, urlsplit
 
@@ -227,12 +226,13 @@ class _Pool:
         self._loop = asyncio.get_running_loop()
         self._idle: deque[UpstreamConnection] = deque()
         self._connections: set[UpstreamConnection] = set()  # all, to be closed in the end
-        self._slots = asyncio.Semaphore(limits.connections or sys.maxsize)
+        self._slots = asyncio.Semaphore(limits.connections) if limits.connections else None
         self._sweep: asyncio.TimerHandle | None = None
 
     async def take(self, *, fresh: bool, tunnel: bool) -> UpstreamConnection:
         """Return a connection: an idle one that is as good as new, or a new one. Raises UpstreamError."""
-        await self._wait_for_slot()
+        if self._slots is not None:
+            await self._wait_for(self._slots)
         while self._idle and not fresh:
             connection = self._idle.pop()
             if connection.reusable():
@@ -241,7 +241,7 @@ class _Pool:
         try:
             connection = await open_connection(self._route, tunnel=tunnel)
         except BaseException:
-            self._slots.release()
+            self._free_slot()
             raise
         connection.on_end = self._drop
         self._connections.add(connection)
@@ -249,7 +249,7 @@ class _Pool:
 
     def give_back(self, connection: UpstreamConnection, reusable: bool) -> None:
         """Take back a connection after its request has ended."""
-        self._slots.release()
+        self._free_slot()
         if not reusable or not connection.connected:
             self._drop(connection)
             return
@@ -268,10 +268,14 @@ class _Pool:
             connection.abort()
         self._connections.clear()
 
-    async def _wait_for_slot(self) -> None:
+    def _free_slot(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
+
+    async def _wait_for(self, slots: asyncio.Semaphore) -> None:
         try:
             async with asyncio.timeout(self._route.timeout_s):
-                await self._slots.acquire()
+                await slots.acquire()
         except TimeoutError as error:
             limit = f"{self._limits.connections} (upstream.max_connections)"
             text = f"All connections to the upstream are in use: {limit}."

@@ -47,6 +47,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.connected = False
         self.idle_since = 0.0
         self._loop, self._sock, self._is_tls = loop, sock, False
+        self._readable = select.poll()
+        self._readable.register(sock, select.POLLIN)
         self._witness: socket.socket | None = None  # a duplicate, which outlives a TLS transport's socket
         self._acked_before: int | None = None
         self._acked_at_end: int | None = None
@@ -86,7 +88,10 @@ class UpstreamConnection(asyncio.Protocol):
     # ------------------------------------------------------------ requests
     def reusable(self) -> bool:
         """False if the upstream has closed it, or sent what no request asked for."""
-        return self.connected and not _readable(self.transport)
+        try:
+            return self.connected and not self._readable.poll(0)
+        except OSError:
+            return False
 
     def send(self, head: bytes, body: bytes) -> None:
         """Write the request, or its head; on a used connection in two segments, see above."""
@@ -210,19 +215,6 @@ class UpstreamConnection(asyncio.Protocol):
         except (OSError, struct.error):
             return None
         return int(acked)
-
-
-def _readable(transport: asyncio.Transport | None) -> bool:
-    """Return True if the socket has something to read: on an idle connection, its end."""
-    sock = transport.get_extra_info("socket") if transport is not None else None
-    if sock is None:
-        return True
-    poll = select.poll()
-    try:
-        poll.register(sock.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
-    except (OSError, ValueError):
-        return True
 
 
 def _duplicate(sock: socket.socket) -> socket.socket | None:

@@ -24,17 +24,46 @@ class ClientLeft(Exception):
     """The client disconnected before its request was complete."""
 
 
+DEPARTURE = "memory_proxy.departure"  # the key in the scope
+
+
+class Departure:
+    """Whether the client of a connection has disconnected, and the function to be called when it does.
+
+    It saves each request a task that waits in `receive` for the disconnect.
+    """
+
+    __slots__ = ("_happened", "_notify")
+
+    def __init__(self) -> None:
+        self._happened = False
+        self._notify: Callable[[], None] | None = None
+
+    def watch(self, notify: Callable[[], None] | None) -> None:
+        """Call `notify`, and no other function any more, when the client disconnects, or soon if it has."""
+        self._notify = notify
+        if self._happened and notify is not None:
+            asyncio.get_running_loop().call_soon(notify)
+
+    def happen(self) -> None:
+        """The connection is closed."""
+        self._happened = True
+        if self._notify is not None:
+            self._notify()
+
+
 class Downstream:
     """The client's side of an exchange, read from `receive`.
 
     `async with` it around all work done for the client: when the client disconnects, the block is cancelled
     and ends without an error, with `left` true. uvicorn's send is silent after a disconnect; only receive
-    reports it. The disconnect is watched for once the request's body has been read to its end.
+    and our protocol's `departure` report it. It is watched for once the request's body has been read to its
+    end.
     """
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, departure: Departure | None = None) -> None:
         self.left = False
-        self._receive = receive
+        self._receive, self._departure = receive, departure
         self._body_complete = False
         self._task: asyncio.Task[Any] | None = None  # which does the work
         self._watcher: asyncio.Task[None] | None = None
@@ -62,8 +91,7 @@ class Downstream:
 
     def hold(self) -> Callable[[], None]:
         """Ignore the client's disconnect from now on; return a function that ends the work instead."""
-        if self._watcher is not None:
-            self._watcher.cancel()
+        self._watch_no_more()
         return self._leave
 
     def absorb(self) -> bool:
@@ -81,8 +109,7 @@ class Downstream:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._task = None
-        if self._watcher is not None:
-            self._watcher.cancel()
+        self._watch_no_more()
         if isinstance(error, asyncio.CancelledError):
             return self.absorb()
         return isinstance(error, ClientLeft)
@@ -102,8 +129,18 @@ class Downstream:
         return message.get("body", b"")  # type: ignore[no-any-return]
 
     def _watch_if_complete(self) -> None:
-        if self._body_complete and self._task is not None and self._watcher is None:
+        if not self._body_complete or self._task is None:
+            return
+        if self._departure is not None:
+            self._departure.watch(self._leave)
+        elif self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
+
+    def _watch_no_more(self) -> None:
+        if self._departure is not None:
+            self._departure.watch(None)
+        if self._watcher is not None:
+            self._watcher.cancel()
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -204,13 +241,14 @@ class Passthrough:
 
 async def passthrough(scope: HTTPScope, receive: Receive, send: Send, upstream: Upstream) -> Ending:
     """Forward a request and relay its answer. Raises UpstreamError if there is none."""
-    async with Downstream(receive) as downstream:
+    async with Downstream(receive, scope.get(DEPARTURE)) as downstream:
+        body = await downstream.body()
         response = await upstream.open(
             scope["method"],
             raw_target(scope),
             request_headers(scope["headers"]),
-            await downstream.body(),
-            content_length=_content_length(scope),
+            body,
+            content_length=None if isinstance(body, bytes) else _content_length(scope),
         )
         return await relay(response, downstream, send)
     return Ending.CLIENT_LEFT
@@ -249,7 +287,7 @@ async def tunnelled(
 ) -> Ending:
     """Forward an upgrade, then the bytes of both sides until one of them ends. A refusal is relayed as on any
     route. Raises UpstreamError if there is no answer."""
-    async with Downstream(receive) as downstream:
+    async with Downstream(receive, scope.get(DEPARTURE)) as downstream:
         await downstream.body()
         headers = request_headers(scope["headers"])
         response = await upstream.open("GET", raw_target(scope), headers, upgrade=_UPGRADE)

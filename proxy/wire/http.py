@@ -76,8 +76,10 @@ def with_ours(upstream: Iterable[tuple[bytes, bytes]], ours: Iterable[tuple[byte
 
 def request_id_in(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """Return the `X-Request-Id`; "" without one, and for what does not belong into a log."""
-    given = next((value for name, value in headers if name == REQUEST_ID), b"")
-    return given.decode() if _PLAIN_ID.fullmatch(given) else ""
+    for name, value in headers:
+        if name == REQUEST_ID:
+            return value.decode() if _PLAIN_ID.fullmatch(value) else ""
+    return ""
 
 
 def _named_in_connection(headers: Headers) -> frozenset[bytes]:

@@ -294,7 +294,7 @@ async def test_no_request_is_lost_to_an_upstream_that_closes_idle_connections():
 
 async def test_a_request_lost_in_the_race_is_sent_once_more(monkeypatch):
     """The race made certain: the connection is used although its end has already come."""
-    monkeypatch.setattr("proxy.upstream.connection._readable", lambda _: False)
+    monkeypatch.setattr("proxy.upstream.connection.UpstreamConnection.reusable", lambda self: self.connected)
 
     async def script(exchange):
         await exchange.reply(b"ok")
