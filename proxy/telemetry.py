@@ -145,6 +145,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._answers: dict[tuple[str, int], Counter] = {}  # the children of `requests`: `labels` is slow
         self._add_requests()
         self._add_learning()
         self._add_health()
@@ -218,6 +219,14 @@ class Metrics:
         self.index_fallbacks = counter("index_fallbacks", about)
         about = "0 full, 1 without the judge, 2 lexical only, 3 session memory only, 4 none"
         self.degraded = gauge("degradation_level", about, of_processes="livemax")
+
+    def count_answer(self, route: str, status: int) -> None:
+        """Count a request that is answered with this status."""
+        counter = self._answers.get((route, status // 100))
+        if counter is None:
+            counter = self.requests.labels(route, f"{status // 100}xx")
+            self._answers[route, status // 100] = counter
+        counter.inc()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

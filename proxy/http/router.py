@@ -23,7 +23,6 @@ from functools import lru_cache
 from random import getrandbits
 from urllib.parse import unquote
 
-from prometheus_client import Counter
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Match
 
@@ -135,7 +134,6 @@ class Observed:
     def __init__(self, app: ASGIApp, auth: Auth, metrics: telemetry.Metrics) -> None:
         self._app, self._metrics = app, metrics
         self._browsers = auth.browsers if auth.browsers.allowed_origins else None
-        self._counters: dict[tuple[str, int], Counter] = {}  # by route and class of status
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         id_, browsers, started = give_request_id(scope), self._browsers, False
@@ -145,7 +143,7 @@ class Observed:
                 nonlocal started
                 if message["type"] == "http.response.start":
                     started, status = True, message["status"]
-                    self._counter(scope.get(_ROUTE, "unknown"), status // 100).inc()
+                    self._metrics.count_answer(scope.get(_ROUTE, "unknown"), status)
                     span.set(http__response__status_code=status)
                     if status >= 500:
                         span.fail(str(status))
@@ -165,13 +163,6 @@ class Observed:
                     await send_error(readable, error)
                 if was_started or not isinstance(error, ProxyError):
                     raise  # for the server to log, and to close the connection
-
-    def _counter(self, route: str, status_class: int) -> Counter:
-        counter = self._counters.get((route, status_class))
-        if counter is None:
-            counter = self._metrics.requests.labels(route, f"{status_class}xx")
-            self._counters[route, status_class] = counter
-        return counter
 
 
 def give_request_id(scope: ASGIScope) -> str:

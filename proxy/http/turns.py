@@ -255,7 +255,10 @@ def _is_plain(headers: Sequence[Header]) -> bool:
 
 def _header(headers: Sequence[Header], name: bytes) -> bytes:
     """Return the first value of the header, b"" without one. ASGI's names are lower case."""
-    return next((value for key, value in headers if key == name), b"")
+    for key, value in headers:
+        if key == name:
+            return value
+    return b""
 
 
 ZONE_TTL_S = 30.0

@@ -47,12 +47,17 @@ class Extensions:
         return on and self.retrieve is not False, on and store
 
 
+NOTHING_ASKED = Extensions()
+
+
 def take_extensions(body: Body) -> Extensions:
     """Remove `memory_config` and `memory_context` from the body and return what they say.
 
     null means absent, for a whole section as for a field, and so does an id that is a placeholder which
     was never filled in. Raises InvalidRequest.
     """
+    if "memory_config" not in body and "memory_context" not in body:
+        return NOTHING_ASKED
     config = _section("memory_config", body.pop("memory_config", None), _CONFIG)
     context = _section("memory_context", body.pop("memory_context", None), _CONTEXT)
     return Extensions(**config, **_filled(context))
@@ -75,6 +80,8 @@ def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions
             continue
         if found.setdefault(name, value) != value:
             raise refused(name, "it is given twice, with different values")
+    if not found:
+        return NOTHING_ASKED
     mode, timezone = found.pop(_MODE_HEADER, None), found.pop(ZONE_HEADER, None)
     said: dict[str, Any] = {} if mode is None else _mode(mode)
     if timezone is not None:
@@ -85,6 +92,8 @@ def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions
 
 def merge(body: Extensions, header: Extensions) -> Extensions:
     """Merge both; if both set a field, the body wins."""
+    if body is NOTHING_ASKED or header is NOTHING_ASKED:
+        return header if body is NOTHING_ASKED else body
     said = {field.name: value for field in fields(body) if (value := getattr(body, field.name)) is not None}
     return replace(header, **said)
 

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -38,7 +39,13 @@ from proxy.domain.ports import RIGHTS
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
 from proxy.http.auth.browsers import Browsers, Visit, Visitor, foreign_page, reason_of
 from proxy.http.auth.keys import FoundKey, KeyRing, is_key
-from proxy.wire.extensions import checked_id, is_placeholder, is_usable_id, take_header_extensions
+from proxy.wire.extensions import (
+    NOTHING_ASKED,
+    checked_id,
+    is_placeholder,
+    is_usable_id,
+    take_header_extensions,
+)
 from proxy.wire.http import CREDENTIALS
 
 OPEN_TENANT = "default"
@@ -134,6 +141,8 @@ def caller_of(scope: ASGIScope, project_key: Callable[[str], str] = str) -> Call
     """
     caller = admitted(scope)
     extensions = take_header_extensions(scope["headers"])
+    if extensions is NOTHING_ASKED:
+        return _unnamed(caller, project_key)
     if extensions.user_id is not None:
         caller.narrow(extensions.user_id, USER_HEADER)
     return replace(
@@ -143,6 +152,11 @@ def caller_of(scope: ASGIScope, project_key: Callable[[str], str] = str) -> Call
         project=None if extensions.project_id is None else project_key(extensions.project_id),
         project_key=project_key,
     )
+
+
+@lru_cache(maxsize=1024)
+def _unnamed(caller: Caller, project_key: Callable[[str], str]) -> Caller:
+    return replace(caller, project_key=project_key)
 
 
 # ---------------------------------------------------------------- credentials
