@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.wire.body import clean, dict_in, dicts_in, text_in
-from proxy.wire.translation.items import Seals, Thoughts
-from proxy.wire.translation.tool_items import CLIENT_TOOLS
+from proxy.wire.translation.items import CLIENT_TOOLS, Seals, Thoughts
 from proxy.wire.translation.tools import CUSTOM_ARGUMENT, ToolName
 
 Event = dict[str, Any]
@@ -101,9 +100,6 @@ class OutputItem(ABC):
     def _event(self, kind: str, **fields: Any) -> Event:
         return {"type": kind, "item_id": self.id, "output_index": self.output_index, **fields}
 
-    def _extra(self) -> Item:
-        return {} if self.extra_content is None else {"extra_content": self.extra_content}
-
 
 @dataclass(slots=True, kw_only=True)
 class ContentItem(OutputItem):
@@ -156,17 +152,18 @@ class ContentItem(OutputItem):
 
     def shown(self) -> Item:
         """Return the item as it is now."""
-        shown = {"id": self.id, "type": self.type, "status": self.status}
+        shown: Item = {"id": self.id, "type": self.type, "status": self.status}
         parts = [part.shown() for part in self.parts]
         if self.type == "message":
-            return {**shown, "role": "assistant", "content": parts, **self._extra()}
+            shown |= {"role": "assistant", "content": parts}
+            return shown if self.extra_content is None else {**shown, "extra_content": self.extra_content}
         summary = [part for part in parts if part["type"] == SUMMARY.type]
-        own: Item = {"summary": summary, "content": [part for part in parts if part not in summary]}
+        shown |= {"summary": summary, "content": [part for part in parts if part not in summary]}
         if self.seals is not None:
-            own["encrypted_content"] = self._sealed
+            shown["encrypted_content"] = self._sealed
         if self.details and self.status != "in_progress":
-            own["reasoning_details"] = _joined(self.details)
-        return {**shown, **own}
+            shown["reasoning_details"] = _joined(self.details)
+        return shown
 
     def _end_part(self) -> list[Event]:
         if not self.parts:
@@ -193,7 +190,7 @@ class CallItem(OutputItem):
 
     def announce(self) -> list[Event]:
         """Return the event that adds the item, without arguments."""
-        if self._is_client_run:
+        if self.tool.kind in CLIENT_TOOLS:
             self._fields = CLIENT_TOOLS[self.tool.kind].fields({})
         elif self.tool.kind == "custom":
             self._fields = {"input": ""}
@@ -214,44 +211,34 @@ class CallItem(OutputItem):
         """Return the events that end the item, with the status that it has from now on."""
         self.status = status
         events: list[Event] = []
-        if self._is_client_run:
-            known = CLIENT_TOOLS[self.tool.kind]
+        if (known := CLIENT_TOOLS.get(self.tool.kind)) is not None:
             self.status = known.half_written if status == "incomplete" else status
-            self._fields = known.fields(_arguments(str(self._written) or "{}"))
+            self._fields = known.fields(_arguments(str(self._written)))
         elif self.tool.kind == "custom":
-            events = self._end_input()
+            written = _arguments(str(self._written)).get(CUSTOM_ARGUMENT)
+            if not isinstance(written, str):  # the model did not wrap it
+                written = str(self._written)
+            self._fields = {"input": written}
+            if written:
+                events.append(self._event("response.custom_tool_call_input.delta", delta=written))
+            events.append(self._event("response.custom_tool_call_input.done", input=written))
         else:
-            events = self._end_arguments(status)
+            # Clients parse them; some servers write nothing if there are no arguments.
+            events = self.grow("{}") if not self._written.pieces and status == "completed" else []
+            said = {"name": self.tool.name, "arguments": str(self._written)}
+            events.append(self._event("response.function_call_arguments.done", **said))
         return [*events, self._item_event("done")]
 
     def shown(self) -> Item:
         """Return the item as it is now."""
         kind = _CALL_TYPES.get(self.tool.kind) or CLIENT_TOOLS[self.tool.kind].call
         frame: Item = {"id": self.id, "type": kind, "status": self.status, "call_id": self.call_id}
-        if not self._is_client_run:
+        if self.tool.kind not in CLIENT_TOOLS:
             frame["name"] = self.tool.name
         if self.tool.namespace is not None:
             frame["namespace"] = self.tool.namespace
-        said = {"arguments": str(self._written)} if self.tool.kind == "function" else self._fields
-        return {**frame, **said, **self._extra()}
-
-    @property
-    def _is_client_run(self) -> bool:
-        return self.tool.kind in CLIENT_TOOLS
-
-    def _end_arguments(self, status: str) -> list[Event]:
-        # Clients parse them; some servers write nothing if there are no arguments.
-        events = self.grow("{}") if not self._written.pieces and status == "completed" else []
-        said = {"name": self.tool.name, "arguments": str(self._written)}
-        return [*events, self._event("response.function_call_arguments.done", **said)]
-
-    def _end_input(self) -> list[Event]:
-        said = _arguments(str(self._written)).get(CUSTOM_ARGUMENT)
-        if not isinstance(said, str):  # the model did not wrap it
-            said = str(self._written)
-        self._fields = {"input": said}
-        delta = [self._event("response.custom_tool_call_input.delta", delta=said)] if said else []
-        return [*delta, self._event("response.custom_tool_call_input.done", input=said)]
+        frame |= {"arguments": str(self._written)} if self.tool.kind == "function" else self._fields
+        return frame if self.extra_content is None else {**frame, "extra_content": self.extra_content}
 
 
 _CALL_TYPES = {"function": "function_call", "custom": "custom_tool_call"}

@@ -205,14 +205,22 @@ def _chat_parameters(body: Body) -> Body:
         raise unsupported("prompt", "a prompt template")
     chat = {name: value for name, value in body.items() if name not in _NOT_FORWARDED}
     chat = {name: value for name, value in chat.items() if value is not None or name not in _SHARED}
+    top_logprobs = optional(body, "top_logprobs", INTEGER) or None
+    include, form = optional(body, "include", ARRAY) or (), _format(_section(body, "text"))
+    if form["type"] == "json_schema":
+        schema = {name: form[name] for name in _SCHEMA_FIELDS if form[name] is not None}
+        form = {"type": "json_schema", "json_schema": schema}
     limit = "max_completion_tokens" if _NEW_LIMIT.search(body["model"]) else "max_tokens"
     renamed = {
         limit: optional(body, "max_output_tokens", INTEGER),
         "reasoning_effort": optional(_section(body, "reasoning"), "effort", STRING, within="reasoning"),
         "verbosity": optional(_section(body, "text"), "verbosity", STRING, within="text"),
-        "response_format": _response_format(body),
+        "response_format": None if form["type"] == "text" else form,
+        # A number alone is refused without the switch.
+        "logprobs": top_logprobs is not None or "message.output_text.logprobs" in include or None,
+        "top_logprobs": top_logprobs,
     }
-    chat |= {name: value for name, value in renamed.items() if value is not None} | _logprobs(body)
+    chat |= {name: value for name, value in renamed.items() if value is not None}
     if optional(body, "stream", BOOLEAN):
         # The response object needs the usage, which a chat stream has only on request.
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -281,15 +289,6 @@ def _section(body: Body, name: str) -> Body:
     return section
 
 
-def _logprobs(body: Body) -> Body:
-    """Return what asks for log probabilities: their number alone is refused without the switch."""
-    top = optional(body, "top_logprobs", INTEGER)
-    include = optional(body, "include", ARRAY) or []
-    if not top:
-        return {"logprobs": True} if "message.output_text.logprobs" in include else {}
-    return {"logprobs": True, "top_logprobs": top}
-
-
 # ---------------------------------------------------------------- text.format
 _FORMATS = ("text", "json_object", "json_schema")
 _SCHEMA_FIELDS = ("name", "description", "schema", "strict")
@@ -310,16 +309,7 @@ def _format(text: Body) -> Body:
     return {"type": kind, **{name: holder.get(name) for name in _SCHEMA_FIELDS}}
 
 
-def _response_format(body: Body) -> Body | None:
-    form = _format(_section(body, "text"))
-    if form["type"] == "json_schema":
-        schema = {name: form[name] for name in _SCHEMA_FIELDS if form[name] is not None}
-        return {"type": "json_schema", "json_schema": schema}
-    return None if form["type"] == "text" else form
-
-
 # ---------------------------------------------------------------- compaction
-PROMPT = "compaction.v1"
 # What shapes an answer for the user is not meant for a handover.
 _NOT_ASKED = ("response_format", "logprobs", "top_logprobs", "verbosity", "parallel_tool_calls")
 
@@ -330,7 +320,7 @@ def _for_compaction(chat: Body) -> Body:
     asked = {name: value for name, value in chat.items() if name not in _NOT_ASKED}
     if "tools" in asked:
         asked["tool_choice"] = "none"
-    messages, said = chat["messages"], prompt(PROMPT)
+    messages, said = chat["messages"], prompt("compaction.v1")
     last = messages[-1] if messages else {}
     if last.get("role") == "user" and last.get("content"):
         # In the user's message, since strict templates want the roles to alternate.
@@ -341,7 +331,6 @@ def _for_compaction(chat: Body) -> Body:
 
 
 # ---------------------------------------------------------------- in the form that a model takes
-SHOWN_BEHIND = "(shown in the next message)"  # a tool's output that holds no text
 LIMITS = ("max_completion_tokens", "max_tokens")
 """The names that chat completions have for the limit of tokens."""
 
@@ -382,16 +371,20 @@ def adapted(
     if not tool_media and has_tool_media(chat):
         chat = {**chat, "messages": list(_media_behind(chat["messages"]))}
     if not system and has_system(chat):
-        chat = {**chat, "messages": [_by_user(message) for message in chat["messages"]]}
-        joined = True
+        said = [{**m, "role": "user"} if m["role"] == "system" else m for m in chat["messages"]]
+        chat, joined = {**chat, "messages": said}, True
     if streams_only and not chat.get("stream"):
         counted = {} if "stream_options" in omit else {"stream_options": {"include_usage": True}}
         chat = {**chat, "stream": True, **counted}
-    return (
-        {**chat, "messages": _joined_neighbours(chat["messages"])}
-        if joined and has_neighbours(chat)
-        else chat
-    )
+    if joined and has_neighbours(chat):
+        messages: list[Message] = []
+        for message in chat["messages"]:
+            if messages and _are_alike(messages[-1], message):
+                before = messages.pop()
+                message = {**before, "content": _both(before["content"], message["content"])}
+            messages.append(message)
+        chat = {**chat, "messages": messages}
+    return chat
 
 
 def has_system(chat: Body) -> bool:
@@ -425,24 +418,10 @@ def with_thoughts(chat: Body, thoughts: Sequence[str], which: str) -> Body:
     return {**chat, "messages": messages}
 
 
-def _by_user(message: Message) -> Message:
-    return {**message, "role": "user"} if message["role"] == "system" else message
-
-
 def _are_alike(one: Message, next_one: Message) -> bool:
     """True for two messages of the user, or two texts of the assistant."""
     plain = set(one) | set(next_one) <= {"role", "content"} and one.get("content") and next_one.get("content")
     return bool(plain) and one["role"] == next_one["role"] in ("user", "assistant")
-
-
-def _joined_neighbours(messages: Sequence[Message]) -> list[Message]:
-    joined: list[Message] = []
-    for message in messages:
-        if joined and _are_alike(joined[-1], message):
-            before = joined.pop()
-            message = {**before, "content": _both(before["content"], message["content"])}
-        joined.append(message)
-    return joined
 
 
 def _both(one: str | list[Message], other: str | list[Message]) -> str | list[Message]:
@@ -462,7 +441,7 @@ def _media_behind(messages: Sequence[Message]) -> Iterator[Message]:
                 text = "\n".join(p["text"] for p in message["content"] if p["type"] == "text")
                 media = [part for part in message["content"] if part["type"] != "text"]
                 shown += [{"type": "text", "text": f"Output of {message['tool_call_id']}:"}, *media]
-                message = {**message, "content": text or SHOWN_BEHIND}
+                message = {**message, "content": text or "(shown in the next message)"}
             yield message
         if shown:
             yield {"role": "user", "content": shown}

@@ -10,7 +10,7 @@ nothing more is said.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 from uuid import uuid4
 
@@ -19,7 +19,6 @@ from proxy.wire.authorship import shows_thoughts
 from proxy.wire.body import Body, dump
 from proxy.wire.chat_answer import (
     LIMIT_BYTES,
-    AnswerEnding,
     CallPiece,
     ChatReader,
     Cited,
@@ -139,12 +138,17 @@ class Translation:
         response."""
         if self._final is not None:
             return []
-        pieces = self._reader.take(chunk)
-        self._note()
+        reader = self._reader
+        pieces = reader.take(chunk)
+        if reader.usage is not None:
+            self._usage = usage_of(reader.usage)
+        if reader.model is not None:
+            self._echo["model"] = reader.model
+        if reader.service_tier in _TIERS:
+            self._echo["service_tier"] = reader.service_tier
         events = self._events_of(pieces)
-        if (problem := self._reader.problem) is not None:
-            return events + self._failed(problem)
-        return events
+        problem = reader.problem
+        return events if problem is None else events + self._failed(problem)
 
     def complete(self, completion: Body) -> list[Event]:
         """Return all events of a whole chat.completion, the first two and the terminal one included."""
@@ -158,7 +162,13 @@ class Translation:
         if self._final is not None:
             return []
         events = self._events_of(self._reader.flush())
-        return events + self._end(self._reader.ending(done=ended_well, cut=cut))
+        ending = self._reader.ending(done=ended_well, cut=cut)
+        if ending.problem is not None:
+            return events + self._failed(ending.problem)
+        events += self._end_items(cut=ending.status == "incomplete")
+        if ending.status == "completed":
+            return events + self._terminate("completed", completed_at=int(self._clock()))
+        return events + self._terminate("incomplete", incomplete_details={"reason": ending.reason})
 
     def fail(self, message: str, code: str = "server_error") -> list[Event]:
         """Return the events that end the response as failed; what was under way becomes incomplete."""
@@ -168,16 +178,6 @@ class Translation:
         return events + self._terminate("failed", error={"code": code, "message": message})
 
     # ------------------------------------------------------------ reading
-    def _note(self) -> None:
-        """Adopt the usage, model and service tier that the answer names."""
-        reader = self._reader
-        if reader.usage is not None:
-            self._usage = usage_of(reader.usage)
-        if reader.model is not None:
-            self._echo["model"] = reader.model
-        if reader.service_tier in _TIERS:
-            self._echo["service_tier"] = reader.service_tier
-
     def _events_of(self, pieces: Iterable[Piece]) -> list[Event]:
         events: list[Event] = []
         for piece in pieces:
@@ -188,8 +188,13 @@ class Translation:
                     events += self._say("message", REFUSAL, text)
                 case TextPiece(_, text, logprobs):
                     events += self._say("message", TEXT, text, text_logprobs(logprobs))
-                case Detailed():
-                    events += self._detail(piece)
+                case Detailed(thoughts, extra):  # what a later request has to bring back
+                    if thoughts:
+                        item, changes = self._speak("reasoning")
+                        item.details += thoughts
+                        events += changes
+                    if extra is not None and self._speaking is not None:
+                        self._speaking.extra_content = extra
                 case Cited(annotations):
                     events += self._speaking.annotate(citations(annotations)) if self._speaking else []
                 case CallPiece(call):
@@ -197,16 +202,6 @@ class Translation:
                 case _:
                     assert_never(piece)
         return self._number(events)
-
-    def _detail(self, piece: Detailed) -> list[Event]:
-        """Store with the item what a later request has to bring back."""
-        events: list[Event] = []
-        if piece.thoughts:
-            item, events = self._speak("reasoning")
-            item.details += piece.thoughts
-        if piece.message is not None and self._speaking is not None:
-            self._speaking.extra_content = piece.message
-        return events
 
     def _say(self, kind: str, part: PartKind, delta: str, logprobs: list[Any] | None = None) -> list[Event]:
         item, events = self._speak(kind)
@@ -229,11 +224,17 @@ class Translation:
         if item is None:
             if call.name is None:  # cannot be announced yet
                 return []
-            call_id = self._call_id(call)
+            # An id that two calls share would leave their outputs no way home.
+            call_id = call.id if call.id and call.id not in self._call_ids else f"call_{uuid4().hex}"
+            self._call_ids.add(call_id)
             if call.extra_content is not None:
                 events += self._sign(call_id, call.extra_content)
             events += self._stop_speaking("completed")
-            tool = _tool_named(call.name, self._tools)
+            # Some leave the namespace out, or write it with a dot; a name that is not offered is a function
+            # for the client to refuse.
+            alike = [t for t in self._tools.values() if call.name in (t.name, f"{t.namespace}.{t.name}")]
+            named = alike[0] if len(alike) == 1 else ToolName("function", call.name)
+            tool = self._tools.get(call.name, named)
             item_id = self._new_id(PREFIXES[tool.kind])
             item = CallItem(id=item_id, output_index=len(self._items), call_id=call_id, tool=tool)
             self._items.append(item)
@@ -252,25 +253,10 @@ class Translation:
         self._signed.add(call_id)
         return events
 
-    def _call_id(self, call: ToolCall) -> str:
-        """Return the upstream's id. One that two calls share would leave their outputs no way home."""
-        taken = self._call_ids
-        chosen = call.id if call.id and call.id not in taken else f"call_{uuid4().hex}"
-        taken.add(chosen)
-        return chosen
-
     def _new_id(self, prefix: str) -> str:
         return output_id(prefix, self._head["id"], len(self._items))
 
     # ------------------------------------------------------------ ending
-    def _end(self, ending: AnswerEnding) -> list[Event]:
-        if ending.problem is not None:
-            return self._failed(ending.problem)
-        events = self._end_items(cut=ending.status == "incomplete")
-        if ending.status == "completed":
-            return events + self._terminate("completed", completed_at=int(self._clock()))
-        return events + self._terminate("incomplete", incomplete_details={"reason": ending.reason})
-
     def _failed(self, problem: Problem) -> list[Event]:
         code = _CODES.get(problem.code or "", "server_error")
         return self.fail(problem.message, code)
@@ -289,15 +275,10 @@ class Translation:
         for call, item in self._calls.items():
             broken = cut and (all_open or item is self._latest or not call.is_whole)
             events += item.end("incomplete" if broken else "completed")
-        return self._number(events + self._sign_late())
-
-    def _sign_late(self) -> list[Event]:
-        """Return the reasoning item of signatures that came after their calls had begun."""
-        events: list[Event] = []
-        for item in self._calls.values():
+        for item in self._calls.values():  # signatures that came after their calls had begun
             if item.extra_content is not None and item.call_id not in self._signed:
                 events += self._sign(item.call_id, item.extra_content)
-        return events + self._stop_speaking("completed")
+        return self._number(events + self._stop_speaking("completed"))
 
     def _terminate(self, status: str, **state: Any) -> list[Event]:
         self._state |= {"status": status, **state}
@@ -392,12 +373,3 @@ def items_of(response: Body) -> list[Item]:
     """Return the response's output items as input items for the next request of the chain."""
     output = response.get("output")
     return [dict(item) for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-
-
-def _tool_named(name: str, tools: Mapping[str, ToolName]) -> ToolName:
-    """Return the tool that a model means. Some leave the namespace out, or write it with a dot; a name that
-    is not offered is a function for the client to refuse."""
-    if name in tools:
-        return tools[name]
-    alike = [key for key in tools.values() if name in (key.name, f"{key.namespace}.{key.name}")]
-    return alike[0] if len(alike) == 1 else ToolName("function", name)

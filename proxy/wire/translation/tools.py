@@ -10,7 +10,7 @@ refusal, so they are left out and named; only a choice that demands one is refus
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -31,10 +31,9 @@ from proxy.wire.body import (
     unsupported,
     wrong_type,
 )
-from proxy.wire.translation.tool_items import CLIENT_TOOLS, Item, is_client_run, schema_of
+from proxy.wire.translation.items import CLIENT_TOOLS, Item, schema_of
 
 _MODES = ("auto", "none", "required")
-_EMPTY_SCHEMA = {"type": "object", "properties": {}}
 _CALLABLE = ("function", "custom")
 
 CUSTOM_ARGUMENT = "input"  # of the function that represents a custom tool
@@ -78,11 +77,22 @@ def translate_tools(body: Body, loaded: Iterable[Item] = ()) -> TranslatedTools:
     choice = _flat_choice(body.get("tool_choice"))
     parallel = optional(body, "parallel_tool_calls", BOOLEAN)
     found = list(_callable([*tools, *loaded]))
-    names = _flat_names([key for key, _ in found])
+    # A function of the client's keeps its own name; of the tools that would be named alike all others get a
+    # digest, so that no name depends on the order.
+    own = {key: key.name for key, _ in found if key.namespace is None and key.kind == "function"}
+    others = [key for key in dict.fromkeys(key for key, _ in found) if key not in own]
+    taken = Counter([*own.values(), *map(_flat_name, others)])
+    names = own | {key: _flat_name(key, apart=taken[_flat_name(key)] > 1) for key in others}
     functions = {names[key]: _function(key, tool, names[key]) for key, tool in found}
     wanted = _wanted(choice, {flat: key for key, flat in names.items()})
-    mode = _mode(choice, wanted)
-    is_cut = len(wanted) > 1 or (isinstance(choice, dict) and choice["type"] == "allowed_tools")
+    mode, is_cut = choice, len(wanted) > 1
+    if isinstance(choice, dict):
+        if choice["type"] == "allowed_tools":  # few servers know it, so the list is cut instead
+            mode, is_cut = choice.get("mode", "auto"), True
+        elif choice["type"] in _MODES:
+            mode = choice["type"]
+        else:
+            mode = "required" if is_cut else {"type": "function", "function": {"name": wanted[0]}}
     chosen = [{"type": "function", "function": functions[name]} for name in (wanted if is_cut else functions)]
     chat: Body = {}
     if chosen:  # without tools both are refused by OpenAI, and an empty list too
@@ -95,7 +105,10 @@ def translate_tools(body: Body, loaded: Iterable[Item] = ()) -> TranslatedTools:
         "tool_choice": "auto" if choice is None else choice,
         "parallel_tool_calls": parallel is not False,
     }
-    return TranslatedTools(chat, echo, _dropped(tools), names)
+    dropped = [tool["type"] for tool in tools if not any(_callable([tool]))]
+    for tool in (each for each in tools if each["type"] == "namespace"):
+        dropped += [inner["type"] for inner in tool.get("tools") or () if inner["type"] not in _CALLABLE]
+    return TranslatedTools(chat, echo, tuple(dict.fromkeys(map(shown, dropped))), names)
 
 
 def loaded_tools(items: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
@@ -138,15 +151,6 @@ def _flat_name(key: ToolName, *, apart: bool = False) -> str:
     return f"{name[: _MAX_NAME_CHARS - len(digest) - 1]}_{digest}"
 
 
-def _flat_names(keys: Sequence[ToolName]) -> dict[ToolName, str]:
-    """Return a name for each tool. A function of the client's keeps its own; of those that would be named
-    alike the others get a digest, all of them, so that no name depends on the order."""
-    own = {key: key.name for key in keys if key.namespace is None and key.kind == "function"}
-    others = [key for key in dict.fromkeys(keys) if key not in own]
-    taken = Counter([*own.values(), *map(_flat_name, others)])
-    return own | {key: _flat_name(key, apart=taken[_flat_name(key)] > 1) for key in others}
-
-
 # ---------------------------------------------------------------- what can be called
 def _callable(tools: Iterable[Item]) -> Iterator[tuple[ToolName, Item]]:
     """Yield the tools that a function can represent, those of namespaces one by one."""
@@ -157,17 +161,15 @@ def _callable(tools: Iterable[Item]) -> Iterator[tuple[ToolName, Item]]:
                 yield ToolName(inner["type"], inner["name"], tool["name"]), {**inner, "description": said}
         elif tool["type"] in _CALLABLE:
             yield ToolName(tool["type"], tool["name"]), tool
-        elif is_client_run(tool):
+        elif _is_client_run(tool):
             yield ToolName(tool["type"], tool["type"]), tool
 
 
-def _dropped(tools: Sequence[Item]) -> tuple[str, ...]:
-    """Return the types of the tools of which nothing can be called."""
-    kinds = [tool["type"] for tool in tools if not any(_callable([tool]))]
-    for tool in tools:
-        if tool["type"] == "namespace":
-            kinds += [inner["type"] for inner in tool.get("tools") or () if inner["type"] not in _CALLABLE]
-    return tuple(dict.fromkeys(map(shown, kinds)))
+def _is_client_run(tool: Item) -> bool:
+    if tool["type"] == "tool_search":
+        return tool.get("execution") == "client"
+    # An environment other than the client's is a host's container.
+    return tool["type"] in CLIENT_TOOLS and dict_in(tool, "environment").get("type", "local") == "local"
 
 
 # ---------------------------------------------------------------- as the response echoes them
@@ -257,42 +259,28 @@ def _matching(entry: Mapping[str, Any], known: Mapping[str, ToolName]) -> list[s
     return [flat for flat in alike if known[flat].namespace is None] or alike
 
 
-def _mode(choice: Any, wanted: Sequence[str]) -> Any:
-    """Return the chat body's `tool_choice`. Few servers know `allowed_tools`, so the list is cut instead."""
-    if not isinstance(choice, dict):
-        return choice
-    if choice["type"] == "allowed_tools":
-        return choice.get("mode", "auto")
-    if choice["type"] in _MODES:
-        return choice["type"]
-    if len(wanted) > 1:
-        return "required"
-    return {"type": "function", "function": {"name": wanted[0]}}
-
-
 # ---------------------------------------------------------------- as the chat body says them
 def _function(key: ToolName, tool: Item, name: str) -> Body:
+    """Return the function that represents the tool. One that takes free text takes one string, and its
+    grammar is described in words."""
+    said: Body
     if key.kind == "custom":
-        said = _custom(tool)
+        form, says = dict_in(tool, "format"), [tool.get("description") or ""]
+        if form.get("type") == "grammar":
+            given = dict_in(form, "grammar") or form
+            syntax, definition = given.get("syntax", ""), given.get("definition", "")
+            says.append(f"The input follows this {syntax} grammar:\n{definition}")
+        argument = {"type": "string", "description": "The tool's whole input."}
+        schema = schema_of((CUSTOM_ARGUMENT,), **{CUSTOM_ARGUMENT: argument})
+        said = {"description": "\n\n".join(filter(None, says)), "parameters": schema}
     elif key.kind in CLIENT_TOOLS:
         known = CLIENT_TOOLS[key.kind]
         said = {"description": known.description, "parameters": known.parameters}
         if known.type == "tool_search":
-            said |= {name: tool[name] for name in said if tool.get(name)}
+            said |= {field: tool[field] for field in said if tool.get(field)}
     else:
         said = {field: tool.get(field) for field in ("description", "parameters", "strict")}
         # Some servers fail on a function without a schema, which means one without parameters.
-        said["parameters"] = _EMPTY_SCHEMA if said["parameters"] is None else said["parameters"]
+        if said["parameters"] is None:
+            said["parameters"] = {"type": "object", "properties": {}}
     return {"name": name, **{field: value for field, value in said.items() if value is not None}}
-
-
-def _custom(tool: Item) -> Body:
-    """Return a function of one string for a tool that takes free text, its grammar described in words."""
-    form, says = dict_in(tool, "format"), [tool.get("description") or ""]
-    if form.get("type") == "grammar":
-        said = dict_in(form, "grammar") or form
-        syntax, definition = said.get("syntax", ""), said.get("definition", "")
-        says.append(f"The input follows this {syntax} grammar:\n{definition}")
-    argument = {"type": "string", "description": "The tool's whole input."}
-    schema = schema_of((CUSTOM_ARGUMENT,), **{CUSTOM_ARGUMENT: argument})
-    return {"description": "\n\n".join(filter(None, says)), "parameters": schema}
