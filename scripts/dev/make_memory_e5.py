@@ -132,11 +132,11 @@ def texts() -> Iterator[str]:
     files = sorted((ROOT / "training/data/train").glob("*.jsonl.gz"))
     lines = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
     users = [line for line in lines if line["task"] == "retrieval"]
-    chance, (query, passage) = random.Random(5), load.PROMPTS
+    chance, prompts = random.Random(5), load.row_of(weights.ENCODER_NAME).family.prompts
     for user in chance.sample(users, 120):
         for _ in range(2):
-            yield query + chance.choice(user["asked"])["q"]
-            yield passage + chance.choice(user["facts"])
+            yield prompts.query + chance.choice(user["asked"])["q"]
+            yield prompts.passage + chance.choice(user["facts"])
 
 
 def packed(tuned: Mapping[str, Array]) -> dict[str, Array]:
