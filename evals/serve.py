@@ -46,9 +46,9 @@ def lend_clock(file: Path) -> None:
 def believe_jumps() -> None:
     """Let the proxy follow the clock at once: its own clock does not believe a jump for ten minutes, in which
     a whole evaluation is over."""
-    from proxy.app import maintenance
+    from proxy.app import reloadable
 
-    maintenance.JUMP_S = float("inf")  # every step is a small correction
+    reloadable.JUMP_S = float("inf")  # every step is a small correction
 
 
 def main() -> int:

@@ -518,20 +518,19 @@ def _from_environment(environ: Mapping[str, str]) -> list[Source]:
         section, _, key = name[len(PREFIX) :].lower().partition("__")
         text = environ[name]
         # Pydantic reads numbers and booleans from strings; only lists, mappings and null need a parser.
-        value: Any = _parsed(name, text) if text[:1] in "[{" or text in ("null", "") else text
+        value: Any = text
+        if text[:1] in "[{" or text in ("null", ""):
+            try:
+                value = yaml.safe_load(text)
+            except (yaml.YAMLError, ValueError):  # their messages quote the value, which may be a secret
+                kind = "a valid YAML list or mapping, though it begins like one"
+                raise ConfigError(f"{name} is not {kind}") from None
         if key and section in whole:
             raise ConfigError(f"{name} sets a key of what {whole[section]} sets as a whole: leave out one")
         if not key and not isinstance(value, Mapping):
             whole[section] = name
         found.append((name, {section: {key: value} if key else value}))
     return found
-
-
-def _parsed(name: str, text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # their messages quote the value, which may be a secret
-        raise ConfigError(f"{name} is not a valid YAML list or mapping, though it begins like one") from None
 
 
 def _set_by(path: Sequence[int | str], sources: Sequence[Source]) -> str:
@@ -552,16 +551,11 @@ def _explain(problem: dict[str, Any]) -> str:
         return f"{key}: {message}" if key else message
     if path == ["redis"]:
         return f"unknown setting redis: Redis no longer stores memories: {_OUT_OF_REDIS}"
-    near = difflib.get_close_matches(path[-1], _valid_names(path), n=1, cutoff=0.5)
-    return f"unknown setting {key}" + (f": did you mean {'.'.join([*path[:-1], near[0]])}?" if near else "")
-
-
-def _valid_names(path: list[str]) -> list[str]:
-    """Return the keys that the section of an unknown key has."""
-    model: Any = Settings
+    section: Any = Settings  # the one that the unknown key is in
     for part in path[:-1]:
         if part.isdigit():
-            model = ExternalModel
-        elif part in model.model_fields and part != "external_models":
-            model = model.model_fields[part].annotation
-    return list(model.model_fields)
+            section = ExternalModel
+        elif part in section.model_fields and part != "external_models":
+            section = section.model_fields[part].annotation
+    near = difflib.get_close_matches(path[-1], list(section.model_fields), n=1, cutoff=0.5)
+    return f"unknown setting {key}" + (f": did you mean {'.'.join([*path[:-1], near[0]])}?" if near else "")

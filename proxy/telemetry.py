@@ -10,9 +10,8 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -45,7 +44,7 @@ def configure(level: str, style: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
-            _add_trace_ids,
+            lambda logger, method, event: {**event, **trace_ids()},
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
@@ -84,12 +83,6 @@ def _is_error(record: logging.LogRecord) -> bool:
     return not is_cut and "without completing response" not in record.getMessage()
 
 
-def _add_trace_ids(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add the ids of the current span."""
-    event.update(trace_ids())
-    return event
-
-
 class _Stderr:
     """Standard error as it is at the time of a write, not when logging was set up.
 
@@ -109,12 +102,6 @@ LEVELS = ("info", "warning", "error")
 REMIND_S = 60.0  # between two equal log lines
 
 
-@dataclass(slots=True)
-class _Repetition:
-    logged_at: float = float("-inf")
-    left_out: int = 0  # since then
-
-
 class ThrottledLog:
     """Logs what would come with every request, or every second, while some trouble lasts: the first line at
     once, then one a minute with `left_out`, the number of lines left out before it. Lines are equal if event
@@ -122,18 +109,17 @@ class ThrottledLog:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._repetitions: dict[tuple[str, ...], _Repetition] = {}
-
+        self._repetitions: dict[tuple[str, ...], tuple[float, int]] = {}  # when logged, left out since then
         self.info, self.warning, self.error = (partial(self._log, level) for level in LEVELS)
 
     def _log(self, level: str, event: str, **facts: str) -> None:
-        last, now = self._repetitions.setdefault((event, *facts.values()), _Repetition()), self._clock()
-        if 0 <= now - last.logged_at < REMIND_S:  # below 0: the clock was set back
-            last.left_out += 1
+        key, now = (event, *facts.values()), self._clock()
+        logged_at, left_out = self._repetitions.get(key, (float("-inf"), 0))
+        if 0 <= now - logged_at < REMIND_S:  # below 0: the clock was set back
+            self._repetitions[key] = (logged_at, left_out + 1)
             return
-        more = {"left_out": last.left_out} if last.left_out else {}
-        last.logged_at, last.left_out = now, 0
-        getattr(log, level)(event, **facts, **more)
+        self._repetitions[key] = (now, 0)
+        getattr(log, level)(event, **facts, **({"left_out": left_out} if left_out else {}))
 
 
 # ---------------------------------------------------------------- Prometheus metrics
@@ -323,10 +309,13 @@ def span(name: str, kind: Kind = "internal", headers: Sequence[Header] = ()) -> 
 @contextmanager
 def _recorded(name: str, kind: Kind, headers: Sequence[Header]) -> Iterator[Span]:
     from opentelemetry.trace import SpanKind
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+    traced = (header for header in headers if header[0] in _TRACE_HEADERS)
+    carried = {name.decode("latin-1"): value.decode("latin-1") for name, value in traced}
     with _tracer.start_as_current_span(
         name,
-        context=_caller_context(headers),
+        context=TraceContextTextMapPropagator().extract(carried) if carried else None,
         kind=SpanKind[kind.upper()],
         record_exception=False,  # an exception's text may hold anything
         set_status_on_exception=False,
@@ -400,13 +389,3 @@ def stop_tracing(provider: Any) -> None:
     global _tracer
     _tracer = None
     provider.shutdown()
-
-
-def _caller_context(headers: Sequence[Header]) -> Any:
-    traced = (header for header in headers if header[0] in _TRACE_HEADERS)
-    carried = {name.decode("latin-1"): value.decode("latin-1") for name, value in traced}
-    if not carried:
-        return None
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    return TraceContextTextMapPropagator().extract(carried)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from proxy import __version__
+from proxy.admit.gate import LANGUAGES
 from proxy.admit.safety import safe_id
 from proxy.app.factories import auth_of
-from proxy.app.maintenance import vitals
 from proxy.app.services import Services
-from proxy.domain.core import Turn
+from proxy.domain.core import Level, Turn
 from proxy.domain.limits import Rate
 from proxy.http.asgi import ASGIApp
 from proxy.http.auth.identity import caller_of
@@ -32,7 +32,7 @@ from proxy.http.memory_api.recall import RecallEndpoints
 from proxy.http.memory_api.response_schemas import MemoryShaper
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.memory_work import RecallLimiter, RecentResponses
-from proxy.http.operations import Operations, Ui
+from proxy.http.operations import Operations, Ui, Vitals
 from proxy.http.responses.endpoints import CompactApi, ConversationsApi, ResponsesApi, stored_app
 from proxy.http.responses.ownership import NativeOwnership, SealKey
 from proxy.http.responses.response_store import BackgroundRegistry, ResponseStore
@@ -50,6 +50,9 @@ from proxy.wire.dialect import CHAT, RESPONSES, Dialect
 ELSEWHERE_S = 0.03  # for a response that another replica is just about to write down
 
 
+_caller_of = partial(caller_of, project_key=safe_id)
+
+
 def routes(services: Services) -> Application:
     """Return the ASGI application."""
     settings, limited = services.settings, _limiter(services)
@@ -59,6 +62,9 @@ def routes(services: Services) -> Application:
 
     def plain(app: ASGIApp, limit: str = "model") -> ASGIApp:
         return limited(Decoded(app, settings.server.max_body_bytes), limit)
+
+    def free_bytes() -> int:
+        return shutil.disk_usage(settings.data_dir).free
 
     apps = Apps(
         chat=plain(intercept(CHAT, lambda relayed: relayed)),
@@ -72,7 +78,7 @@ def routes(services: Services) -> Application:
             services.stores.jobs.counts,
             services.metrics,
             services.clock,
-            free_bytes=_free_bytes(services),
+            free_bytes=free_bytes if settings.storage.backend == "sqlite" else None,
         ),
         passthrough=limited(Passthrough(services.upstream), "model"),
         openapi=OpenApi(__version__, settings.server.public_url or "."),
@@ -83,16 +89,60 @@ def routes(services: Services) -> Application:
     return Application(apps, auth, services.metrics)
 
 
+def vitals(services: Services) -> Vitals:
+    """Return the state of memory, for /health and /ready."""
+    stores = services.stores
+    if not stores.is_open:
+        # While a shared store is down, the replicas still take requests, without memory.
+        is_shared = services.settings.storage.backend != "sqlite"
+        return Vitals(Level.NONE, "store_unavailable", stores.failure, ready=is_shared)
+    # Before the circuit breaker: a store that only fails to write can still recall.
+    if trouble := stores.trouble:
+        return Vitals(Level.FULL if stores.is_readable else Level.NONE, trouble)
+    if resting := services.fail_open.resting:
+        return Vitals(Level.NONE, resting)
+    if services.models.embedder is None:
+        return Vitals(Level.LEXICAL, "no_embedding_model")
+    if services.models.judge is None:
+        return Vitals(Level.UNJUDGED, "no_judge")
+    return Vitals(Level.FULL, "", texts=LANGUAGES.texts, unread=LANGUAGES.unread)
+
+
 Interceptor = Callable[[Dialect, Callable[[Callable[[], Relayed]], Callable[[], Forwarding]]], Intercept]
 """Makes the app of an intercepted route; the second argument returns what makes a request's forwarding, given
 what makes its relaying."""
 
 
 def _interceptor(services: Services) -> Interceptor:
-    recaller, recent = _recaller(services), RecentResponses()
-    learner, forgotten = services.learner, partial(_forgotten, services)
-    note, remember = learner.access_counts.note, services.credentials.remember
-    write_path = WritePath(learner.recorder, note, forgotten, remember)
+    memory, tools, learner = services.settings.memory, services.tools, services.learner
+    recent = RecentResponses()
+    recaller = Recaller(
+        recall=partial(prepare, tools=tools),
+        loops=ToolLoops(services.stores.memories),
+        priority=learner.turns,
+        fail_open=services.fail_open,
+        notes=services.stores.notes,
+        zones=services.zones,
+        learning=services.learning,
+        rules=CompressionRules(
+            threshold_tokens=memory.compress_threshold_tokens,
+            keep_turns=memory.compress_keep_turns,
+            step_turns=memory.compress_step_turns,
+        ),
+        # A turn that may wait for a model takes no slot: it would delay the others.
+        limiter=None if tools.waits else RecallLimiter(),
+    )
+
+    async def forgotten(turn: Turn, ids: Sequence[str] | None) -> tuple[str, ...]:
+        if not tools.forgets:
+            return ()
+        if ids is None:
+            ids = await memories_to_forget(turn, tools.searcher)
+        return await forget_memories(turn, ids, tools.searcher)
+
+    write_path = WritePath(
+        learner.recorder, learner.access_counts.note, forgotten, services.credentials.remember
+    )
     is_shared = services.settings.storage.backend != "sqlite"
 
     def intercept(
@@ -116,7 +166,17 @@ def _interceptor(services: Services) -> Interceptor:
 def _responses_apps(services: Services, intercept: Interceptor) -> tuple[ASGIApp, ASGIApp]:
     """Return what serves `POST /v1/responses`, and the routes of stored responses and conversations."""
     settings, clock = services.settings, services.clock
-    mode, store = ResponsesMode(settings.upstream.responses), _store(services)
+    mode = ResponsesMode(settings.upstream.responses)
+    store = ResponseStore(
+        responses=services.stores.chains,
+        conversations=services.stores.conversations,
+        memories=services.stores.memories,
+        fail_open=services.fail_open,
+        clock=clock,
+        ttl_s=settings.storage.response_ttl_days * 86_400,
+        conversation_ttl_s=settings.storage.conversation_ttl_days * 86_400,
+        most_bytes=int(settings.limits.max_responses_mb_per_user * 1e6),
+    )
     background = BackgroundRegistry()
     probe = EndpointProbe(mode)
     ownership = NativeOwnership(services.stores.chains, services.fail_open, clock, store.ttl_s)
@@ -153,15 +213,6 @@ def _responses_apps(services: Services, intercept: Interceptor) -> tuple[ASGIApp
         clock=clock,
     )
     return intercept(RESPONSES, forwarding), stored
-
-
-_caller_of = partial(caller_of, project_key=safe_id)
-
-
-def _free_bytes(services: Services) -> Callable[[], int] | None:
-    if services.settings.storage.backend != "sqlite":
-        return None
-    return lambda: shutil.disk_usage(services.settings.data_dir).free
 
 
 def _limiter(services: Services) -> Callable[[ASGIApp, str], ASGIApp]:
@@ -206,15 +257,6 @@ def _memory_api(services: Services) -> MemoryApi:
     )
 
 
-async def _forgotten(services: Services, turn: Turn, ids: Sequence[str] | None) -> tuple[str, ...]:
-    tools = services.tools
-    if not tools.forgets:
-        return ()
-    if ids is None:
-        ids = await memories_to_forget(turn, tools.searcher)
-    return await forget_memories(turn, ids, tools.searcher)
-
-
 def _parser(services: Services, dialect: Dialect) -> RequestParser:
     memory, chosen = services.settings.memory, services.settings.limits
     return RequestParser(
@@ -233,37 +275,4 @@ def _parser(services: Services, dialect: Dialect) -> RequestParser:
         clock=services.clock,
         identify=_caller_of,
         session_key=safe_id,
-    )
-
-
-def _recaller(services: Services) -> Recaller:
-    memory = services.settings.memory
-    return Recaller(
-        recall=partial(prepare, tools=services.tools),
-        loops=ToolLoops(services.stores.memories),
-        priority=services.learner.turns,
-        fail_open=services.fail_open,
-        notes=services.stores.notes,
-        zones=services.zones,
-        learning=services.learning,
-        rules=CompressionRules(
-            threshold_tokens=memory.compress_threshold_tokens,
-            keep_turns=memory.compress_keep_turns,
-            step_turns=memory.compress_step_turns,
-        ),
-        # A turn that may wait for a model takes no slot: it would delay the others.
-        limiter=None if services.tools.waits else RecallLimiter(),
-    )
-
-
-def _store(services: Services) -> ResponseStore:
-    return ResponseStore(
-        responses=services.stores.chains,
-        conversations=services.stores.conversations,
-        memories=services.stores.memories,
-        fail_open=services.fail_open,
-        clock=services.clock,
-        ttl_s=services.settings.storage.response_ttl_days * 86_400,
-        conversation_ttl_s=services.settings.storage.conversation_ttl_days * 86_400,
-        most_bytes=int(services.settings.limits.max_responses_mb_per_user * 1e6),
     )

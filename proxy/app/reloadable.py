@@ -9,9 +9,10 @@ import gc
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -22,16 +23,23 @@ from pydantic import SecretStr
 from proxy import __version__, telemetry
 from proxy.app.factories import refuse_open_network
 from proxy.app.http import routes
-from proxy.app.maintenance import Maintenance, SteadyClock
-from proxy.app.services import Services
+from proxy.app.services import Services, log_unavailable, open_store
 from proxy.config import PREFIX, Settings, config_file, load
-from proxy.domain.errors import ConfigError
+from proxy.domain.errors import ConfigError, StoreUnavailable
 from proxy.domain.limits import raise_file_limit
 from proxy.domain.ports import Clock
 from proxy.http.asgi import ASGIScope, Receive, Send, send_json
 from proxy.http.connections import CONNECTIONS, ClientLimits, Connections
 from proxy.http.router import Application, give_request_id, with_request_id
+from proxy.learn.extractor import ROLE as EXTRACTION
 
+STORE_RETRY_S = 2.0
+SWEEP_EVERY_S = 600.0
+UPKEEP_S = 60.0
+REMIND_S = 60.0  # between two log lines about a store that cannot be opened or reached
+INDEX_S = 1.5  # of each round, to embed passages of long documents
+JUMP_S = 5.0  # NTP slews corrections below half a second and steps larger ones, rarely by seconds
+PATIENCE_S = 600.0
 CLOSE_S = 2.0  # for each step of an orderly end
 PROBED_WITHIN_S = 60.0  # /ready is answered with 503 before the end if it was requested this recently
 
@@ -106,6 +114,128 @@ def _plain(value: object) -> str:
 def settings_of(environ: Mapping[str, str]) -> Settings:
     """Return the settings of an environment and of the file that it names. Raises ConfigError."""
     return load(config_file(None, environ), environ)
+
+
+# ---------------------------------------------------------------- the clock
+def elapsed() -> float:
+    """Return seconds that never jump; on Linux they include the machine's suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class SteadyClock:
+    """A ports.Clock: Unix seconds that do not follow sudden jumps of the system's time.
+
+    Job deadlines, idle sessions, expiry and retention depend on the time of day. If it jumps (an operator's
+    mistake, a failing battery, a virtual machine that is moved), what should last a day would end at once, or
+    freeze for one. So a jump is adopted only after the system clock has agreed with it for `patience_s`;
+    until then time continues as before. Small corrections are followed.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = elapsed,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._wall, self._elapsed, self._patience_s = wall, elapsed, patience_s
+        self._lock = threading.Lock()
+        self._offset = wall() - elapsed()  # time of day minus elapsed time
+        self._jump: tuple[float, float] | None = None  # the offset after a jump, and when it was first seen
+
+    def __call__(self) -> float:
+        """Return the time."""
+        with self._lock:
+            elapsed = self._elapsed()
+            offset = self._wall() - elapsed
+            if abs(offset - self._offset) < JUMP_S:
+                self._offset, self._jump = offset, None
+            elif self._jump is None or abs(offset - self._jump[0]) >= JUMP_S:
+                self._jump = offset, elapsed
+                telemetry.log.warning("clock.jumped", seconds=round(offset - self._offset), believed=False)
+            elif elapsed - self._jump[1] >= self._patience_s:
+                telemetry.log.warning("clock.jumped", seconds=round(offset - self._offset), believed=True)
+                self._offset, self._jump = offset, None
+            return elapsed + self._offset
+
+
+# ---------------------------------------------------------------- periodic work
+def extracts_without_client(settings: Settings) -> bool:
+    """True if facts are extracted without the credential of the client who stated them."""
+    if settings.memory.extraction != "llm":
+        return settings.memory.extraction == "verbatim"
+    key = settings.upstream.api_key
+    return bool(key and key.get_secret_value()) or any(
+        model.model_role == EXTRACTION for model in settings.external_models
+    )
+
+
+class Maintenance:
+    """The periodic work of one App. Failures are logged and retried in the next round."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._logged_at = time.monotonic()  # the start has just logged the store's state
+        self._wakes_jobs = True
+
+    def take_over(self) -> None:
+        """Wake waiting jobs again: another App of this process, with other settings, has ended."""
+        self._wakes_jobs = True
+
+    async def keep_up(self) -> None:
+        """Retry, commit and close sessions every few seconds; delete expired data every ten minutes."""
+        swept_at = float("-inf")
+        while True:
+            await asyncio.sleep(STORE_RETRY_S)
+            await self._services.fail_open.attempt("upkeep", self._catch_up, UPKEEP_S)
+            if time.monotonic() - swept_at >= SWEEP_EVERY_S:
+                swept_at = time.monotonic()
+                await self._services.fail_open.attempt("retention", self._delete_expired, UPKEEP_S)
+
+    async def keep_index(self) -> None:
+        """Send outstanding vectors to the index every few seconds: in a task of its own, as it may hang."""
+        stores = self._services.stores
+
+        async def deliver() -> None:
+            with suppress(StoreUnavailable):  # logged by `_catch_up`
+                await stores.deliver()
+
+        while True:
+            await asyncio.sleep(STORE_RETRY_S)
+            if stores.is_open:
+                await self._services.fail_open.attempt("index", deliver, UPKEEP_S)
+
+    async def _catch_up(self) -> None:
+        """Open a store that could not be opened at the start, and commit what could not be committed."""
+        services, stores, learner = self._services, self._services.stores, self._services.learner
+        try:
+            if not stores.is_open:
+                await open_store(stores, services.models.embedder)
+            await stores.upkeep()
+        except StoreUnavailable as error:
+            is_due = time.monotonic() - self._logged_at >= REMIND_S
+            if is_due and not (stores.is_open and stores.trouble):  # trouble is logged by the store itself
+                self._logged_at = time.monotonic()
+                log_unavailable(stores, error)
+            return
+        with suppress(StoreUnavailable):
+            # Once: jobs that wait for their user's key wait again if ours is refused too.
+            may_wake = self._wakes_jobs and extracts_without_client(services.settings)
+            if may_wake and await stores.jobs.wake(None):
+                telemetry.log.info("memory.waiting_woken")
+                learner.worker.wake.set()
+            self._wakes_jobs = False
+            await learner.recorder.catch_up()
+            await learner.access_counts.write()
+            if await learner.notes.close(services.clock()):
+                learner.worker.wake.set()
+            await learner.documents.catch_up(INDEX_S)
+            await services.learning.forms.sync(stores.forms)
+
+    async def _delete_expired(self) -> None:
+        stores, storage, now = self._services.stores, self._services.settings.storage, self._services.clock()
+        await stores.chains.expire(now, unused_since=now - storage.conversation_ttl_days * 86_400)
+        await stores.memories.expire(now)
+        await stores.sessions.prune(now - storage.exchange_ttl_days * 86_400)
 
 
 # ---------------------------------------------------------------- one configuration, serving
@@ -245,7 +375,12 @@ class ReloadableApp:
     async def _live(self, receive: Any, send: Any, state: dict[str, Any] | None) -> None:
         await receive()
         if state is not None:
-            state[CONNECTIONS] = self._connections()
+            # The register of client connections, which the protocol finds here.
+            server = self._settings.server
+            timeouts = (server.head_timeout_seconds, server.body_timeout_seconds)
+            most = (server.max_connections, server.max_connections_per_peer)
+            limits = ClientLimits.of(*timeouts, *most, raise_file_limit())
+            state[CONNECTIONS] = Connections(limits, self._count_ended)
         async with asyncio.TaskGroup() as tasks:
             try:
                 self._current = await self._begin(tasks, self._settings)
@@ -253,9 +388,8 @@ class ReloadableApp:
                 self.failure = error
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
-            if (
-                self._owns_process
-            ):  # its start-up objects stay: a full collection would stall answers for 0.1 s
+            if self._owns_process:
+                # Its start-up objects stay: a full collection would stall answers for 0.1 s.
                 gc.collect()
                 gc.freeze()
             with self._signal_handlers(tasks):
@@ -271,13 +405,6 @@ class ReloadableApp:
         if self._owns_process:
             telemetry.log.info("process.stopped", took_s=round(time.monotonic() - self._stopping_at, 1))
         await send({"type": "lifespan.shutdown.complete"})
-
-    def _connections(self) -> Connections:
-        """Return the register of client connections, which the protocol finds in the lifespan's state."""
-        server = self._settings.server
-        timeouts = (server.head_timeout_seconds, server.body_timeout_seconds)
-        most = (server.max_connections, server.max_connections_per_peer)
-        return Connections(ClientLimits.of(*timeouts, *most, raise_file_limit()), self._count_ended)
 
     def _count_ended(self, reason: str) -> None:
         if self._current is not None:
@@ -360,19 +487,20 @@ class ReloadableApp:
                 signal.signal(number, partial(self._stop, loop, stop))
         if self._reloads:
             terminal = Terminal()
-            loop.add_signal_handler(signal.SIGHUP, lambda: self._hang_up(tasks, terminal))
+
+            def hang_up() -> None:
+                if terminal.was_closed():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                else:
+                    tasks.create_task(self.reload(tasks))
+
+            loop.add_signal_handler(signal.SIGHUP, hang_up)
         try:
             yield
         finally:
             if self._reloads:
                 loop.remove_signal_handler(signal.SIGHUP)
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    def _hang_up(self, tasks: asyncio.TaskGroup, terminal: "Terminal") -> None:
-        if terminal.was_closed():
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            tasks.create_task(self.reload(tasks))
 
     def _stop(self, loop: asyncio.AbstractEventLoop, stop: Any, number: int, frame: FrameType | None) -> None:
         """Stop. On SIGTERM, if /ready is probed, answer it with 503 for a while before the port is closed."""

@@ -123,15 +123,15 @@ def worker() -> ReloadableApp:
     """Return the application of one worker process, with the settings of the parent's environment."""
     settings = settings_of(os.environ)
     telemetry.configure(settings.logging.level, settings.logging.format)
-    threading.Thread(target=_stop_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
+
+    def stop_with(parent: int) -> None:
+        """Stop this worker when its parent has died: nothing else would, and it would hold the port."""
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
     return ReloadableApp(settings, scripted=scripted_at(), reloads=True, owns_process=True)
-
-
-def _stop_with(parent: int) -> None:
-    """Stop this worker when its parent has died: nothing else would, and it would hold the port."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -277,10 +277,15 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None, *, jud
     embedding model is from, "" without one, None if unknown."""
     wild = settings.server.host in ("0.0.0.0", "::")
     everywhere = " (and on every other address of this machine)" if wild else ""
+    data = place_of(settings)
+    if why := obstacle_of(settings):
+        data = f"NOTHING IS REMEMBERED, requests pass without memory: {why}"
+    elif settings.storage.backend != "sqlite":
+        data += ", shared by all replicas"
     rows = [
         ("Listening", f"{origin}/v1   ← your client's base_url{everywhere}"),
         ("Upstream", _upstream(settings)),
-        ("Data", _data(settings)),
+        ("Data", data),
         ("Embeddings", f"{settings.embedding.model}" + (f" ({embedder})" if embedder else "")),
         ("Extraction", _extraction(settings)),
         ("Identity", _identity(settings.identity)),
@@ -291,10 +296,25 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None, *, jud
         rows.insert(4, ("Judge", "OFF: memories are shown by their vectors alone. See memory-proxy doctor"))
     lines = ["", f"memory-proxy {BUILD}", ""]
     lines += [f"  {name:<11} {text}" for name, text in rows]
-    off = _off(settings)
+    off = []
+    if settings.upstream.base_url is None:
+        off.append("a real model: --upstream http://127.0.0.1:11434/v1 (Ollama), https://…/v1")
+    if settings.identity.mode == "open":
+        off.append("authentication: keep this port to your own backend (mode open)")
+    if not settings.identity.accept_openai_user:
+        off.append("OpenAI's `user` field as identity: identity.accept_openai_user=true")
     lines += ["", *(f"  Off         {line}" for line in off)] if off else []
-    lines += ["", "  Try", *(f"    {line}" for line in _try(origin, settings)), ""]
+    model = "scripted-demo" if settings.upstream.base_url is None else "YOUR-MODEL"
+    named, credential = ', "memory_context": {"user_id": "alice"}', ""
+    if settings.identity.mode in ("keys", "jwt"):
+        named, credential = "", " -H 'Authorization: Bearer YOUR-KEY'"
     lines += [
+        "",
+        "  Try",
+        f"    curl {origin}/v1/chat/completions -H 'Content-Type: application/json'{credential} -d '{{",
+        f'      "model": "{model}"{named},',
+        '      "messages": [{"role": "user", "content": "My budget for the Hawaii trip is $10,000."}]}\'',
+        "",
         f"  See, search and forget memories: {origin}/ui, or memory-proxy memory list --user alice",
         f"  Settings: --config FILE (see config/default.yaml). Health: {origin}/health",
         "",
@@ -316,13 +336,6 @@ def _reached(settings: Settings, url: str) -> str:
     at = parse_base_url(url)
     way = network_of(settings).described(at)
     return f"{at.shown}, {way}" if way else at.shown
-
-
-def _data(settings: Settings) -> str:
-    place = place_of(settings)
-    if why := obstacle_of(settings):
-        return f"NOTHING IS REMEMBERED, requests pass without memory: {why}"
-    return place if settings.storage.backend == "sqlite" else f"{place}, shared by all replicas"
 
 
 def _extraction(settings: Settings) -> str:
@@ -347,26 +360,3 @@ def _identity(identity: IdentitySettings) -> str:
             return f"jwt: tokens for {identity.jwt_audience}, user = {identity.jwt_user_claim}"
         case "header":
             return f"header: {identity.user_header}, believed from {', '.join(identity.trusted_peers)}"
-
-
-def _off(settings: Settings) -> list[str]:
-    off = []
-    if settings.upstream.base_url is None:
-        off.append("a real model: --upstream http://127.0.0.1:11434/v1 (Ollama), https://…/v1")
-    if settings.identity.mode == "open":
-        off.append("authentication: keep this port to your own backend (mode open)")
-    if not settings.identity.accept_openai_user:
-        off.append("OpenAI's `user` field as identity: identity.accept_openai_user=true")
-    return off
-
-
-def _try(origin: str, settings: Settings) -> list[str]:
-    model = "scripted-demo" if settings.upstream.base_url is None else "YOUR-MODEL"
-    named, credential = ', "memory_context": {"user_id": "alice"}', ""
-    if settings.identity.mode in ("keys", "jwt"):
-        named, credential = "", " -H 'Authorization: Bearer YOUR-KEY'"
-    return [
-        f"curl {origin}/v1/chat/completions -H 'Content-Type: application/json'{credential} -d '{{",
-        f'  "model": "{model}"{named},',
-        '  "messages": [{"role": "user", "content": "My budget for the Hawaii trip is $10,000."}]}\'',
-    ]

@@ -12,7 +12,7 @@ from proxy import telemetry
 from proxy.admit.gate import Gate
 from proxy.admit.safety import PII, SafetyPolicy, redact, safe_id
 from proxy.app.factories import cache_of, network_of, stores_of
-from proxy.config import ExternalModel, Settings
+from proxy.config import Settings
 from proxy.domain import timezones
 from proxy.domain.changes import EvolutionPolicy, Step
 from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
@@ -135,7 +135,13 @@ class Services:
         metrics = telemetry.Metrics()
         fail_open = FailOpen(time.monotonic, metrics)
         stores = stores_of(settings, metrics.index_fallbacks.inc)
-        await _open_stores(stores, models.embedder, stack)
+        stack.push_async_callback(stores.close)
+        try:
+            await open_store(stores, models.embedder)
+        except UnfitStore as error:
+            raise ConfigError(str(error)) from error
+        except StoreUnavailable as error:  # without it, requests pass without memory
+            log_unavailable(stores, error)
         network = network_of(settings)
         # The scripted model runs in this process: no HTTP proxy leads to it.
         upstream = _upstream(settings, upstream_url, network if settings.upstream.base_url else Network())
@@ -226,17 +232,6 @@ async def _load_models(settings: Settings, stack: AsyncExitStack, *, must_embed:
     return Models(embedder, loaded.source if embedder else "", judged.judge)
 
 
-async def _open_stores(stores: "SqlStores", embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> None:
-    """Open the stores if they can be opened now. Raises ConfigError."""
-    stack.push_async_callback(stores.close)
-    try:
-        await open_store(stores, embedder)
-    except UnfitStore as error:
-        raise ConfigError(str(error)) from error
-    except StoreUnavailable as error:  # without it, requests pass without memory
-        log_unavailable(stores, error)
-
-
 async def open_store(stores: "SqlStores", embedder: OnnxEmbedder | None) -> None:
     """Open the store. Raises StoreUnavailable, and ConfigError if its vectors are another model's."""
     try:
@@ -281,19 +276,18 @@ def _external_models(
 ) -> tuple[dict[str, RoleModel], dict[str, Upstream]]:
     """Return the models of external_models by role, and their upstreams by endpoint."""
     rows = settings.external_models
-    endpoints = {row.llm_endpoint: Upstream(row.llm_endpoint, network=network) for row in rows}
-    return {row.model_role: _role_model(row) for row in rows}, endpoints
-
-
-def _role_model(row: ExternalModel) -> RoleModel:
-    return RoleModel(
-        endpoint=row.llm_endpoint,
-        model=row.llm_model_name,
-        api_key=row.llm_api_key.get_secret_value() if row.llm_api_key else None,
-        timeout_s=row.llm_timeout_seconds,
-        max_tokens=row.max_tokens,
-        temperature=row.temperature,
-    )
+    roles: dict[str, RoleModel] = {
+        row.model_role: RoleModel(
+            endpoint=row.llm_endpoint,
+            model=row.llm_model_name,
+            api_key=row.llm_api_key.get_secret_value() if row.llm_api_key else None,
+            timeout_s=row.llm_timeout_seconds,
+            max_tokens=row.max_tokens,
+            temperature=row.temperature,
+        )
+        for row in rows
+    }
+    return roles, {row.llm_endpoint: Upstream(row.llm_endpoint, network=network) for row in rows}
 
 
 # ---------------------------------------------------------------- the read path

@@ -1,8 +1,7 @@
-"""`memory-proxy backup`, `restore`, `receipts` and `migrate`: copies of the database, and of its deletions.
+"""Commands that open the database themselves: backup, restore, receipts, migrate, reembed and reindex.
 
-They open the database themselves. `backup` and `receipts` work while a proxy runs; `restore` refuses to, and
-`migrate` only reads its source. Over PostgreSQL there are `receipts` and `migrate`: its own tools back up and
-restore.
+`restore` and `migrate` need stopped proxies; the others work while one runs. `backup` and `restore` are for
+SQLite: PostgreSQL has its own tools.
 """
 
 import argparse
@@ -13,27 +12,31 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from rich.console import Console
+from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TaskProgressColumn, TimeRemainingColumn
 
 from proxy import telemetry
 from proxy.cli import add_place, database_of, opened_stores, progress, settings_of
 from proxy.config import Settings
 from proxy.domain.core import ForgetCounts, Receipt
-from proxy.domain.errors import ConfigError, StoreError
+from proxy.domain.errors import ConfigError, EmbeddingFailed, StoreError
+from proxy.domain.ports import Embedder
 
 if TYPE_CHECKING:
     from proxy.storage.migration import Place
-    from proxy.storage.redis_migration import Moved
     from proxy.storage.sql.database import Database
+    from proxy.storage.sql.embeddings import SqlVectors
 
 
+BATCH = 200  # memories that are embedded in one transaction
 STANDARD = "-"  # standard input or output, in place of a file
 MIGRATE_FROM = "MEMORY_PROXY_MIGRATE_FROM"  # every user of the machine can see a command line
 _REDIS = ("redis://", "rediss://", "unix://")
@@ -50,7 +53,6 @@ Run = Callable[[argparse.Namespace, Settings], int]
 
 
 def add_backup(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `backup`."""
     parser.description = (
         "Write a verified, consistent copy of the database to a file that only its owner can read. An"
         " existing FILE is replaced when the copy is complete. Memories that are forgotten later stay in a"
@@ -61,7 +63,6 @@ def add_backup(parser: argparse.ArgumentParser) -> None:
 
 
 def add_restore(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `restore`."""
     parser.description = (
         "Verify the backup, repeat in it the deletions since it was made, and put it in place. Stop the proxy"
         " first. The previous database is renamed and stays in the data directory."
@@ -83,7 +84,6 @@ def add_restore(parser: argparse.ArgumentParser) -> None:
 
 
 def add_receipts(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `receipts`."""
     parser.description = (
         "Write all receipts, one JSON object per line: what was deleted when, without the texts. With"
         " --repeat, delete again what saved receipts name, in a database that was restored from a backup."
@@ -159,7 +159,9 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.storage.sqlite.restore import Restore
 
     receipts = _read_receipts(args.receipts) if args.receipts else []
-    with _input(args.file) as backup, progress(_STEPS, TaskProgressColumn()) as report:
+    with contextlib.ExitStack() as stack:
+        backup = sys.stdin.buffer if args.file == STANDARD else stack.enter_context(open(args.file, "rb"))
+        report = stack.enter_context(progress(_STEPS, TaskProgressColumn()))
         restore = Restore(settings.data_dir, report, receipts, forgets=not args.with_forgotten)
         done = restore.run(backup, "the backup" if args.file == STANDARD else args.file)
     if args.json:
@@ -208,22 +210,18 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
-@contextlib.contextmanager
-def _input(name: str) -> Iterator[BinaryIO]:
-    if name == STANDARD:
-        yield sys.stdin.buffer
-    else:
-        with Path(name).open("rb") as opened:
-            yield opened
-
-
 # ---------------------------------------------------------------- receipts
 def _receipts(args: argparse.Namespace, settings: Settings) -> int:
-    from proxy.storage.sql.forget import to_lines
+    from proxy.storage.sql.forget import receipts_in, to_lines
+    from proxy.storage.sqlite import restore
 
     if args.repeat:
         return _repeat(_read_receipts(args.repeat), settings, as_json=args.json)
-    lines = to_lines(_all_receipts(settings))
+    if settings.storage.backend == "sqlite":
+        found = restore.receipts_in(_existing(settings))
+    else:
+        found = asyncio.run(_in_stores(settings, lambda database: database.read(receipts_in)))
+    lines = to_lines(found)
     if args.file == STANDARD:
         sys.stdout.writelines(lines)
         return 0
@@ -236,16 +234,6 @@ def _receipts(args: argparse.Namespace, settings: Settings) -> int:
         os.fsync(copy.fileno())
     partial.replace(target)
     return 0
-
-
-def _all_receipts(settings: Settings) -> Sequence[Receipt]:
-    if settings.storage.backend == "sqlite":
-        from proxy.storage.sqlite import restore
-
-        return restore.receipts_in(_existing(settings))
-    from proxy.storage.sql.forget import receipts_in
-
-    return asyncio.run(_in_stores(settings, lambda database: database.read(receipts_in)))
 
 
 def _repeat(receipts: Sequence[Receipt], settings: Settings, *, as_json: bool) -> int:
@@ -285,7 +273,6 @@ def _read_receipts(path: Path) -> Sequence[Receipt]:
             raise ConfigError(f"{path}: {error}; expected the output of `memory-proxy receipts`") from None
 
 
-# ---------------------------------------------------------------- shared
 def _existing(settings: Settings) -> Path:
     database = database_of(settings)
     if not database.is_file():
@@ -295,7 +282,6 @@ def _existing(settings: Settings) -> Path:
 
 # ---------------------------------------------------------------- migrate
 def add_migrate(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `migrate`."""
     parser.description = (
         "Copy everything into the store that the configuration names, which must be empty, and compare both"
         " at the end. Stop every proxy on both stores first. The source stays as it is. A copy that was"
@@ -329,7 +315,6 @@ def _migrate(args: argparse.Namespace) -> int:
     return _from_database(args, origin if "://" in origin else Path(origin), settings)
 
 
-# ---------------------------------------------------------------- from SQLite, from PostgreSQL
 def _from_database(args: argparse.Namespace, origin: "Place", settings: Settings) -> int:
     from proxy.app.factories import postgres_url_of
     from proxy.storage.migration import copy, open_source, open_target
@@ -357,10 +342,21 @@ def _list(rows: Mapping[str, int]) -> None:
         print(f"{count:>12,}  {table}")
 
 
-# ---------------------------------------------------------------- from Redis
 def _from_redis(args: argparse.Namespace, url: str, settings: Settings) -> int:
+    from proxy.storage.redis_migration import Moved, OldRedis, move
+
+    async def run(old: OldRedis) -> Moved:
+        columns = (MofNCompleteColumn(), TimeRemainingColumn())
+        with progress({"move": "copying users"}, *columns) as report:
+            return await _in_stores(
+                settings, lambda database: database.write(lambda tx: move(tx, old, report))
+            )
+
     try:
-        moved = asyncio.run(_move(url, args.prefix, settings))
+        with contextlib.closing(OldRedis(url, args.prefix)) as old:
+            moved = asyncio.run(run(old))
+    except ValueError as error:
+        raise ConfigError("the URL of Redis is not valid") from error
     except StoreError as error:
         print(f"memory-proxy: {error}. Nothing was copied.", file=sys.stderr)
         return 1
@@ -375,13 +371,113 @@ def _from_redis(args: argparse.Namespace, url: str, settings: Settings) -> int:
     return 0
 
 
-async def _move(url: str, prefix: str, settings: Settings) -> "Moved":
-    from proxy.storage.redis_migration import OldRedis, move
+# ---------------------------------------------------------------- reembed and reindex
+def add_reembed(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Embed all memories with the configured model, or with --model. A proxy on the same store may run:"
+        " restart it with the new model at any time after the start of this command. If it is interrupted,"
+        " run it again to resume."
+    )
+    parser.add_argument(
+        "--model", metavar="DIR|NAME", help="a directory with the weights, or a name (default: the settings)"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="also embed memories again that have a vector of this model"
+    )
+    add_place(parser)
+    parser.set_defaults(func=_run_reembed)
 
+
+def add_reindex(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Delete the collections in Qdrant and fill them again from the database, after a change of"
+        " quantization or replication. Running proxies answer with exact search until it is done. If it is"
+        " interrupted, run it again to resume, or leave the rest to a running proxy."
+    )
+    add_place(parser)
+    parser.set_defaults(func=lambda args: asyncio.run(_run_reindex(args)))
+
+
+async def reembed(
+    vectors: "SqlVectors", embedder: Embedder, report: Callable[[int, int], None], *, all_again: bool = False
+) -> int:
+    """Embed the memories without a vector of the model, or all; return how many vectors were stored.
+
+    Memories that a proxy with another model writes during the run are embedded in a further round. Raises
+    WrongModel if another run starts with yet another model.
+    """
+    from proxy.admit.gate import vectors_of
+
+    generation = await vectors.begin(embedder.model, all_again=all_again)
+    total, done = await vectors.count(generation), 0
+    report(done, total)
+    while batch := await vectors.stale(generation, None, BATCH):
+        while batch:
+            made = await vectors_of(embedder, [stale.content for stale in batch])
+            done += await vectors.put(generation, list(zip(batch, made, strict=True)))
+            total = max(total, done)
+            report(done, total)
+            batch = await vectors.stale(generation, batch[-1], BATCH)
+    return done
+
+
+def _run_reembed(args: argparse.Namespace) -> int:
+    from proxy.models.load import load_embedder
+
+    telemetry.configure("error", "console")
+    settings, given = settings_of(args.config, args.data_dir), args.model
+    if settings.storage.backend == "sqlite" and not database_of(settings).is_file():
+        raise ConfigError(f"there are no memories in {settings.data_dir}: set --data-dir")
+    now = settings.embedding
+    name, path = (now.model, now.path) if given is None else (given, None)
+    if given is not None and Path(given).is_dir():
+        name, path = Path(given).resolve().name, Path(given)
+    elif given is not None and given.startswith((os.sep, ".", "~")):
+        raise ConfigError(f"--model {given}: there is no such directory")
+    models = settings.data_dir / "models"
+    loaded = load_embedder(models, model=name, path=path, allow_download=now.allow_download)
+    if (embedder := loaded.embedder) is None:
+        why = "\n  ".join(loaded.notes)
+        raise ConfigError(f"the model {name} cannot be loaded, and nothing was changed:\n  {why}")
+    with contextlib.closing(embedder):
+        if path is not None and loaded.source != "directory":
+            raise ConfigError(f"{path} cannot be used, and nothing was changed: {loaded.notes[0]}")
+        background = embedder.in_background()
+
+        async def run() -> int:
+            doing = {"embed": escape(embedder.model.name)}
+            async with opened_stores(settings) as stores:
+                with progress(doing, MofNCompleteColumn(), TimeRemainingColumn()) as report:
+                    shown = partial(report, "embed")
+                    return await reembed(stores.vectors, background, shown, all_again=args.force)
+
+        try:
+            count = asyncio.run(run())
+        except (StoreError, EmbeddingFailed) as error:
+            error.add_note("Vectors that are stored stay: run it again to resume")
+            raise
+    out, model = Console(highlight=False, soft_wrap=True), embedder.model
+    noun = "memory" if count == 1 else "memories"
+    out.print(escape(f"{count} {noun} embedded with {model.name} ({model.dimension} dimensions)."))
+    if (now.model, now.dimension, now.path) != (name, model.dimension, path):
+        shown_path = f", path: {path.resolve()}" if path else ""
+        out.print("Use these settings from now on, and restart every proxy that uses another model:")
+        wanted = f"{{model: {name}, dimension: {model.dimension}{shown_path}}}"
+        out.print(f"  embedding: {escape(wanted)}")
+    return 0
+
+
+async def _run_reindex(args: argparse.Namespace) -> int:
+    telemetry.configure("error", "console")
+    settings = settings_of(args.config, args.data_dir)
+    if settings.storage.vectors != "qdrant":
+        raise ConfigError("storage.vectors is not qdrant: there is nothing to fill")
     try:
-        old = OldRedis(url, prefix)
-    except ValueError as error:
-        raise ConfigError("the URL of Redis is not valid") from error
-    columns = (MofNCompleteColumn(), TimeRemainingColumn())
-    with contextlib.closing(old), progress({"move": "copying users"}, *columns) as report:
-        return await _in_stores(settings, lambda database: database.write(lambda tx: move(tx, old, report)))
+        async with opened_stores(settings) as stores:
+            with progress({"send": "sending"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:
+                sent = await stores.reindex(partial(report, "send"))
+    except StoreError as error:
+        error.add_note("What was sent stays: run it again to resume")
+        raise
+    print(f"{sent:,} memories sent to {settings.qdrant.url}.")
+    return 0

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 
 from proxy import telemetry
 from proxy.app.factories import auth_of, cache_of, index_of, network_of, place_of, stores_of
-from proxy.cli import database_of, is_present, was_lost
+from proxy.cli import database_of, is_present, opened_stores, was_lost
 from proxy.config import Settings
-from proxy.domain.base_url import BaseUrl, parse_base_url
+from proxy.domain.base_url import parse_base_url
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.http.auth.jwt import parse_key_set
 from proxy.models.judge import load_judge
@@ -31,9 +31,8 @@ from proxy.models.tokens import Tokens
 from proxy.models.weights import ENCODER_NAME
 from proxy.storage.sql.database import CORRUPT
 from proxy.storage.sql.external_index import IndexUnavailable
-from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite.database import kind_of
-from proxy.storage.sqlite.file import SCHEMA_VERSION, Survey, older_schema, survey
+from proxy.storage.sqlite.file import SCHEMA_VERSION, older_schema, survey
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.connection import Timeouts
 from proxy.upstream.forms import described
@@ -80,14 +79,24 @@ def _checks(settings: Settings) -> Iterator[CheckResult]:
     yield from asyncio.run(_index(settings))
     yield from _embedder(settings)
     yield from _reranker(settings)
-    yield _tokens()
+    if Tokens().exact():
+        yield good("tokens", "counted with OpenAI's tables")
+    else:
+        text = "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
+        yield note("tokens", text)
     yield from _identity(settings)
     try:
         network = network_of(settings)
     except ConfigError as e:
         yield bad("network", str(e))
         return
-    yield asyncio.run(_configured_upstream(settings, network))
+    if (base_url := settings.upstream.base_url) is None:
+        yield note("upstream", "none: a scripted demo model answers; set --upstream URL")
+    else:
+        # Without a configured key: one in OPENAI_API_KEY is a client's, the proxy sends it nowhere.
+        own, of_client = settings.upstream.api_key, os.environ.get("OPENAI_API_KEY")
+        key, setting = (own.get_secret_value(), "upstream.api_key") if own else (of_client, None)
+        yield asyncio.run(_upstream("upstream", Probe(setting, base_url, key, network)))
     for model in settings.external_models:
         key = model.llm_api_key.get_secret_value() if model.llm_api_key else None
         upstream = Probe("its llm_api_key" if key else None, model.llm_endpoint, key, network)
@@ -98,7 +107,12 @@ def _checks(settings: Settings) -> Iterator[CheckResult]:
 def _data_dir(settings: Settings) -> CheckResult:
     path, database = settings.data_dir, database_of(settings)
     if not os.path.isdir(path):  # Path.is_dir raises if a parent is not readable
-        return _missing_directory(path)
+        nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
+        if not os.path.isdir(nearest):
+            return bad("data", f"cannot create {path}: {nearest} is not a directory; set --data-dir")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            return bad("data", f"cannot create {path}: {nearest} cannot be written by this user")
+        return note("data", f"{path} does not exist: the first start creates it, without memories")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return bad("data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite" or is_present(database):
@@ -109,23 +123,13 @@ def _data_dir(settings: Settings) -> CheckResult:
     return bad("data", f"{database} is missing: {remedy}; a start creates an empty one")
 
 
-def _missing_directory(path: Path) -> CheckResult:
-    nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
-    if not os.path.isdir(nearest):
-        return bad("data", f"cannot create {path}: {nearest} is not a directory; set --data-dir")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        return bad("data", f"cannot create {path}: {nearest} cannot be written by this user")
-    return note("data", f"{path} does not exist: the first start creates it, without memories")
-
-
 async def _store(settings: Settings) -> CheckResult:
-    path, stores = place_of(settings), stores_of(settings)
+    path = place_of(settings)
     try:
-        await stores.open()
-        await stores.close()
+        async with opened_stores(settings):
+            return good("data", path)
     except StoreError as e:
         return bad("data", f"the store in {path} cannot be opened: {e}")
-    return good("data", f"{path}")
 
 
 def _older(settings: Settings) -> CheckResult | None:
@@ -156,9 +160,16 @@ def database_findings(database: Path, model: str) -> Iterator[CheckResult]:
         yield bad("database", f"{error}: its disk may be at fault (docs/operations.md)")
         yield _disk(shutil.disk_usage(database.parent).free, LEAST_FREE_BYTES)
         return
-    yield _soundness(database, found)
+    text = f"{found.memories:,} memories, {_size(found.bytes)}, schema {found.schema}"
+    if found.is_sound is None:
+        yield note("database", f"{text}; too large to check here: a backup verifies it")
+    elif found.is_sound:
+        yield good("database", f"{text}, sound")
+    else:
+        yield bad("database", f"{database} is corrupt: restore a backup (docs/operations.md)")
     yield _disk(found.free_bytes, max(LEAST_FREE_BYTES, found.bytes))
-    yield from learnt_forms(found.forms)
+    # The request forms that models were found to accept: they explain how requests are written.
+    yield from (note("form", f"learnt: {line}") for line in described(found.forms, time.time()))
     if found.log_bytes > LARGE_LOG_BYTES:
         size = _size(found.log_bytes)
         text = f"the write-ahead log has grown to {size}: another program reads the file for a long time"
@@ -172,21 +183,6 @@ def database_findings(database: Path, model: str) -> Iterator[CheckResult]:
     if found.model not in (None, model):
         text = f"the vectors were made with {found.model}, the settings name {model}: memory-proxy reembed"
         yield bad("vectors", text)
-
-
-def learnt_forms(rows: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Yield the request forms that models were found to accept: they explain how requests are written."""
-    for line in described(rows, time.time()):
-        yield note("form", f"learnt: {line}")
-
-
-def _soundness(database: Path, found: Survey) -> CheckResult:
-    text = f"{found.memories:,} memories, {_size(found.bytes)}, schema {found.schema}"
-    if found.is_sound is None:
-        return note("database", f"{text}; too large to check here: a backup verifies it")
-    if not found.is_sound:
-        return bad("database", f"{database} is corrupt: restore a backup (docs/operations.md)")
-    return good("database", f"{text}, sound")
 
 
 def _disk(free_bytes: int, wanted_bytes: int) -> CheckResult:
@@ -279,18 +275,11 @@ def _models_dir(settings: Settings) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def _tokens() -> CheckResult:
-    if Tokens().exact():
-        return good("tokens", "counted with OpenAI's tables")
-    return note("tokens", "estimated (within about 4 %); scripts/fetch-models installs the exact tables")
-
-
 # ---------------------------------------------------------------- identity
 def _identity(settings: Settings) -> Iterator[CheckResult]:
     identity = settings.identity
     try:
-        stores = stores_of(settings)
-        auth_of(settings, stores.keys)
+        auth_of(settings, stores_of(settings).keys)
     except ConfigError as e:
         yield bad("identity", str(e))
         return
@@ -301,7 +290,7 @@ def _identity(settings: Settings) -> Iterator[CheckResult]:
             if settings.storage.backend == "sqlite" and not is_present(database_of(settings)):
                 yield _NO_KEY
             elif _older(settings) is None:
-                yield asyncio.run(_keys(stores))
+                yield asyncio.run(_keys(settings))
         case "jwt":
             yield asyncio.run(_jwt(settings))
         case "header":
@@ -311,14 +300,12 @@ def _identity(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult(BAD if wide else GOOD, "identity", text)
 
 
-async def _keys(stores: SqlStores) -> CheckResult:
+async def _keys(settings: Settings) -> CheckResult:
     try:
-        await stores.open()
-        valid = [key for key in await stores.keys.list() if key.revoked_at is None]
+        async with opened_stores(settings) as stores:
+            valid = [key for key in await stores.keys.list() if key.revoked_at is None]
     except StoreError as e:
         return bad("identity", f"keys: the store cannot be read: {e}")
-    finally:
-        await stores.close()
     return good("identity", f"keys: {len(valid)} valid") if valid else _NO_KEY
 
 
@@ -363,17 +350,6 @@ class Probe:
                 return response.status, found
 
 
-async def _configured_upstream(settings: Settings, network: Network) -> CheckResult:
-    chosen = settings.upstream
-    if chosen.base_url is None:
-        return note("upstream", "none: a scripted demo model answers; set --upstream URL")
-    if chosen.api_key:
-        probe = Probe("upstream.api_key", chosen.base_url, chosen.api_key.get_secret_value(), network)
-    else:  # a key in OPENAI_API_KEY is a client's: the proxy sends it nowhere
-        probe = Probe(None, chosen.base_url, os.environ.get("OPENAI_API_KEY"), network)
-    return await _upstream("upstream", probe)
-
-
 async def _upstream(subject: str, probe: Probe, model: str | None = None) -> CheckResult:
     """Request the list of models; `model` must be in it."""
     at = parse_base_url(probe.url)
@@ -382,7 +358,10 @@ async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Che
     try:
         status, body = await probe.request("GET", b"/v1/models")
         if status == 404 and b"v1" not in at.path.split(b"/"):
-            with_v1, _ = await probe.request("GET", b"/v1/models", url=_with_v1(at, probe.url))
+            base, mark, query = probe.url.partition("?")
+            colon = ":" if at.socket and not at.path else ""
+            url = f"{base.rstrip('/')}{colon}/v1{mark}{query}"
+            with_v1, _ = await probe.request("GET", b"/v1/models", url=url)
             if with_v1 not in (404, 405):
                 return bad(subject, f"{shown} has no /models, but /v1/models answers: add /v1 to the URL")
         if status in (401, 403):
@@ -398,12 +377,6 @@ async def _upstream(subject: str, probe: Probe, model: str | None = None) -> Che
     if model is not None and model not in names:
         return bad(subject, f"{shown} does not list the model {model}")
     return good(subject, f"{shown} answers, {len(names)} models")
-
-
-def _with_v1(at: BaseUrl, url: str) -> str:
-    base, mark, query = url.partition("?")
-    colon = ":" if at.socket and not at.path else ""
-    return f"{base.rstrip('/')}{colon}/v1{mark}{query}"
 
 
 async def _without_models(subject: str, shown: str, status: int, probe: Probe) -> CheckResult:

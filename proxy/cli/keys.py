@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 from rich import box
@@ -28,14 +28,13 @@ from proxy.http.auth import keys
 from proxy.http.auth.identity import OPEN_TENANT, USER_RIGHTS, is_sendable
 from proxy.wire.extensions import checked_id
 
-Run = Callable[[argparse.Namespace], Awaitable[int]]
+Run = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
 
 DEFAULT_RIGHTS = "chat,memory"
 MAX_NAME_CHARS = 100
 
 
 def add_keys(parser: argparse.ArgumentParser) -> None:
-    """Add the actions of `keys` and their arguments."""
     parser.description = "Manage the proxy's own API keys, for identity.mode `keys`."
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="create a key and print it; it cannot be printed again")
@@ -66,20 +65,22 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
 def _add_action(parser: argparse.ArgumentParser, run: Run) -> None:
     add_place(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(func=lambda args: asyncio.run(_run(args, run)))
 
+    def run_action(args: argparse.Namespace) -> int:
+        telemetry.configure("error", "console")  # standard output has nothing but the key
+        return asyncio.run(run(args))
 
-async def _run(args: argparse.Namespace, run: Run) -> int:
-    telemetry.configure("error", "console")  # standard output has nothing but the key
-    return await run(args)
+    parser.set_defaults(func=run_action)
 
 
 # ---------------------------------------------------------------- actions
 async def _create(args: argparse.Namespace) -> int:
+    if not args.name.strip() or len(args.name) > MAX_NAME_CHARS or not args.name.isprintable():
+        raise InvalidRequest(f"--name must be one line of 1 to {MAX_NAME_CHARS} characters")
     secret = keys.new_key()
     key = Key(
         id=keys.new_id(),
-        name=_name(args.name),
+        name=args.name.strip(),
         tenant=checked_id(args.tenant, "--tenant"),
         user=None if args.user is None else checked_id(args.user, "--user"),
         rights=_rights(args.rights, args.user),
@@ -153,12 +154,6 @@ def _has_database(args: argparse.Namespace) -> bool:
 
 
 # ---------------------------------------------------------------- arguments
-def _name(name: str) -> str:
-    if not name.strip() or len(name) > MAX_NAME_CHARS or not name.isprintable():
-        raise InvalidRequest(f"--name must be one line of 1 to {MAX_NAME_CHARS} characters")
-    return name.strip()
-
-
 def _rights(text: str, user: str | None) -> frozenset[str]:
     rights = frozenset(name.strip() for name in text.split(","))
     if not rights <= RIGHTS:

@@ -23,8 +23,8 @@ _COMMANDS = (
     ("top", "show what a running proxy does, live", "proxy.cli.top:add_top"),
     ("mcp", "serve a running proxy's memory to an MCP client (stdio)", "proxy.client.mcp:add_mcp"),
     ("keys", "create, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys:add_keys"),
-    ("reembed", "embed all memories with another embedding model", "proxy.cli.vectors:add_reembed"),
-    ("reindex", "fill Qdrant again from the database", "proxy.cli.vectors:add_reindex"),
+    ("reembed", "embed all memories with another embedding model", "proxy.cli.database:add_reembed"),
+    ("reindex", "fill Qdrant again from the database", "proxy.cli.database:add_reindex"),
     ("backup", "copy the database into one file; the proxy may run", "proxy.cli.database:add_backup"),
     ("restore", "replace the database with a backup; stop the proxy first", "proxy.cli.database:add_restore"),
     (
@@ -76,7 +76,6 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `serve`."""
     parser.description = (
         "Run the proxy. Without an upstream it answers with a small scripted model, for first tries."
     )
@@ -96,7 +95,6 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def add_demo(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `demo`."""
     parser.description = (
         "Show in three acts what the proxy stores, injects and forgets. It needs no API key and uses a"
         " temporary data directory."
@@ -109,7 +107,6 @@ def add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `doctor`."""
     parser.description = (
         "Check the configuration against the real upstream, store and models, and print what to fix."
     )

@@ -44,7 +44,6 @@ class NoMetrics(Exception):
 
 
 def add_top(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `top`."""
     parser.description = (
         "Show what a running proxy does, refreshed every two seconds; Ctrl-C ends it. Without a terminal one"
         f" frame is printed. A credential in {API_KEY} is sent along, for a proxy in front that asks for one."

@@ -78,7 +78,9 @@ def answer(messages: Sequence[ChatMessage]) -> str:
     asked = next((strip_blocks(m.text).strip() for m in reversed(messages) if m.role == "user"), "")
     if not any(map(is_question, sentences(asked))):
         return _one_of(_NOTED if statements(asked) else _GREETINGS, asked)
-    remembered = _first_memory(messages)
+    # The first memory that was injected is the proxy's best match.
+    blocks = (block for m in messages for block in _BLOCK.findall(m.text))
+    remembered = next((line for block in blocks for line in _LINE.findall(block)), "")
     return f'From memory: "{remembered}"' if remembered else _one_of(_UNKNOWN, asked)
 
 
@@ -113,12 +115,6 @@ ROLES: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def _first_memory(messages: Sequence[ChatMessage]) -> str:
-    """Return the first memory that was injected, which is the proxy's best match; "" for none."""
-    lines = (line for m in messages for block in _BLOCK.findall(m.text) for line in _LINE.findall(block))
-    return next(lines, "")
-
-
 def _said(prompt: str) -> list[str]:
     conversation = _CONVERSATION.search(prompt)
     return _USER.findall(conversation[1]) if conversation else []
@@ -146,15 +142,32 @@ def scripted_model(*, chunk_delay_s: float = 0.02) -> Starlette:
             return JSONResponse(completion.whole())
         options = body.get("stream_options")
         include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        events = _paced(completion.events(include_usage=include_usage), chunk_delay_s)
-        return StreamingResponse(events, media_type="text/event-stream")
+
+        async def paced() -> AsyncIterator[bytes]:
+            for event in completion.events(include_usage=include_usage):
+                await asyncio.sleep(chunk_delay_s)
+                yield event
+
+        return StreamingResponse(paced(), media_type="text/event-stream")
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_MODEL_CARD]})
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ClientError)
+        return JSONResponse(error_body(error.message, error.type, error.param, error.code), error.status)
+
+    async def unknown_url(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        message = f"Invalid URL ({request.method} {request.url.path})"
+        return JSONResponse(error_body(message, "invalid_request_error", None, None), error.status_code)
 
     return Starlette(
         routes=[
-            Route("/v1/models", _models, methods=["GET"]),
+            Route("/v1/models", models, methods=["GET"]),
             Route("/v1/chat/completions", chat, methods=["POST"]),
         ],
-        exception_handlers={ClientError: _refuse, HTTPException: _unknown_url},
+        exception_handlers={ClientError: refuse, HTTPException: unknown_url},
     )
 
 
@@ -250,24 +263,3 @@ def _answer_in_role(request: Request, messages: Sequence[ChatMessage]) -> str:
     if role not in ROLES:
         raise InvalidRequest(f"The scripted model has only the memory roles {', '.join(ROLES)}.")
     return ROLES[role]("\n".join(m.text for m in messages if m.role == "user"))
-
-
-async def _paced(events: Iterator[bytes], delay_s: float) -> AsyncIterator[bytes]:
-    for event in events:
-        await asyncio.sleep(delay_s)
-        yield event
-
-
-async def _models(request: Request) -> Response:
-    return JSONResponse({"object": "list", "data": [_MODEL_CARD]})
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ClientError)
-    return JSONResponse(error_body(error.message, error.type, error.param, error.code), error.status)
-
-
-async def _unknown_url(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"Invalid URL ({request.method} {request.url.path})"
-    return JSONResponse(error_body(message, "invalid_request_error", None, None), error.status_code)

@@ -85,7 +85,14 @@ def parse_base_url(url: str) -> BaseUrl:
     if url.startswith(("unix:", "http+unix:")):
         return _of_socket(url)
     parts = _parts(url)
-    host = _host(parts)
+    host = unquote(parts.hostname or "")
+    if not host:
+        raise ValueError("names no host that can be reached")
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode("ascii")
+        except UnicodeError:
+            raise ValueError("names a host that DNS cannot have") from None
     if parts.port == 0:
         raise ValueError("port 0 cannot be reached")
     if host in _NEVER_WITHOUT_V1 and not parts.path.strip("/"):
@@ -115,18 +122,6 @@ def _parts(url: str) -> SplitResult:
     if "#" in url:
         raise ValueError("must hold no fragment (#)")
     return parts
-
-
-def _host(parts: SplitResult) -> str:
-    host = unquote(parts.hostname or "")
-    if not host:
-        raise ValueError("names no host that can be reached")
-    if host.isascii():
-        return host
-    try:
-        return host.encode("idna").decode("ascii")
-    except UnicodeError:
-        raise ValueError("names a host that DNS cannot have") from None
 
 
 def _path(path: str) -> bytes:

@@ -383,9 +383,18 @@ class Insights:
     fading: Sequence[Memory]
 
 
-class EvolutionStore(Protocol):
-    """Which users are due, their own settings, and what use and time change. Methods may raise
-    StoreUnavailable."""
+class UserPolicies(Protocol):
+    """Users' own settings of section `evolution`."""
+
+    async def own(self, scope: Scope) -> Mapping[str, Any]:
+        """Return the user's own settings; {} for none."""
+
+    async def set_own(self, scope: Scope, own: Mapping[str, Any], at: float) -> None:
+        """Replace the user's own settings, durable on return; the user is due at `at`."""
+
+
+class EvolutionStore(UserPolicies, Protocol):
+    """Which users are due, and what use and time change. Methods may raise StoreUnavailable."""
 
     async def claim(self, now: float, lease_s: float) -> VisitLease | None:
         """Lease the user who has been due the longest, else one with answers to judge; one process at a time
@@ -397,12 +406,6 @@ class EvolutionStore(Protocol):
 
     async def release(self, lease: VisitLease, at: float, due_at: float) -> None:
         """End the visit made at `at`; the next one is due at `due_at`, or earlier if memories changed."""
-
-    async def own(self, scope: Scope) -> Mapping[str, Any]:
-        """Return the user's own settings; {} for none."""
-
-    async def set_own(self, scope: Scope, own: Mapping[str, Any], at: float) -> None:
-        """Replace the user's own settings, durable on return; the user is due at `at`."""
 
     async def answered(self, scope: Scope, limit: int) -> Sequence[AnsweredExchange]:
         """Return up to `limit` of the user's exchanges whose answers are to be judged, oldest first."""

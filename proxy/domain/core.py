@@ -368,14 +368,9 @@ class Turn:
     def query(self) -> str:
         """The user's own words in the last user message, or in the one before it if that has none (an image,
         a client's reminder); "" if there are none."""
-        asked = self._asked
-        return "" if asked is None else asked.words
-
-    @property
-    def _asked(self) -> Message | None:
         talk = (m for m in reversed(self.messages) if m.role not in ("system", "developer"))
         asked = takewhile(lambda m: m.role == "user", dropwhile(lambda m: m.role != "user", talk))
-        return next((m for m in asked if m.words.strip()), None)
+        return next((m.words for m in asked if m.words.strip()), "")
 
     @property
     def said(self) -> str:

@@ -7,6 +7,7 @@ ProxyError
 │   ├── Forbidden              403
 │   │   └── QuotaExceeded          the user's memory or documents are full
 │   ├── NotFound               404, also for what belongs to another user
+│   ├── MethodNotAllowed       405, the headers name the methods of the path
 │   ├── Duplicate              409, another memory has this content
 │   ├── TooLarge               413
 │   ├── UpgradeRefused         426
@@ -48,11 +49,12 @@ class ClientError(ProxyError):
 
     status = 400
     type = "invalid_request_error"
+    code: str | None = None
     headers: Sequence[tuple[bytes, bytes]] = ()
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
-        self.message, self.param, self.code = message, param, code
+        self.message, self.param, self.code = message, param, code or self.code
 
 
 class InvalidRequest(ClientError):
@@ -60,13 +62,9 @@ class InvalidRequest(ClientError):
 
 
 class Unauthorized(ClientError):
-    """No credential, or an invalid one."""
-
     status = 401
+    code = "invalid_api_key"
     headers = ((b"www-authenticate", b"Bearer"),)
-
-    def __init__(self, message: str, *, code: str = "invalid_api_key") -> None:
-        super().__init__(message, code=code)
 
 
 class Forbidden(ClientError):
@@ -75,10 +73,7 @@ class Forbidden(ClientError):
 
 
 class QuotaExceeded(Forbidden):
-    """`code` is memory_quota_exceeded."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, code="memory_quota_exceeded")
+    code = "memory_quota_exceeded"
 
 
 class NotFound(ClientError):
@@ -89,9 +84,10 @@ class MethodNotAllowed(ClientError):
     """The path has other methods, which `allow` names; HEAD goes with GET."""
 
     status = 405
+    code = "method_not_allowed"
 
     def __init__(self, method: str, allowed: Collection[str]) -> None:
-        super().__init__(f"{method[:16]} is not allowed here.", code="method_not_allowed")
+        super().__init__(f"{method[:16]} is not allowed here.")
         names = {*allowed, "HEAD"} if "GET" in allowed else {*allowed}
         self.headers = [(b"allow", ", ".join(sorted(names)).encode("ascii"))]
 
@@ -106,10 +102,8 @@ class UpgradeRefused(ClientError):
     """A WebSocket upgrade on a route that does not support it."""
 
     status = 426
+    code = "upgrade_refused"
     headers = ((b"upgrade", b"HTTP/1.1"),)
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, code="upgrade_refused")
 
 
 class TooLarge(ClientError):
@@ -121,16 +115,15 @@ class UnsupportedMedia(ClientError):
 
 
 class IdentityUnavailable(ClientError):
-    """The credential cannot be checked now. The caller is neither accepted nor rejected, but asked to
-    retry."""
+    """The caller is neither accepted nor rejected, but asked to retry."""
 
     status = 503
     type = "server_error"
+    code = "identity_unavailable"
     headers = ((b"retry-after", b"1"),)
 
     def __init__(self) -> None:
-        message = "Credentials cannot be checked at the moment: try again."
-        super().__init__(message, code="identity_unavailable")
+        super().__init__("Credentials cannot be checked at the moment: try again.")
 
 
 class Stopping(ClientError):
@@ -138,20 +131,20 @@ class Stopping(ClientError):
 
     status = 503
     type = "server_error"
+    code = "stopping"
     headers = ((b"retry-after", b"1"),)
 
     def __init__(self) -> None:
-        super().__init__("The proxy is stopping; try again.", code="stopping")
+        super().__init__("The proxy is stopping; try again.")
 
 
 class RateLimited(ClientError):
-    """Too many requests; the headers say when the next one may come."""
-
     status = 429
     type = "requests"
+    code = "rate_limit_exceeded"
 
     def __init__(self, message: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        super().__init__(message, code="rate_limit_exceeded")
+        super().__init__(message)
         self.headers = headers
 
 
@@ -192,11 +185,11 @@ class StoreUnavailable(StoreError):
 
 
 class UnfitStore(StoreUnavailable):
-    """The database's setup would lose data. The message says what to change."""
+    """The message says what to change."""
 
 
 class DamagedRow(StoreUnavailable):
-    """A row's content is invalid."""
+    pass
 
 
 class Conflict(StoreError):

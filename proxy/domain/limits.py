@@ -155,13 +155,13 @@ class CircuitBreaker:
         if not tripped and not self._openings:
             return 0.0
         self._openings += 1
-        length_s = self._length_s() if wanted_s is None else wanted_s + 0.5 * self._open_s * self._jitter()
+        if wanted_s is None:
+            full_s = min(self._max_open_s, self._open_s * 2.0 ** min(self._openings - 1, 30))
+            length_s = full_s * (0.5 + 0.5 * self._jitter())
+        else:
+            length_s = wanted_s + 0.5 * self._open_s * self._jitter()
         self._opened_at, self._open_until = now, now + length_s
         return length_s
-
-    def _length_s(self) -> float:
-        full = min(self._max_open_s, self._open_s * 2.0 ** min(self._openings - 1, 30))
-        return full * (0.5 + 0.5 * self._jitter())
 
 
 # ---------------------------------------------------------------- rate limits
@@ -333,7 +333,12 @@ class TurnPriority:
         """Return in a pause, or after `patience_s` without one."""
         self._waiting += 1
         try:
-            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 a pause is not an event
+            while (pause_in_s := self._pause_in_s(now := self._steady())) > 0:
+                if self._waiting_since is None:
+                    self._waiting_since = now
+                left_s = min(pause_in_s, self._waiting_since + self._patience_s - now)
+                if left_s <= 0:
+                    return
                 await asyncio.sleep(left_s)
         finally:
             self._waiting -= 1
@@ -354,15 +359,6 @@ class TurnPriority:
 
     def _pause_in_s(self, now: float) -> float:
         return PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
-
-    def _left_s(self) -> float:
-        """Return how long to sleep before the next check, 0 in a pause."""
-        now = self._steady()
-        if (pause_in_s := self._pause_in_s(now)) <= 0:
-            return 0.0
-        if self._waiting_since is None:
-            self._waiting_since = now
-        return min(pause_in_s, self._waiting_since + self._patience_s - now)
 
 
 NICENESS = 10

@@ -61,8 +61,8 @@ class Snapshot(Protocol):
         in memory, or once the user forgot something."""
 
 
-class MemoryStore(Protocol):
-    """Memories of many users; every read and write stays inside one scope."""
+class MemoryReader(Protocol):
+    """Memories of many users; every read stays inside one scope."""
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         """Return the union of the best by cosine and the best by BM25 among the scope's current memories,
@@ -75,24 +75,6 @@ class MemoryStore(Protocol):
 
     async def readings(self, scope: Scope, ids: Sequence[str]) -> Sequence[bytes | None]:
         """Return the stored reading of each of the user's memories (see Judge), None without one."""
-
-    async def stamp(self, scope: Scope) -> Stamp:
-        """Return the user's stamp; (0, 0) for an unknown user."""
-
-    async def apply(
-        self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
-    ) -> Applied:
-        """Apply all changes and finish `done` in one transaction, durable on return, within the quota.
-
-        Raises Conflict, with nothing applied, if the user's stamp is no longer `expect`, and LeaseLost if
-        `done`'s lease was lost. A Create whose id or current (user, project, type, normalised content)
-        exists is dropped and reported; Supersede or Confirm of an absent memory stores the new one or
-        nothing. An Edit of an absent memory raises NotFound, one that would duplicate another current
-        memory Duplicate.
-        """
-
-    async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
-        """Count an access of existing memories, once per id given. Does not change the stamp."""
 
     async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
         """Return the memory, also a superseded one; None if absent or outside `where`."""
@@ -112,6 +94,28 @@ class MemoryStore(Protocol):
 
     async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
         """Return, by id, the events (oldest first) of the memories that are inside `where`."""
+
+
+class MemoryStore(MemoryReader, Protocol):
+    """Memories with their changes, each inside one scope too."""
+
+    async def stamp(self, scope: Scope) -> Stamp:
+        """Return the user's stamp; (0, 0) for an unknown user."""
+
+    async def apply(
+        self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
+    ) -> Applied:
+        """Apply all changes and finish `done` in one transaction, durable on return, within the quota.
+
+        Raises Conflict, with nothing applied, if the user's stamp is no longer `expect`, and LeaseLost if
+        `done`'s lease was lost. A Create whose id or current (user, project, type, normalised content)
+        exists is dropped and reported; Supersede or Confirm of an absent memory stores the new one or
+        nothing. An Edit of an absent memory raises NotFound, one that would duplicate another current
+        memory Duplicate.
+        """
+
+    async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
+        """Count an access of existing memories, once per id given. Does not change the stamp."""
 
     async def forget(
         self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False

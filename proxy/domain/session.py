@@ -242,7 +242,7 @@ Trigger = Callable[[SessionState], NewJob | None]
 """Decides, inside the store's transaction, whether a session's pending exchanges become a job."""
 
 
-class SessionStore(Protocol):
+class ExchangeStore(Protocol):
     """Exchanges of sessions, and the triggers that turn them into jobs."""
 
     async def begin(self, exchange: NewExchange) -> StoredExchange:
@@ -266,6 +266,14 @@ class SessionStore(Protocol):
     async def abort(self, begun: StoredExchange) -> None:
         """Remove an exchange that got no answer (the upstream refused it)."""
 
+    async def sweep(self, now: float, trigger: Trigger) -> int:
+        """Complete exchanges whose process died, and offer every session with pending exchanges and no queued
+        job to `trigger`. Returns the number of new jobs."""
+
+
+class SessionStore(ExchangeStore, Protocol):
+    """Sessions with their exchanges."""
+
     async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
         """Return the session's last exchanges, oldest first."""
 
@@ -274,10 +282,6 @@ class SessionStore(Protocol):
 
     async def timezone(self, scope: Scope) -> str | None:
         """Return the user's last known time zone; None if no request has named one."""
-
-    async def sweep(self, now: float, trigger: Trigger) -> int:
-        """Complete exchanges whose process died, and offer every session with pending exchanges and no queued
-        job to `trigger`. Returns the number of new jobs."""
 
     async def end(self, scope: Scope, session_id: str, at: float) -> int:
         """Queue the session's pending exchanges at once; return how many. 0: none, or no such session of the

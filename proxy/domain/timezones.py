@@ -35,7 +35,13 @@ def canonical(name: str) -> str:
         if minutes <= _MOST_MINUTES:
             sign = "+" if match[1] == "+" else "-"
             return f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if minutes else DEFAULT
-    raise UnknownZone(f"there is no time zone of this name{_meant(name)}")
+    wanted = name[:64].casefold().replace(" ", "_")
+    by_city = {full.rpartition("/")[2]: full for full in _names() if not full.startswith(("etc/", "us/"))}
+    near = by_city.get(wanted.rpartition("/")[2])
+    if near is None:
+        near = next(iter(difflib.get_close_matches(wanted, _names(), n=1, cutoff=0.7)), None)
+    hint = f" (did you mean '{_names()[near]}'?)" if near else "; use an IANA name such as 'Europe/Berlin'"
+    raise UnknownZone(f"there is no time zone of this name{hint}")
 
 
 def local(at: float, name: str) -> datetime:
@@ -94,13 +100,3 @@ def _names() -> dict[str, str]:
     """Return the IANA names by their folded spelling."""
     listed = resources.files("tzdata").joinpath("zones").read_text("utf-8").split()
     return {name.casefold(): name for name in listed}
-
-
-def _meant(name: str) -> str:
-    """Return a suggestion for the end of the error message."""
-    wanted = name[:64].casefold().replace(" ", "_")
-    by_city = {full.rpartition("/")[2]: full for full in _names() if not full.startswith(("etc/", "us/"))}
-    near = by_city.get(wanted.rpartition("/")[2])
-    if near is None:
-        near = next(iter(difflib.get_close_matches(wanted, _names(), n=1, cutoff=0.7)), None)
-    return f" (did you mean '{_names()[near]}'?)" if near else "; use an IANA name such as 'Europe/Berlin'"

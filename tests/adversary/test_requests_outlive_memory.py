@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import maintenance
+from proxy.app import reloadable
 from proxy.http import memory_work
 from proxy.learn.worker import HAND_ON_S
 from proxy.recall.search import Searcher
@@ -57,7 +57,7 @@ async def test_a_store_with_another_models_vectors_turns_memory_off(house, tmp_p
         db.execute("UPDATE embeddings SET name = 'another-model', dimension = 768")
     store.rename(away)
     store.symlink_to(tmp_path)  # not a file; then the file replaces it at once, so no retry finds nothing
-    monkeypatch.setattr(maintenance, "STORE_RETRY_S", 0.05)
+    monkeypatch.setattr(reloadable, "STORE_RETRY_S", 0.05)
     async with house() as h:
         assert (await tell(h, "I like rain.")).status_code == 200
         away.replace(store)

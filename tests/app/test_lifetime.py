@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx2
 
-from proxy.app import maintenance
+from proxy.app import reloadable
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.sessions import SqlSessions
 from tests.e2e.conftest import House, until
@@ -57,7 +57,7 @@ async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_
             raise StoreUnavailable("down")
         return await complete(sessions, begun, outcome, trigger)
 
-    monkeypatch.setattr(maintenance, "STORE_RETRY_S", 3_600.0)  # the end comes first
+    monkeypatch.setattr(reloadable, "STORE_RETRY_S", 3_600.0)  # the end comes first
     monkeypatch.setattr(SqlSessions, "complete", once_away)
     model = ScriptedModel(answer="Aloha!", facts=known(("$10,000", BUDGET)))
     async with house(model, memory=UNHURRIED | {"session_summaries": False}) as h:

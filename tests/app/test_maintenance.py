@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from proxy.app.maintenance import SteadyClock, extracts_without_client, vitals
+from proxy.app.http import vitals
+from proxy.app.reloadable import SteadyClock, extracts_without_client
 from proxy.config import load
 from proxy.domain.core import Level
 

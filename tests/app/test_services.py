@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app.maintenance import vitals
+from proxy.app.http import vitals
 from proxy.app.services import Services
 from proxy.config import load
 from proxy.domain.core import Level

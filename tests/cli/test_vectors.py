@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxy.cli.vectors import BATCH, reembed
+from proxy.cli.database import BATCH, reembed
 from proxy.domain.changes import Create
 from proxy.domain.core import (
     Hit,
