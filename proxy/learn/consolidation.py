@@ -19,9 +19,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from proxy.admit.decision import CLOSE, FAR, memory_id, verdict
+from proxy.admit.decision import CLOSE, FAR, cosine_of, memory_id, verdict
 from proxy.admit.gate import Gate, sort, vector_of, with_readings
 from proxy.domain import timezones
 from proxy.domain.changes import (
@@ -118,18 +116,15 @@ def unsupported(text: str, sources: Sequence[Memory], of_others: Collection[str]
         return "number"
     if not capitalised(text) <= known:
         return "name"
-    if any(not _in_place(number, text, sources) for number in numbers(text) - dates):
-        return "unit"
+    for number in numbers(text) - dates:
+        around = _neighbours(number, text)
+        if not any(around & _neighbours(number, m.content) for m in sources):
+            return "unit"
     return "mixed" if any(_mixes(one, sources, of_others) for one in sentences(text)) else ""
 
 
-def _in_place(number: str, text: str, sources: Sequence[Memory]) -> bool:
-    """True if the number has a neighbour, a word or a sign, that it has in one of the sources."""
-    around = _neighbours(number, text)
-    return any(around & _neighbours(number, m.content) for m in sources)
-
-
 def _neighbours(number: str, text: str) -> set[str]:
+    """Return the words or signs next to the number, a currency's for instance."""
     flat, found = fold(text).replace(",", ""), set[str]()
     for match in _NUMBER.finditer(flat):
         if match.group() == number:
@@ -256,37 +251,18 @@ def _said(memory: Memory) -> tuple[float, str]:
     return said, memory.id
 
 
-def _cosine(one: bytes, other: bytes) -> float:
-    return float(np.frombuffer(one, np.float32) @ np.frombuffer(other, np.float32))
-
-
 Relations = Mapping[tuple[str, str], tuple[Relation, float]]
 
 
 async def _related(
-    judge: Judge, pairs: Sequence[tuple[Memory, Memory]], vectors: Mapping[str, bytes]
+    judge: Judge, pairs: Sequence[Sequence[Memory]], vectors: Mapping[str, bytes]
 ) -> Relations:
     """Return how the later of each pair relates to the earlier, and their cosine, by their ids."""
     judged = await judge.relations([undated(a.content, b.content) for a, b in pairs]) if pairs else []
     return {
-        (a.id, b.id): (relation, _cosine(vectors[a.id], vectors[b.id]))
+        (a.id, b.id): (relation, cosine_of(vectors[a.id], vectors[b.id]))
         for (a, b), relation in zip(pairs, judged, strict=True)
     }
-
-
-async def _replaced(judge: Judge, memories: Sequence[Memory], vectors: Mapping[str, bytes]) -> set[str]:
-    """Return the ids of those that a later one certainly changes."""
-    pairs = [(a, b) for n, b in enumerate(memories) for a in memories[:n]]
-    related = await _related(judge, pairs, vectors)
-    return {
-        old
-        for (old, _), (relation, cosine) in related.items()
-        if verdict(relation, cosine) == "changed" and relation.changed >= CERTAIN
-    }
-
-
-def _in_order(one: Memory, other: Memory) -> tuple[Memory, Memory]:
-    return (one, other) if _said(one) <= _said(other) else (other, one)
 
 
 def _counts(now: float, done: Applied | None, **ids: Sequence[str]) -> StepCounts:
@@ -355,12 +331,13 @@ class Consolidation:
                     groups += [m.id for m in group.members] if is_worth else []
                 elif (counts := await self._merged(judge, visit, began, group)) is not None:
                     if counts.more:
-                        await self._note(scope, now, [*done, seed.id], began)
+                        reviewed = Review(STEP, (*done, seed.id), now)
+                        await commit(self.gate, scope, began, (), [reviewed])
                     return counts
             done.append(seed.id)
         if visit.dry_run:
             return StepCounts({"may_be_consolidated": [*dict.fromkeys(groups)]})
-        await self._note(scope, now, done, began, due.upto)
+        await commit(self.gate, scope, began, (), [Review(STEP, tuple(done), now, due.upto)])
         return StepCounts(more=len(due.memories) == _PORTION)
 
     async def _group(self, judge: Judge, seed: Memory, vector: bytes, now: float) -> Group:
@@ -376,9 +353,9 @@ class Consolidation:
             and hit.memory.scope == seed.scope and hit.memory.type == seed.type
         } | {seed.id: vector}  # fmt: skip
         near = [hit.memory for hit in found if hit.memory.id in vectors and hit.memory.id != seed.id]
-        relations = await _related(judge, [_in_order(seed, other) for other in near], vectors)
+        relations = await _related(judge, [sorted((seed, other), key=_said) for other in near], vectors)
         members = [seed]
-        for other in sorted(near, key=lambda m: -_cosine(vectors[m.id], vector)):
+        for other in sorted(near, key=lambda m: -cosine_of(vectors[m.id], vector)):
             relation, cosine = relations.get((seed.id, other.id)) or relations[(other.id, seed.id)]
             is_near = cosine >= _ALIKE or 1 - relation.apart >= _RELATED
             if is_near and len(members) < _MOST and fits(names(m.content) for m in (*members, other)):
@@ -386,11 +363,6 @@ class Consolidation:
         plain = [m.id for m in members if not m.sources]  # what the others superseded is in them
         past = await self.derivation.superseded(seed.scope, plain, limit=_MOST)
         return Group(tuple(sorted(members, key=_said)), tuple(past), relations, vectors)
-
-    async def _note(
-        self, scope: Scope, now: float, ids: Sequence[str], began: Stamp, upto: int | None = None
-    ) -> None:
-        await commit(self.gate, scope, began, (), [Review(STEP, tuple(ids), now, upto)])
 
     async def _merged(self, judge: Judge, visit: Visit, began: Stamp, group: Group) -> StepCounts | None:
         """Merge the group; None if there is nothing to merge. Raises CompletionFailed."""
@@ -401,20 +373,18 @@ class Consolidation:
             return _counts(now, done, superseded=[less.id])
         if self.completer is None or not group.is_worth(visit.policy.consolidate_from):
             return None
-        batch = memory_id(STEP, "\0".join(sorted(m.id for m in group.members)))
-        content, sources = await self._written(judge, scope, group)
         ids = tuple(m.id for m in group.members)
+        batch = memory_id(STEP, "\0".join(sorted(ids)))
+        content, sources = await self._written(judge, scope, group)
         new = await self._candidate(content, sources, now) if content else None
-        changes = [Review(STEP, ids, now, batch=batch)]
         if new is None:
-            await commit(self.gate, scope, began, (), changes)
+            await commit(self.gate, scope, began, (), [Review(STEP, ids, now, batch=batch)])
             return StepCounts(more=True)
-        vector = await vector_of(self.gate.embedder, new.content)
-        replaced = [m.id for m in current(sources)]
-        made = Consolidate(tuple(replaced), new, vector)
-        ready = await with_readings(judge, [made])
+        replaced = tuple(m.id for m in current(sources))
+        made = Consolidate(replaced, new, await vector_of(self.gate.embedder, content))
         reviewed = Review(STEP, (*ids, new.id), now, batch=batch)
-        done = await commit(self.gate, scope, began, sources, [*ready, reviewed])
+        changes = [*await with_readings(judge, [made]), reviewed]
+        done = await commit(self.gate, scope, began, sources, changes)
         if done is not None and new.id in (*done.dropped, *done.refused):
             return StepCounts(more=True)
         return _counts(now, done, consolidated=[new.id], superseded=replaced)
@@ -431,9 +401,14 @@ class Consolidation:
         pairs = [(said, content), *((m.content, m.content) for m in sources)]
         made, *own = await judge.statements(pairs)
         of_others = {m.id for m, one in zip(sources, own, strict=True) if one.other >= 0.5}
-        why = faulty(content, sources, await _replaced(judge, current(sources), group.vectors), of_others)
-        if not why and made.follows < FOLLOWS:
-            why = "not_said"
+        now = current(sources)
+        related = await _related(judge, [(a, b) for n, b in enumerate(now) for a in now[:n]], group.vectors)
+        replaced = {
+            old
+            for (old, _), (relation, cosine) in related.items()
+            if verdict(relation, cosine) == "changed" and relation.changed >= CERTAIN
+        }
+        why = faulty(content, sources, replaced, of_others) or ("not_said" if made.follows < FOLLOWS else "")
         if why:
             log.info("memory.poor_consolidation", reason=why)
             return "", []

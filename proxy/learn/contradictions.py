@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.admit.decision import CLOSE, FAR, RELATED, is_inferred, memory_id, relatedness, verdict
+from proxy.admit.decision import CLOSE, FAR, RELATED, is_inferred, last_said, memory_id, relatedness, verdict
 from proxy.admit.gate import Gate
 from proxy.domain.changes import (
     Change,
@@ -27,7 +27,6 @@ from proxy.domain.changes import (
     Visit,
 )
 from proxy.domain.core import (
-    Hit,
     Memory,
     Scope,
     Search,
@@ -48,11 +47,6 @@ Pair = tuple[Memory, Memory]
 """The earlier and the later of two memories."""
 
 
-def said_at(memory: Memory) -> float:
-    """Return when the memory was said or confirmed last."""
-    return max(memory.valid_from, memory.updated_at)
-
-
 def is_compared(memory: Memory) -> bool:
     """True for a fact or preference that was stated: not what was made of others, or of a whole session."""
     return memory.type in TYPES and memory.source not in ("summary", "reflection")
@@ -69,7 +63,7 @@ def may_replace(older: Memory, newer: Memory) -> bool:
     """True if the later memory was said later, and the earlier one is not pinned, nor what the user said
     outright while the later one was only inferred."""
     outright = not is_inferred(older) and is_inferred(newer)
-    return not older.pinned and said_at(newer) > said_at(older) and not outright
+    return not older.pinned and last_said(newer) > last_said(older) and not outright
 
 
 def change_of(pair: Pair, relation: Relation, cosine: float, now: float) -> Close | Flag | None:
@@ -133,8 +127,9 @@ class Contradictions:
             search = Search(vector, (), limit=_NEAREST, now=now)
             for hit in await self.gate.memories.search(new.scope, search):
                 if hit.cosine is not None and hit.cosine >= FAR and may_conflict(new, hit.memory):
-                    pair = _ordered(new, hit)
-                    pairs[pair[0].id, pair[1].id] = pair, hit.cosine
+                    both = (new, hit.memory)
+                    first, then = sorted(both, key=lambda m: (last_said(m), m.created_at, m.id))
+                    pairs[first.id, then.id] = (first, then), hit.cosine
         changes = await self._judged(judge, list(pairs.values()), now)
         batch = ""
         if not visit.dry_run and any(isinstance(change, Flag) for change in changes):
@@ -171,9 +166,8 @@ class Contradictions:
         """Return the changes with the model's verdicts on the flagged pairs, and the batch of its call; the
         same changes without a model, if its calls of the hour are made, or if it does not answer."""
         scope, now = visit.scope, visit.now
-        if self.completer is None:
-            return list(changes), ""
-        if await self.derivation.batches(scope, STEP, now - HOUR_S) >= visit.policy.calls_per_user_hour:
+        calls = await self.derivation.batches(scope, STEP, now - HOUR_S)
+        if self.completer is None or calls >= visit.policy.calls_per_user_hour:
             return list(changes), ""
         doubtful = [pairs[c.older_id, c.newer_id] for c in changes if isinstance(c, Flag)][:_MOST_ASKED]
         try:
@@ -183,15 +177,14 @@ class Contradictions:
         verdicts = read_verdicts(answer, doubtful)
         decided: list[Close | Flag] = []
         for change in changes:
-            if not isinstance(change, Flag):
-                decided.append(change)
-                continue
-            older, newer = pairs[change.older_id, change.newer_id]
-            said = verdicts.get((older.id, newer.id))
-            if said == "replaces" and change.score >= _BELIEVED and may_replace(older, newer):
-                decided.append(Close(older.id, newer.id, now))
-            elif said != "both":
-                decided.append(change)
+            if isinstance(change, Flag):
+                ids = change.older_id, change.newer_id
+                if verdicts.get(ids) == "both":
+                    continue
+                is_believed = verdicts.get(ids) == "replaces" and change.score >= _BELIEVED
+                if is_believed and may_replace(*pairs[ids]):
+                    change = Close(*ids, now)
+            decided.append(change)
         return decided, memory_id(STEP, "\0".join(sorted(m.id for pair in doubtful for m in pair)))
 
     # ------------------------------------------------------------ decisions of the owner
@@ -210,8 +203,3 @@ class Contradictions:
             if await commit(self.gate, scope, began, (found.older, found.newer), changes) is not None:
                 return found
         raise NotFound("No contradiction has this id.", param="id", code="contradiction_not_found")
-
-
-def _ordered(new: Memory, hit: Hit) -> Pair:
-    first, then = sorted((new, hit.memory), key=lambda m: (said_at(m), m.created_at, m.id))
-    return first, then

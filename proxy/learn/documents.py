@@ -113,8 +113,11 @@ def _by_headings(lines: Sequence[str], front: int, tokens: Sequence[Token]) -> l
     path: list[tuple[int, str]] = []
     sections, at = [_Section(())], 0
     for one, title in pairwise(tokens):
-        if not _is_heading(one, title) or one.map is None:
+        # Not a heading in a list or a quotation, nor a rule below a paragraph of several lines.
+        is_rule = one.markup in ("=", "-") and "\n" in title.content
+        if one.type != "heading_open" or one.level or is_rule or len(title.content) > _LONGEST_TITLE:
             continue
+        assert one.map is not None
         first, end = front + one.map[0], front + one.map[1]
         sections[-1].lines += lines[at:first]
         level = int(one.tag[1])
@@ -123,14 +126,6 @@ def _by_headings(lines: Sequence[str], front: int, tokens: Sequence[Token]) -> l
         at = end
     sections[-1].lines += lines[at:]
     return sections
-
-
-def _is_heading(token: Token, title: Token) -> bool:
-    """Whether a heading of the document begins here. Not one in a list or a quotation, nor a rule below a
-    paragraph of several lines."""
-    is_rule = token.markup in ("=", "-") and "\n" in title.content
-    is_short = len(title.content) <= _LONGEST_TITLE
-    return token.type == "heading_open" and token.level == 0 and not is_rule and is_short
 
 
 def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
@@ -280,7 +275,8 @@ class DocumentIngester:
         return made
 
     def _read(self, content: str, format: DocumentFormat) -> tuple[tuple[Passage, ...], bytes]:
-        """Return the text's passages, secrets and planted instructions replaced, and their digest."""
+        """Return the text's passages, secrets and planted instructions replaced, and their digest: of what is
+        stored, so that after a change of policy a document that is posted again becomes a new version."""
         if "\0" in content:
             raise InvalidRequest("`content` must not hold NUL characters.", param="content")
         text = content.removeprefix("\ufeff")  # a byte order mark would hide the first heading
@@ -291,29 +287,17 @@ class DocumentIngester:
             most = self.limits.passages
             why = f"A document may have {most} passages, this one has more: post it in parts."
             raise TooLarge(why, param="content")
-        passages = _safe_headings(passages, self.policy)
-        return passages, _digest(passages)
+        # Removing markup may have joined the parts of a secret ("AK**IA…**") that the text does not hold.
+        titles = dict.fromkeys(title for passage in passages for title in passage.headings)
+        together = "\n\n".join(titles)
+        if cleaned(together, self.policy) != together:  # hardly ever: one search instead of hundreds
+            safe = {title: cleaned(title, self.policy).translate(NO_BRACKETS) for title in titles}
+            passages = tuple(replace(p, headings=tuple(safe[t] for t in p.headings)) for p in passages)
+        digest = blake2b(digest_size=16)
+        for passage in passages:
+            digest.update(f"{passage.headings}\0{passage.tile}\0".encode("utf-8", "surrogatepass"))
+        return passages, digest.digest()
 
     async def _vectors(self, passages: Sequence[Passage | PassageToEmbed]) -> list[bytes | None]:
         """Return a vector per passage, None for those that the model does not understand."""
         return await vectors_of(self.embedder, [searched_text(p.headings, p.text) for p in passages])
-
-
-def _safe_headings(passages: Sequence[Passage], policy: SafetyPolicy) -> tuple[Passage, ...]:
-    """Return the passages with clean headings: removing markup may have joined the parts of a secret
-    ("AK**IA…**") that the text does not hold."""
-    titles = dict.fromkeys(title for passage in passages for title in passage.headings)
-    together = "\n\n".join(titles)
-    if cleaned(together, policy) == together:  # nearly always: one search instead of hundreds
-        return tuple(passages)
-    safe = {title: cleaned(title, policy).translate(NO_BRACKETS) for title in titles}
-    return tuple(replace(p, headings=tuple(safe[title] for title in p.headings)) for p in passages)
-
-
-def _digest(passages: tuple[Passage, ...]) -> bytes:
-    """Return the digest of the text as it is stored, so that after a change of policy a document that is
-    posted again becomes a new version."""
-    digest = blake2b(digest_size=16)
-    for passage in passages:
-        digest.update(f"{passage.headings}\0{passage.tile}\0".encode("utf-8", "surrogatepass"))
-    return digest.digest()

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
@@ -128,9 +127,14 @@ class MemoryEditor:
             held = await self.quarantine.find(scope, held_id)
             if held is None:
                 return None
-            candidate = replace(held.candidate, observed_at=self.clock())
+            now = self.clock()
+            candidate = replace(held.candidate, observed_at=now)
             self._check(candidate, allowed=_OWNER_ALLOWS)
-            change = await self._change_of(held.scope, candidate, seed=held_id)
+            vector = await vector_of(self.gate.embedder, candidate.content)
+            weighed = await weigh(self.gate, held.scope, [candidate], [vector], now)
+            relations = await relate(self.gate, weighed, now, {})
+            decided = decide_changes(weighed, relations, scope=held.scope, now=now, seed=held_id)
+            change = _main_change(decided.changes)
             if await self._applied(held.scope, (change, Release(held_id)), stamp):
                 return await self._stating(held.scope, change)
         raise Conflict(_KEEP_CHANGING)
@@ -203,8 +207,17 @@ class MemoryEditor:
         return change.memory, _HAPPENED[type(change)]
 
     async def _taking_over(self, memory: Memory, candidate: Candidate, said: Collection[str]) -> Memory:
-        """Return the confirmed memory, with those of the candidate's fields that were `said`."""
-        correct = partial(_corrected, candidate=candidate, said=said)
+        """Return the confirmed memory, with those of the candidate's fields that were `said`; tags are
+        added."""
+
+        def correct(memory: Memory) -> Memory:
+            taken: dict[str, Any] = {name: getattr(candidate, name) for name in said}
+            if "tags" in said:
+                taken["tags"] = tuple(dict.fromkeys((*memory.tags, *candidate.tags)))[-_MOST_TAGS:]
+            corrected = replace(memory, **taken)
+            updated_at = max(memory.updated_at, candidate.observed_at)
+            return corrected if corrected == memory else replace(corrected, updated_at=updated_at)
+
         if correct(memory) == memory:
             return memory
         scope, now = memory.scope, self.clock()
@@ -213,16 +226,6 @@ class MemoryEditor:
         if edited is None:
             raise Conflict("the memory it confirms was deleted")
         return edited
-
-    async def _change_of(
-        self, scope: Scope, candidate: Candidate, *, seed: str
-    ) -> Create | Supersede | Confirm:
-        """Return the change that the candidate makes."""
-        now = self.clock()
-        vector = await vector_of(self.gate.embedder, candidate.content)
-        weighed = await weigh(self.gate, scope, [candidate], [vector], now)
-        relations = await relate(self.gate, weighed, now, {})
-        return _main_change(decide_changes(weighed, relations, scope=scope, now=now, seed=seed).changes)
 
     def _edited(self, memory: Memory, edited: Memory) -> Memory:
         """Return the memory to store for a correction. Raises InvalidRequest if it may not be made."""
@@ -309,17 +312,6 @@ Dated = TypeVar("Dated", Candidate, Memory)
 def _dated(one: Dated, said: datetime) -> Dated:
     """Return it with relative dates resolved for the local time `said`."""
     return replace(one, content=anchored(one.content, one.type, said, stated=False))
-
-
-def _corrected(memory: Memory, candidate: Candidate, said: Collection[str]) -> Memory:
-    """Return the memory with the candidate's values of the fields in `said`; tags are added."""
-    taken: dict[str, Any] = {name: getattr(candidate, name) for name in said}
-    if "tags" in said:
-        taken["tags"] = tuple(dict.fromkeys((*memory.tags, *candidate.tags)))[-_MOST_TAGS:]
-    corrected = replace(memory, **taken)
-    if corrected == memory:
-        return memory
-    return replace(corrected, updated_at=max(memory.updated_at, candidate.observed_at))
 
 
 def _refusal(memory: Memory, history: Sequence[Event], policy: SafetyPolicy) -> str:

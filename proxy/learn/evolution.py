@@ -194,23 +194,16 @@ _NAME = re.compile(r"(?<=[^\W\d_] )[^\W\d_]\w+|\b\w*(?:\d[^\W\d]|[^\W\d]\d|\w[-_
 _LEAST_WORD = 4  # letters of a word that counts; shorter ones are mostly grammar
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What can be shared: names, numbers and identifiers (`specific`), and other words."""
-
-    specific: frozenset[str]
-    words: frozenset[str]
-
-
-def traits(text: str) -> Traits:
-    """Return the names and numbers of a text, and its other words, each as it is compared."""
+def traits(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what can be shared: the names, numbers and identifiers of a text (what is specific), and its
+    other words, each as it is compared."""
     numbers = {_SEPARATOR.sub("", found) for found in _NUMBER.findall(fold(text))}
     names = {fold(found) for found in _NAME.findall(text) if found[0].isupper() or not found.isalpha()}
     found = set(terms(text))
     unspaced = {term for term in found if len(term) == 2 and UNSPACED.match(term)}  # pairs of characters
     words = {term for term in found if len(term) >= _LEAST_WORD and term[0].isalpha()}
     kana = {term for term in unspaced if all("\u3040" <= sign <= "\u309f" for sign in term)}  # grammar
-    return Traits(frozenset(numbers | names - STOP_WORDS), frozenset(words | unspaced - kana))
+    return frozenset(numbers | names - STOP_WORDS), frozenset(words | unspaced - kana)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,23 +218,23 @@ class Shared:
 def shared(memories: Sequence[str], said: str, answer: str) -> list[Shared]:
     """Return for each memory what the answer has of it that the user's message has not."""
     held = [traits(content) for content in memories]
-    known = traits(said)
-    text, words = simplified(fold(answer)), traits(answer).words
-    numbers = traits(answer).specific
-    often = Counter(term for one in held for term in one.specific | one.words)
+    known, known_words = traits(said)
+    text, (numbers, words) = simplified(fold(answer)), traits(answer)
+    often = Counter(term for specific, others in held for term in specific | others)
+
+    def is_answered(term: str) -> bool:
+        if term[0].isdigit():
+            return term in numbers
+        return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text) is not None
+
     found = []
-    for one in held:
-        specific = {t for t in one.specific - known.specific if often[t] == 1 or t[0].isdigit()}
-        of_answer = {t for t in specific if (t in numbers if t[0].isdigit() else _holds(text, t))}
-        common = {t for t in (one.words & words) - known.words - of_answer if often[t] == 1}
-        digits = {t for t in specific if t[0].isdigit()}
+    for specific, others in held:
+        own = {t for t in specific - known if often[t] == 1 or t[0].isdigit()}
+        of_answer = set(filter(is_answered, own))
+        common = {t for t in (others & words) - known_words - of_answer if often[t] == 1}
+        digits = {t for t in own if t[0].isdigit()}
         found.append(Shared(len(of_answer), len(common), bool(digits) and not digits & of_answer))
     return found
-
-
-def _holds(text: str, name: str) -> bool:
-    """True if the folded text has the name as a word."""
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 # ---------------------------------------------------------------- the judgement
@@ -337,17 +330,13 @@ class UseStep:
             if not judges and visit.dry_run:
                 continue
             verdict = await self.judge.verdict(exchange) if judges else None
+            did: Mapping[str, Sequence[str]]
             if visit.dry_run:
-                did = _would(exchange, verdict)
+                used = verdict.used if verdict else frozenset[str]()
+                rest = [s.memory.id for s in exchange.shown if s.memory.id not in used]
+                did = {"used": sorted(used), "unused": rest}
             else:
                 did = await self.store.record_use(exchange, verdict, visit.policy, visit.now)
             for action, changed in did.items():
                 ids.setdefault(action, []).extend(changed)
         return StepCounts(ids, more=len(waiting) == self.portion)
-
-
-def _would(exchange: AnsweredExchange, verdict: UseVerdict | None) -> Mapping[str, Sequence[str]]:
-    """Return what would be counted, by action."""
-    used = verdict.used if verdict else frozenset()
-    rest = [s.memory.id for s in exchange.shown if s.memory.id not in used]
-    return {"used": sorted(used), "unused": rest}

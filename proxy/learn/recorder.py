@@ -40,7 +40,7 @@ from proxy.domain.session import (
     rest_of,
 )
 from proxy.telemetry import ThrottledLog
-from proxy.text.words import is_question, sentences, window_of
+from proxy.text.words import cut_short, is_question, sentences, window_of
 
 # ---------------------------------------------------------------- what a message asks for
 RULE = 0.8  # of the message head: what the statement head takes for an instruction is a rule from here on
@@ -176,14 +176,15 @@ async def anchors_of(judge: Judge, said: str, in_force: Sequence[Anchor] = ()) -
 
     `said` is redacted. A sentence that held a secret or a planted instruction gives none. Raises
     EmbeddingFailed."""
-    rules = [bounded(rule) for rule in await _rules(judge, said)][:MOST_ANCHORS]
+    rules = [cut_short(rule, MOST_ANCHOR_CHARS) for rule in await _rules(judge, said)][:MOST_ANCHORS]
     pairs = [(old.text, rule) for rule in rules for old in in_force]
     relations = await judge.relations(pairs) if pairs else []
     found: list[Anchor] = []
     for number, rule in enumerate(rules):
         related = zip(in_force, relations[number * len(in_force) :], strict=False)
-        slot = next((old.slot for old, r in related if r.apart < max(r.same, r.changed)), None)
-        found.append(Anchor(slot or slot_of(rule), rule))
+        new = f"rule-{blake2b(rule.encode(), digest_size=8).hexdigest()}"
+        slot = next((old.slot for old, r in related if r.apart < max(r.same, r.changed)), new)
+        found.append(Anchor(slot, rule))
     return tuple(found)
 
 
@@ -200,19 +201,6 @@ async def _rules(judge: Judge, said: str) -> list[str]:
     read = zip(safe, statements, asked, strict=True)
     found = [parts[n] for n, s, rule in read if s.main_sense == "rule" or rule >= RULE]
     return found or [parts[safe[chances.index(max(chances))]]]
-
-
-def slot_of(rule: str) -> str:
-    """Return a slot for an instruction that changes no older one."""
-    return f"rule-{blake2b(rule.encode(), digest_size=8).hexdigest()}"
-
-
-def bounded(text: str) -> str:
-    """Return the text, cut at a space if it is too long for an anchor."""
-    if len(text) <= MOST_ANCHOR_CHARS:
-        return text
-    cut = text[: MOST_ANCHOR_CHARS - 1]
-    return f"{cut[: cut.rfind(' ')] if ' ' in cut[MOST_ANCHOR_CHARS // 2 :] else cut}…"
 
 
 def _is_safe(sentence: str) -> bool:
@@ -233,14 +221,6 @@ _CUT = "\n[…]\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Unacknowledged:
-    """An exchange that may have been committed, or may be yet."""
-
-    exchange: NewExchange
-    checks: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ExchangeRecorder:
     """Commits exchanges and wakes the worker. Raises StoreUnavailable."""
 
@@ -253,8 +233,9 @@ class ExchangeRecorder:
     default_timezone: str = DEFAULT_TIMEZONE
     gist: Callable[[str], str] | None = None  # what the judge reads of a long message; None: store everything
     late: deque[tuple[StoredExchange, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
-    # No request will finish these exchanges.
-    unacknowledged: deque[_Unacknowledged] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
+    # Exchanges that may have been committed, or may be yet, and how often that was checked: no request will
+    # finish them.
+    unacknowledged: deque[tuple[NewExchange, int]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # Response id to exchange id, before it is on disk: the client may continue at once.
     pending_responses: TTLCache[str, str] = field(default_factory=partial(TTLCache, MOST_PENDING_RESPONSES))
 
@@ -263,8 +244,11 @@ class ExchangeRecorder:
         something or is off the record."""
         stored = await _aside(turn.said, self._storable)
         meant = await intent_of(self.judge, turn.said)
-        if self.gist is not None and await self._is_unrecorded(turn, meant, self.gist(turn.query)):
-            return None
+        if self.gist is not None:
+            gist = self.gist(turn.query)
+            is_read = meant.is_unrecorded or gist in ("", turn.said)
+            if (meant if is_read else await intent_of(self.judge, gist)).is_unrecorded:
+                return None
         new = NewExchange(
             id=f"ex_{uuid4().hex}",
             key=key,
@@ -286,7 +270,7 @@ class ExchangeRecorder:
         try:
             return await self.sessions.begin(new)
         except (StoreError, asyncio.CancelledError):
-            self.unacknowledged.append(_Unacknowledged(new))
+            self.unacknowledged.append((new, 0))
             raise
 
     async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
@@ -323,27 +307,16 @@ class ExchangeRecorder:
                 self.late.appendleft((begun, outcome))
                 raise
         for _ in range(len(self.unacknowledged)):
-            one = self.unacknowledged.popleft()
-            if not await self._ended(one.exchange) and one.checks < _CHECKS:
-                self.unacknowledged.append(_Unacknowledged(one.exchange, one.checks + 1))
-
-    async def _ended(self, new: NewExchange) -> bool:
-        """End the exchange if it was committed after all; False if it is not there yet."""
-        begun = await self.sessions.resume(new.scope, new.session_id, new.key)
-        if begun is None or begun.id != new.id:
-            return False
-        await self._complete(begun, Outcome("", whole=False))
-        return True
+            new, checks = self.unacknowledged.popleft()
+            found = await self.sessions.resume(new.scope, new.session_id, new.key)
+            if found is not None and found.id == new.id:  # it was committed after all
+                await self._complete(found, Outcome("", whole=False))
+            elif checks < _CHECKS:
+                self.unacknowledged.append((new, checks + 1))
 
     async def _complete(self, begun: StoredExchange, answer: Outcome) -> None:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
-
-    async def _is_unrecorded(self, turn: Turn, meant: MessageIntent, gist: str) -> bool:
-        """True if the message asks that nothing of it is stored. `gist`: what the read path reads."""
-        if meant.is_unrecorded or gist in ("", turn.said):
-            return meant.is_unrecorded
-        return (await intent_of(self.judge, gist)).is_unrecorded
 
     async def _anchors(self, turn: Turn, stored: str, meant: MessageIntent) -> tuple[Anchor, ...]:
         """Return the standing instructions that the message sets."""

@@ -33,7 +33,6 @@ from proxy.domain.core import (
     MemoryFilter,
     Scope,
     Search,
-    Stamp,
 )
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer
@@ -140,14 +139,22 @@ class Reflection:
         due = await self.derivation.due(scope, STEP, limit=_PORTION, now=now)
         new = [m for m in due.memories if m.source not in ("reflection", "summary")]
         if len(new) < _FEWEST:
-            return await self._passed_over(visit, began, due)
+            others = tuple(m.id for m in due.memories if m not in new)
+            if visit.dry_run or len(due.memories) < _PORTION:
+                return StepCounts()
+            # Behind a portion of summaries and insights more may be new.
+            await commit(self.gate, scope, began, (), [Review(STEP, others, now)])
+            return StepCounts(more=True)
         if visit.dry_run:
             return StepCounts({"may_be_reflected_on": [m.id for m in new]})
         if await self.derivation.batches(scope, STEP, now - HOUR_S) >= visit.policy.calls_per_user_hour:
             return StepCounts(due_at=now + HOUR_S / visit.policy.calls_per_user_hour)
         project = new[0].scope  # what is of one project is not mixed with that of another
         shown = [m for m in await self._shown(new, due, now) if m.scope == project]
-        exchanges = await self._exchanges(project, new)
+        # The last exchanges of the sessions that the new memories came from.
+        named = [e.session_id for m in new if m.scope == project for e in m.evidence if e.session_id]
+        sessions = [*dict.fromkeys(reversed(named))][:_SESSIONS]
+        exchanges = [e for name in sessions for e in await self.sessions.recent(project, name, _EXCHANGES)]
         notes = await self._noted(scope, shown, exchanges)
         made = await self._stored(scope, project, notes, now)
         reviewed = [m.id for m in due.memories if m.scope == project or m not in new]
@@ -159,15 +166,6 @@ class Reflection:
         if await commit(self.gate, scope, began, read, changes) is None:
             return StepCounts(due_at=now + AGAIN_S)
         return StepCounts({"noted": [change.memory.id for change in made]}, more=True)
-
-    async def _passed_over(self, visit: Visit, began: Stamp, due: Due) -> StepCounts:
-        """Too little is new. Note that summaries and insights were seen if they fill a portion: behind them
-        more may be."""
-        others = tuple(m.id for m in due.memories if m.source in ("reflection", "summary"))
-        if visit.dry_run or len(due.memories) < _PORTION:
-            return StepCounts()
-        await commit(self.gate, visit.scope, began, (), [Review(STEP, others, visit.now)])
-        return StepCounts(more=True)
 
     async def _shown(self, new: Sequence[Memory], due: Due, now: float) -> list[Memory]:
         """Return the new memories, and older ones that are near to them."""
@@ -181,34 +179,42 @@ class Reflection:
                     found.setdefault(hit.memory.id, hit.memory)
         return sorted(found.values(), key=lambda m: (m.valid_from, m.id))
 
-    async def _exchanges(self, scope: Scope, new: Sequence[Memory]) -> list[Exchange]:
-        """Return the last exchanges of the sessions that the new memories came from."""
-        named = [e.session_id for m in new if m.scope == scope for e in m.evidence if e.session_id]
-        sessions = [*dict.fromkeys(reversed(named))][:_SESSIONS]
-        return [e for name in sessions for e in await self.sessions.recent(scope, name, _EXCHANGES)]
-
     async def _noted(
         self, scope: Scope, memories: Sequence[Memory], exchanges: Sequence[Exchange]
     ) -> list[Note]:
         """Raises CompletionFailed."""
         policy = self.gate.policy
-        shown = await asyncio.to_thread(numbered, memories, policy)
-        talk = await asyncio.to_thread(_conversation, exchanges, self.gate)
-        request = request_of(ROLE, "reflection", scope, memories=shown, exchanges=talk or "(none)")
+
+        def show() -> tuple[str, str]:
+            talk = (f"Exchange {n}:\n{conversation([e], policy)}" for n, e in enumerate(exchanges, 1))
+            return numbered(memories, policy), "\n".join(talk) or "(none)"
+
+        shown, talk = await asyncio.to_thread(show)
+        request = request_of(ROLE, "reflection", scope, memories=shown, exchanges=talk)
         notes = read_notes(await self.completer.complete(request), memories, exchanges)
         log.info("memory.reflected", memories=len(memories), exchanges=len(exchanges), notes=len(notes))
         return notes
 
     async def _stored(self, scope: Scope, project: Scope, notes: Sequence[Note], now: float) -> list[Create]:
         """Return the changes that store the notes which pass the write gate and say something new."""
-        candidates = [_candidate(note) for note in notes]
+        candidates = [
+            Candidate(type="reflective", content=n.content, confidence=n.confidence, source="reflection")
+            for n in notes
+        ]
         passed = (await asyncio.to_thread(sort, candidates, [], self.gate, now)).stored
         unchanged = {one.content for one in passed}
-        new = [(n, c) for n, c in zip(notes, candidates, strict=True) if c.content in unchanged]
-        vectors = await vectors_of(self.gate.embedder, [c.content for _, c in new])
+        new = [note for note in notes if note.content in unchanged]
+        vectors = await vectors_of(self.gate.embedder, [note.content for note in new])
         made: list[Create] = []
-        for (note, candidate), vector in zip(new, vectors, strict=True):
-            memory = _memory(note, candidate, project, now)
+        for note, vector in zip(new, vectors, strict=True):
+            where, ids = note.exchange, sorted(m.id for m in note.sources)
+            memory = Memory(
+                id=memory_id(where.id if where else "\0".join(ids), note.content), scope=project,
+                type="reflective", content=note.content, source="reflection",
+                created_at=now, updated_at=now, valid_from=now, confidence=note.confidence,
+                evidence=(Evidence(where.session_id, where.id),) if where else (),
+                sources=tuple(m.id for m in note.sources),
+            )  # fmt: skip
             if not await self._is_known(memory, vector, now):
                 made.append(Create(memory, vector))
         ready = await with_readings(self.gate.judge, made)
@@ -224,24 +230,3 @@ class Reflection:
         search = Search(vector, (), limit=3, types=frozenset((memory.type,)), now=now)
         hits = await self.gate.memories.search(memory.scope, search)
         return any(hit.cosine is not None and hit.cosine >= _REPEATED for hit in hits)
-
-
-def _conversation(exchanges: Sequence[Exchange], gate: Gate) -> str:
-    """Return the exchanges, each under its number."""
-    return "\n".join(f"Exchange {n}:\n{conversation([e], gate.policy)}" for n, e in enumerate(exchanges, 1))
-
-
-def _candidate(note: Note) -> Candidate:
-    sure = note.confidence
-    return Candidate(type="reflective", content=note.content, confidence=sure, source="reflection")
-
-
-def _memory(note: Note, candidate: Candidate, scope: Scope, now: float) -> Memory:
-    where = note.exchange
-    seed = where.id if where else "\0".join(sorted(m.id for m in note.sources))
-    cited = (Evidence(where.session_id, where.id),) if where else ()
-    return Memory(
-        id=memory_id(seed, note.content), scope=scope, type=candidate.type, content=note.content,
-        source="reflection", created_at=now, updated_at=now, valid_from=now, confidence=note.confidence,
-        evidence=cited, sources=tuple(m.id for m in note.sources),
-    )  # fmt: skip

@@ -92,9 +92,11 @@ def _leaves(before: Sequence[TopicSample], new: TopicSample) -> bool:
     shown = [_nearest(before[:i], v) for i, s in enumerate(before) if i and (v := s.vector) is not None]
     expected = (_PRIOR * _PRIOR_WEIGHT + sum(shown)) / (_PRIOR_WEIGHT + len(shown))
     words = frozenset[str]().union(*(s.words for s in before))
+    # The mean direction, every exchange counting alike.
+    topic = _unit(np.sum([_unit(np.sum(s.vectors, axis=0)) for s in before if s.vectors], axis=0))
     score = (
         _nearest(before, new.vector)
-        + _TOPIC_WEIGHT * float(new.vector @ _topic(before))
+        + _TOPIC_WEIGHT * float(new.vector @ topic)
         + _WORDS_WEIGHT * len(new.own & words) / len(new.own)
     )
     return score - expected < SHIFT
@@ -102,11 +104,6 @@ def _leaves(before: Sequence[TopicSample], new: TopicSample) -> bool:
 
 def _nearest(before: Sequence[TopicSample], vector: Vector) -> float:
     return max((float(vector @ v) for s in before for v in s.vectors), default=1.0)
-
-
-def _topic(before: Sequence[TopicSample]) -> Vector:
-    """Return the mean direction, every exchange counting alike."""
-    return _unit(np.sum([_unit(np.sum(s.vectors, axis=0)) for s in before if s.vectors], axis=0))
 
 
 def _unit(vector: Vector) -> Vector:
@@ -133,22 +130,16 @@ class TopicDrift:
         fresh = [s for s in waiting if s.pending >= 2 and self._measured_at.get(state_key(s)) != s.last_seq]
         found: dict[tuple[Scope, str], int] = {}
         for state in fresh[:_SESSIONS_A_SWEEP]:
+            exchanges = await self._sessions.recent(state.scope, state.session_id, _LOOK_BACK)
             try:
-                upto = await self._last_before_change(state)
+                changes = shifts([await self._sample(e) for e in exchanges])
             except EmbeddingFailed:
                 return found  # the others at the next sweep
             self._measured_at[state_key(state)] = state.last_seq
-            if upto is not None:
-                found[state_key(state)] = upto
+            # Otherwise nothing waits from before the change.
+            if changes and changes[-1] > max(0, len(exchanges) - state.pending):
+                found[state_key(state)] = exchanges[changes[-1] - 1].seq
         return found
-
-    async def _last_before_change(self, state: SessionState) -> int | None:
-        exchanges = await self._sessions.recent(state.scope, state.session_id, _LOOK_BACK)
-        waiting_from = len(exchanges) - state.pending
-        changes = shifts([await self._sample(e) for e in exchanges])
-        if not changes or changes[-1] <= max(0, waiting_from):
-            return None  # nothing waits from before the change
-        return exchanges[changes[-1] - 1].seq
 
     async def _sample(self, exchange: Exchange) -> TopicSample:
         own, answer = exchange.said[-_TEXT:].strip(), exchange.answer[-_TEXT:].strip()
@@ -498,7 +489,9 @@ class Worker:
 
     async def _claim(self) -> Job | None:
         """Claim the next job that the load allows, and count it as running."""
-        await self._return_stranded()
+        while self._stranded:  # until their leases end, the users' other jobs wait for them
+            await self._return(self._stranded[0], "store_unavailable")
+            self._stranded.popleft()
         await self._load.look()
         if (lane := self._load.lane()) == NO_LANE:
             return None
@@ -525,12 +518,6 @@ class Worker:
 
     async def _return(self, job: Job, reason: str) -> None:
         await self._tools.jobs.retry(job, at=self._clock(), reason=reason, counted=False)
-
-    async def _return_stranded(self) -> None:
-        """Give stranded jobs back: until their leases end, the users' other jobs wait for them."""
-        while self._stranded:
-            await self._return(self._stranded[0], "store_unavailable")
-            self._stranded.popleft()
 
     async def _serve(self, job: Job) -> bool:
         try:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.core import Message, Scope, Search, Turn
+from proxy.domain.core import Scope, Search, Turn
 from proxy.domain.documents import PATH, PassageHit, PassageIndex, PassageSearch, path_of
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
@@ -75,7 +75,13 @@ async def passages_for(
     query = verdict.query if encoded is None else encoded.query
     entry = _ENTRY if verdict.search else _STRICT_ENTRY
     found = await _find(query, turn.scope, shelf, turn.options.threshold, entry, alone=False)
-    return [one for one in found if not _is_visible(one.hit, turn.messages)][: shelf.most]
+    shown = [" ".join(text.split()) for text in recent_texts(turn.messages)] if found else []
+
+    def is_visible(hit: PassageHit) -> bool:
+        beginning = " ".join(hit.passage.text.split())[:_SHOWN_CHARS]
+        return any(beginning in text for text in shown)
+
+    return [one for one in found if not is_visible(one.hit)][: shelf.most]
 
 
 async def search(
@@ -92,7 +98,8 @@ def with_passages(
     block: Block, found: Sequence[RankedPassage], shelf: Shelf, tokens: TokenCounter, model: str
 ) -> Block:
     """Return the block with as many passages appended as their own budget holds. If the best one is too
-    long, its beginning is shown, provided that at least half of it fits."""
+    long, its beginning is shown, up to the end of a sentence or a line, provided that at least half of it
+    fits."""
     if not found:
         return block
     lines, ids, left = [PASSAGES_NOTICE], list[str](), shelf.budget_tokens
@@ -103,7 +110,9 @@ def with_passages(
         line = render(one.hit)
         cost = tokens.count(line + "\n", model)
         if cost > left >= cost / 2 and one is found[0]:
-            line = _beginning(line, left / cost)
+            cut = line[: int(0.95 * left / cost * len(line))]
+            ends = [end.end() for end in _ENDS.finditer(cut)]
+            line = f"{cut[: ends[-1]] if ends and ends[-1] > len(cut) // 2 else cut}…"
             cost = tokens.count(line + "\n", model)
         if cost <= left:
             left -= cost
@@ -115,13 +124,6 @@ def with_passages(
     spent = shelf.budget_tokens - left
     shown = tuple(dict.fromkeys((*block.memory_ids, *ids)))
     return Block(above + "\n".join((*lines, CLOSE)), shown, block.tokens + spent)
-
-
-def _beginning(line: str, share: float) -> str:
-    """Return a little less than the share of the text, up to the end of a sentence or a line."""
-    cut = line[: int(0.95 * share * len(line))]
-    ends = [end.end() for end in _ENDS.finditer(cut)]
-    return f"{cut[: ends[-1]] if ends and ends[-1] > len(cut) // 2 else cut}…"
 
 
 def render(hit: PassageHit) -> str:
@@ -215,9 +217,3 @@ def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> list[float]:
     idf = {t: math.log(1 + (len(hits) - holders[t] + 0.5) / (holders[t] + 0.5)) for t in terms}
     whole = sum(idf.values()) or 1.0
     return [sum(idf[t] for t in some) / whole for some in found]
-
-
-def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:
-    """True if the conversation already shows the beginning of the passage."""
-    begin = " ".join(hit.passage.text.split())[:_SHOWN_CHARS]
-    return any(begin in " ".join(text.split()) for text in recent_texts(messages))

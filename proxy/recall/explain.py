@@ -42,15 +42,13 @@ LeftOut = Literal[
     "forgotten",  # the message asks to forget it
     "over_budget",  # no room left in the block
 ]
-# Why a memory is shown that was not searched for: it applies to every conversation; it held at the time that
-# the message asks about.
-OF_PROFILE, OF_THE_PAST = "profile", "past"
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A memory that the read path considered. `score`: None if it was not searched for. `left_out`: why it is
-    not in the block; None: it is."""
+    """A memory that the read path considered. `score`: None if it was not searched for; then `why` is
+    "profile" (it applies to every conversation) or "past" (it held at the time that the message asks about).
+    `left_out`: why it is not in the block; None: it is."""
 
     memory: Memory
     score: float | None
@@ -99,7 +97,7 @@ def _weighed(selection: Selection) -> Iterator[Weighed]:
     known = {one.memory.id for one in found.ranked}
     for one in found.ranked:
         yield Weighed(one.memory, one.score, one.why, _unshown(one.memory, selection))
-    unasked = [(one, OF_THE_PAST) for one in recalled.past] + [(one, OF_PROFILE) for one in recalled.offered]
+    unasked = [(one, "past") for one in recalled.past] + [(one, "profile") for one in recalled.offered]
     for memory, why in unasked:
         if memory.id not in known:
             known.add(memory.id)
@@ -112,7 +110,10 @@ def _weighed(selection: Selection) -> Iterator[Weighed]:
     for candidate in found.candidates:
         if candidate.hit.memory.id not in known:
             one = ranked(candidate, found.helps.get(candidate.hit.memory.id))
-            yield Weighed(one.memory, one.score, one.why, _unfit(one, found))
+            reason = "unanswered" if one.memory.id in found.helps else "below_threshold"
+            if len(without_repeats([*found.helping, one])) == len(found.helping):
+                reason = "repeated"
+            yield Weighed(one.memory, one.score, one.why, reason)
 
 
 def _unshown(memory: Memory, selection: Selection) -> LeftOut | None:
@@ -126,13 +127,6 @@ def _unshown(memory: Memory, selection: Selection) -> LeftOut | None:
         one.id for one in (*recalled.profile, *recalled.past)
     }
     return "over_budget" if memory.id in left else "already_visible"
-
-
-def _unfit(one: Ranked, found: SearchResult) -> LeftOut:
-    """Return why a candidate was not chosen."""
-    if len(without_repeats([*found.helping, one])) == len(found.helping):
-        return "repeated"
-    return "unanswered" if one.memory.id in found.helps else "below_threshold"
 
 
 async def profile(scope: Scope, tools: RecallTools) -> ProfileMemories:

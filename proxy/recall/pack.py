@@ -19,8 +19,8 @@ from typing import TypeVar
 from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
 from proxy.domain.ports import TokenCounter
-from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, Anchor, RecentTurn, SessionNotes, State
-from proxy.text.words import fold, terms
+from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, SessionNotes
+from proxy.text.words import cut_short, fold, terms
 from proxy.wire.authorship import NOTICE, fence, neutralise
 
 SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to identify what an answer cites
@@ -125,8 +125,8 @@ def _choose(ranked: Sequence[Ranked], costs: Sequence[int], budget: int) -> list
     """Return the indices that fit, in order: the best match, then by worth. See the module's docstring."""
 
     def order(i: int) -> tuple[bool, float, int, int]:
-        one = ranked[i]
-        priority = _priority(one.memory)
+        one, kind = ranked[i], KINDS.get(ranked[i].memory.type)
+        priority = kind.pack_order if kind else len(KINDS) + 1
         worth = one.score * (PREFERRED if priority == _FIRST else 1.0) / math.sqrt(costs[i])
         return i > 0, -worth, priority, i
 
@@ -174,11 +174,6 @@ def _distinct_chars(ids: Sequence[str]) -> int:
     return next((n for n in range(SHORT_ID, longest) if len({i[-n:] for i in ids}) == len(ids)), longest)
 
 
-def _priority(memory: Memory) -> int:
-    kind = KINDS.get(memory.type)
-    return kind.pack_order if kind else len(KINDS) + 1
-
-
 _PREFERENCE = "preference"
 _FIRST = min(kind.pack_order for kind in KINDS.values())
 
@@ -206,24 +201,21 @@ def reminders(
     In a short budget anchors come first, the newest before older ones; state and turns share half of the
     rest, so that memories fit, too. No line is cut.
     """
-    anchors = _fitting_lines(
-        [_anchor_line(a, timezone) for a in reversed(_unsaid_anchors(notes.anchors, messages))],
-        budget_tokens,
-        tokens,
-    )
-    left = (budget_tokens - sum(map(tokens, anchors))) // 2
-    turns = _fitting_lines(
-        [_turn_line(line, timezone) for line in reversed(notes.lines)], min(left, TURN_TOKENS), tokens
-    )
-    left -= sum(map(tokens, turns))
-    state = _fitting_lines(_state_lines(notes, timezone), left, tokens)
-    return [*reversed(anchors), *state, *reversed(turns)]
-
-
-def _unsaid_anchors(anchors: Sequence[Anchor], messages: Sequence[Message]) -> list[Anchor]:
-    """Return the anchors that no user message of the conversation contains."""
     said = [m.text for m in messages if m.role == "user"]
-    return [a for a in anchors if not any(a.text.removesuffix("…") in text for text in said)]
+    unsaid = [a for a in notes.anchors if not any(a.text.removesuffix("…") in text for text in said)]
+    lines = [f"[anchor {_day(a.at, timezone)}] {a.text}" for a in reversed(unsaid)]
+    anchors = _fitting_lines(lines, budget_tokens, tokens)
+    left = (budget_tokens - sum(map(tokens, anchors))) // 2
+    lines = []
+    for one in reversed(notes.lines):
+        answered = f" — assistant: {_beginning(one.answered)}" if one.answered.strip() else ""
+        lines.append(f"[turn {_day(one.at, timezone)}] user: {_beginning(one.said)}{answered}")
+    turns = _fitting_lines(lines, min(left, TURN_TOKENS), tokens)
+    left -= sum(map(tokens, turns))
+    fields = {key: v if isinstance(v, str) else ", ".join(v) for key, v in (notes.state or {}).items()}
+    text = "; ".join(f"{key.replace('_', ' ')}: {said}" for key, said in fields.items() if said)
+    state = [f"[state {_day(notes.state_at, timezone)}] {text}"] if text else []
+    return [*reversed(anchors), *_fitting_lines(state, left, tokens), *reversed(turns)]
 
 
 def _fitting_lines(lines: Sequence[str], budget: int, tokens: Callable[[str], int]) -> list[str]:
@@ -237,35 +229,9 @@ def _fitting_lines(lines: Sequence[str], budget: int, tokens: Callable[[str], in
     return chosen
 
 
-def _anchor_line(anchor: Anchor, timezone: str) -> str:
-    return f"[anchor {_day(anchor.at, timezone)}] {anchor.text}"
-
-
-def _turn_line(line: RecentTurn, timezone: str) -> str:
-    answered = f" — assistant: {_shortened(line.answered)}" if line.answered.strip() else ""
-    return f"[turn {_day(line.at, timezone)}] user: {_shortened(line.said)}{answered}"
-
-
-def _shortened(text: str) -> str:
+def _beginning(text: str) -> str:
     """Return the beginning of a message, 100 characters at most: a line has room for question and answer."""
-    flat, most = " ".join(text.split()), MOST_LINE_CHARS // 2
-    if len(flat) <= most:
-        return flat
-    cut = flat[: most - 1]
-    return f"{cut[: cut.rfind(' ')] if ' ' in cut[most // 2 :] else cut}…"
-
-
-def _state_lines(notes: SessionNotes, timezone: str) -> list[str]:
-    if notes.state is None:
-        return []
-    text = "; ".join(_state_fields(notes.state))
-    return [f"[state {_day(notes.state_at, timezone)}] {text}"] if text else []
-
-
-def _state_fields(state: State) -> Iterator[str]:
-    for key, value in state.items():
-        if said := value if isinstance(value, str) else ", ".join(value):
-            yield f"{key.replace('_', ' ')}: {said}"
+    return cut_short(" ".join(text.split()), MOST_LINE_CHARS // 2)
 
 
 @lru_cache(maxsize=4096)

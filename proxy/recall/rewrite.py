@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from string import Template
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from proxy.domain.core import KINDS, Message, Turn
 from proxy.domain.errors import CompletionFailed
@@ -90,18 +90,30 @@ _PLAN = ModelTask(
 
 
 class ShortCall(Generic[V]):
-    """Calls the model of one role. `redact` is applied to what the endpoint is shown."""
+    """Calls the model of one role. `deadline_s`: for all memory work of a request. `redact` is applied to
+    what the endpoint is shown."""
+
+    role: ClassVar[str]
 
     def __init__(
-        self, completer: Completer, role: str, *, redact: Callable[[str], str], clock: Callable[[], float]
+        self,
+        completer: Completer,
+        *,
+        deadline_s: float,
+        redact: Callable[[str], str] = str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._completer, self._role, self._redact = completer, role, redact
+        self._completer, self._deadline_s, self._redact = completer, deadline_s, redact
         self._known = TTLCache[bytes, V | None](_CACHED_ANSWERS, ttl_s=ANSWER_TTL_S, clock=clock)
         self._breaker = CircuitBreaker(OPEN_S, trip_after=TRIP_AFTER, clock=clock)
 
     def shown(self, text: str) -> str:
-        """Return the text as the endpoint may see it: its beginning and its end, redacted."""
-        return self._redact(_ends_of(text))
+        """Return the text as the endpoint may see it: its beginning and its end, redacted. A long one is cut
+        between words: half a key has not the shape of one."""
+        if len(text) > _SHOWN_CHARS:
+            head, tail = text[: _SHOWN_CHARS // 2], text[-_SHOWN_CHARS // 2 :]
+            text = f"{head.rpartition(' ')[0] or head} … {tail.partition(' ')[2] or tail}"
+        return self._redact(text)
 
     async def ask(
         self,
@@ -109,19 +121,22 @@ class ShortCall(Generic[V]):
         task: ModelTask,
         values: dict[str, str],
         read: Callable[[str], V | None],
-        left_s: float,
+        spent_s: float,
     ) -> V | None:
         """Return what `read` makes of the model's answer to the task; None if it is unusable or late.
 
-        `values`: for the task's input. `left_s`: the time that memory has left.
+        `values`: for the task's input. `spent_s`: how much of the deadline has passed.
         """
-        key = _cache_key(turn, task.name, values)
+        owner = (turn.scope.tenant, turn.scope.user, turn.scope.project)
+        whole = repr((*owner, task.name, *sorted(values.items())))
+        key = blake2b(whole.encode("utf-8", "replace"), digest_size=16).digest()
         if key in self._known:
             return self._known.get(key)
+        left_s = self._deadline_s - max(0.0, spent_s)
         if left_s <= 0 or self._breaker.is_open:
             return None
         request = CompletionRequest(
-            role=self._role,
+            role=self.role,
             system=prompt(f"{task.name}.{task.version}"),
             user=Template(prompt(f"{task.name}_input.{task.version}")).substitute(values),
             model=turn.model,
@@ -135,7 +150,7 @@ class ShortCall(Generic[V]):
         except (TimeoutError, CompletionFailed) as error:
             log.debug("memory.model_failed", task=task.name, error=type(error).__name__)
             if open_s := self._breaker.failed():
-                log.warning("memory.model_rests", role=self._role, seconds=open_s)
+                log.warning("memory.model_rests", role=self.role, seconds=open_s)
             return None
         self._breaker.succeeded()
         found = read(answer)
@@ -153,20 +168,6 @@ class ShortCall(Generic[V]):
         return {"conversation": shown, "question": self.shown(turn.query)}
 
 
-def _ends_of(text: str) -> str:
-    """Return the beginning and the end of a long text, cut between words: half a key has not the shape of
-    one."""
-    if len(text) <= _SHOWN_CHARS:
-        return text
-    head, tail = text[: _SHOWN_CHARS // 2], text[-_SHOWN_CHARS // 2 :]
-    return f"{head.rpartition(' ')[0] or head} … {tail.partition(' ')[2] or tail}"
-
-
-def _cache_key(turn: Turn, task: str, values: Mapping[str, str]) -> bytes:
-    whole = (turn.scope.tenant, turn.scope.user, turn.scope.project, task, *sorted(values.items()))
-    return blake2b(repr(whole).encode("utf-8", "replace"), digest_size=16).digest()
-
-
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in a model's answer, the last first."""
     at = len(answer)
@@ -179,9 +180,10 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
 
 
 # ---------------------------------------------------------------- the question in full
-class QueryRewriter:
-    """Improves queries with a model. `deadline_s`: for all memory work of a request. `hyde`: imagine an
-    answer to a question that makes sense alone."""
+class QueryRewriter(ShortCall[str]):
+    """Improves queries with a model. `hyde`: imagine an answer to a question that makes sense alone."""
+
+    role = REWRITE_ROLE
 
     def __init__(
         self,
@@ -192,8 +194,8 @@ class QueryRewriter:
         redact: Callable[[str], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._deadline_s, self._hyde = deadline_s, hyde
-        self._model: ShortCall[str] = ShortCall(completer, REWRITE_ROLE, redact=redact, clock=clock)
+        super().__init__(completer, deadline_s=deadline_s, redact=redact, clock=clock)
+        self._hyde = hyde
 
     async def improve(
         self, turn: Turn, query: SearchQuery, history: Sequence[str], *, spent_s: float
@@ -202,26 +204,21 @@ class QueryRewriter:
 
         `history`: the user's earlier messages. `spent_s`: how much of the deadline has passed.
         """
-        left_s = self._deadline_s - max(0.0, spent_s)
         if history and leans(turn.query):
-            values = self._model.conversation(turn, history)
-            question = await self._model.ask(
-                turn,
-                _REWRITE,
-                values,
-                lambda answer: sound_question(value_of(answer, "question"), **values),
-                left_s,
-            )
+            values = self.conversation(turn, history)
+
+            def read(answer: str) -> str | None:
+                return sound_question(value_of(answer, "question"), **values)
+
+            question = await self.ask(turn, _REWRITE, values, read, spent_s)
             if question is None:
                 return query
             # The user's own words are looked up, too.
             found = dict.fromkeys((*terms(question), *query.terms))
             return replace(query, text=question, terms=tuple(found)[:MAX_TERMS])
         if self._hyde and not leans(turn.query):
-            values = {"question": self._model.shown(query.text)}
-            note = await self._model.ask(
-                turn, _HYDE, values, lambda answer: sound_note(value_of(answer, "note")), left_s
-            )
+            values = {"question": self.shown(query.text)}
+            note = await self.ask(turn, _HYDE, values, lambda a: sound_note(value_of(a, "note")), spent_s)
             return replace(query, imagined=note or "")
         return query
 
@@ -279,27 +276,18 @@ class SearchPlan:
 NO_PLAN = SearchPlan()
 
 
-class SearchPlanner:
-    """Plans searches with a model. `deadline_s`: for all memory work of a request."""
+class SearchPlanner(ShortCall[SearchPlan]):
+    """Plans searches with a model."""
 
-    def __init__(
-        self,
-        completer: Completer,
-        *,
-        deadline_s: float,
-        redact: Callable[[str], str] = str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._deadline_s = deadline_s
-        self._model: ShortCall[SearchPlan] = ShortCall(completer, PLAN_ROLE, redact=redact, clock=clock)
+    role = PLAN_ROLE
 
     async def plan(self, turn: Turn, history: Sequence[str], *, spent_s: float) -> SearchPlan:
         """Return the model's plan, NO_PLAN if it gives none in time.
 
         `history`: the user's earlier messages. `spent_s`: how much of the deadline has passed.
         """
-        values, left_s = self._model.conversation(turn, history), self._deadline_s - max(0.0, spent_s)
-        return await self._model.ask(turn, _PLAN, values, read_plan, left_s) or NO_PLAN
+        values = self.conversation(turn, history)
+        return await self.ask(turn, _PLAN, values, read_plan, spent_s) or NO_PLAN
 
 
 def planned(query: SearchQuery, plan: SearchPlan) -> SearchQuery:
@@ -324,22 +312,19 @@ def narrowed(asked: tuple[str, ...] | None, plan: SearchPlan) -> tuple[str, ...]
 def read_plan(answer: str) -> SearchPlan | None:
     """Return the plan in the answer's last object that is one, None without any; unusable parts are left
     out."""
-    plans = map(_plan_of, _objects(without_thoughts(answer[:MAX_ANSWER])))
-    return next((plan for plan in plans if plan is not None), None)
-
-
-def _plan_of(values: dict[str, Any]) -> SearchPlan | None:
-    wanted = values.get("search")
-    search = wanted if isinstance(wanted, bool) else _YES_NO.get(str(wanted).strip().lower())
-    if search is None:
-        return None  # another object: facts, an error
-    imagined = values.get("hyde")
-    return SearchPlan(
-        search=search,
-        types=tuple(t for t in dict.fromkeys(w.lower() for w in _words(values.get("types"))) if t in KINDS),
-        keywords=_words(values.get("keywords"))[:MAX_KEYWORDS],
-        imagined=sound_note(imagined if isinstance(imagined, str) else None) or "",
-    )
+    for values in _objects(without_thoughts(answer[:MAX_ANSWER])):
+        wanted, imagined = values.get("search"), values.get("hyde")
+        search = wanted if isinstance(wanted, bool) else _YES_NO.get(str(wanted).strip().lower())
+        if search is None:
+            continue  # another object: facts, an error
+        types = dict.fromkeys(word.lower() for word in _words(values.get("types")))
+        return SearchPlan(
+            search=search,
+            types=tuple(type_ for type_ in types if type_ in KINDS),
+            keywords=_words(values.get("keywords"))[:MAX_KEYWORDS],
+            imagined=sound_note(imagined if isinstance(imagined, str) else None) or "",
+        )
+    return None
 
 
 def _words(value: Any) -> tuple[str, ...]:

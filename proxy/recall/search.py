@@ -23,6 +23,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -186,11 +187,6 @@ class Relevant:
     helps: Mapping[str, float] = field(default_factory=dict)
 
 
-def depth(limit: int) -> int:
-    """Return how many candidates to look at for a request that wants `limit` memories."""
-    return max(CANDIDATES, min(limit + 2, MOST_CANDIDATES))
-
-
 async def relevant(
     reading: Reading | None,
     candidates: Sequence[ScoredHit],
@@ -198,53 +194,44 @@ async def relevant(
     threshold: Threshold,
     readings: Readings | None = None,
 ) -> Relevant:
-    """Return the candidates that help with the message. If the judge fails, the cosine decides."""
+    """Return the candidates that help with the message, all of which the judge reads together with it. If the
+    judge fails, the cosine decides."""
     if threshold.asked is None and judge is not None and reading is not None:
         near = [c for c in candidates if _reaches(c, threshold.floor)]
+        memories = [MemoryText(c.hit.memory.content, c.hit.vector) for c in near]
+
+        async def stored(indices: Sequence[int]) -> Sequence[bytes | None]:
+            return await readings([near[i].hit.memory.id for i in indices]) if readings is not None else ()
+
         try:
-            helps = await _read_together(reading, near, judge, readings)
+            helps = await judge.helps(reading, memories, stored if readings is not None else None)
         except EmbeddingFailed:
             pass
         else:
             given = {c.hit.memory.id: share for c, share in zip(near, helps, strict=True)}
-            return Relevant(_helping(near, helps, threshold.helps), judged=True, helps=given)
+            is_one_enough = max(helps, default=0.0) >= threshold.helps
+            enough = min(threshold.helps, ALSO_HELPS) if is_one_enough else math.inf
+            found = [ranked(c, share) for c, share in zip(near, helps, strict=True) if share >= enough]
+            best_first = sorted(found, key=lambda one: -one.score)
+            return Relevant(without_repeats(best_first), judged=True, helps=given)
     plain_rule = threshold.model if threshold.floor is None else threshold.floor
     least = plain_rule if threshold.asked is None else threshold.asked
     plain = [ranked(c) for c in candidates if _reaches(c, least)]
     return Relevant(without_repeats(plain), judged=False)
 
 
-async def _read_together(
-    reading: Reading, candidates: Sequence[ScoredHit], judge: Judge, readings: Readings | None
-) -> Sequence[float]:
-    """Return how much each candidate helps with the message, in [0, 1]. Raises EmbeddingFailed."""
-    memories = [MemoryText(c.hit.memory.content, c.hit.vector) for c in candidates]
-
-    async def stored(indices: Sequence[int]) -> Sequence[bytes | None]:
-        assert readings is not None
-        return await readings([candidates[i].hit.memory.id for i in indices])
-
-    return await judge.helps(reading, memories, stored if readings is not None else None)
-
-
-def _helping(candidates: Sequence[ScoredHit], helps: Sequence[float], least: float) -> list[Ranked]:
-    if max(helps, default=0.0) < least:
-        return []
-    found = [
-        ranked(candidate, share)
-        for candidate, share in zip(candidates, helps, strict=True)
-        if share >= min(least, ALSO_HELPS)
-    ]
-    return without_repeats(sorted(found, key=lambda one: -one.score))
-
-
 def ranked(candidate: ScoredHit, helps: float | None = None) -> Ranked:
-    """Return the candidate with its final score. `helps`: what the judge gave it."""
-    score, found_by = candidate.score, why(candidate)
+    """Return the candidate with its final score, and why it was found: "dense .41, lexical 3.2, helps .9".
+    `helps`: what the judge gave it."""
+    hit, score, why = candidate.hit, candidate.score, list[str]()
+    if hit.cosine is not None:
+        why.append(f"dense {_short(hit.cosine)}")
+    if hit.bm25 > 0:
+        why.append(f"lexical {hit.bm25:.1f}")
     if helps is None:
-        return Ranked(candidate.hit.memory, score, found_by)
+        return Ranked(hit.memory, score, ", ".join(why))
     score = HELP_SHARE * helps + (1 - HELP_SHARE) * score
-    return Ranked(candidate.hit.memory, score, f"{found_by}, helps {_short(helps)}")
+    return Ranked(hit.memory, score, f"{', '.join(why)}, helps {_short(helps)}")
 
 
 def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -262,16 +249,6 @@ def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:
 def is_doubted(memory: Memory) -> bool:
     """True for an uncertain preference, which would influence every answer if it was shown."""
     return memory.type == "preference" and memory.confidence <= DOUBTED
-
-
-def why(candidate: ScoredHit) -> str:
-    """Return which lists found it: "dense .41, lexical 3.2"."""
-    hit, parts = candidate.hit, []
-    if hit.cosine is not None:
-        parts.append(f"dense {_short(hit.cosine)}")
-    if hit.bm25 > 0:
-        parts.append(f"lexical {hit.bm25:.1f}")
-    return ", ".join(parts)
 
 
 def _reaches(candidate: ScoredHit, least: float | None) -> bool:
@@ -306,7 +283,8 @@ class Reranking:
         `spent_s`: how much of the deadline has passed.
         """
         left_s = RERANK_TIME_SHARE * (self._deadline_s - max(0.0, spent_s))
-        if len(ranked) < 2 or left_s <= 0 or self._busy or not self._reranker.understands(question):
+        is_busy = self._reading >= RERANKS_AT_ONCE or self._breaker.is_open
+        if len(ranked) < 2 or left_s <= 0 or is_busy or not self._reranker.understands(question):
             return ranked
         logits = await self._read(question, [one.memory.content for one in ranked[: self.top]], left_s)
         if len(logits) < 2:
@@ -315,10 +293,6 @@ class Reranking:
         # The budget is filled by score, so memories that were not read must not score above those that were.
         unread = (replace(one, score=min(one.score, read[-1].score)) for one in ranked[len(logits) :])
         return [*read, *unread]
-
-    @property
-    def _busy(self) -> bool:
-        return self._reading >= RERANKS_AT_ONCE or self._breaker.is_open
 
     async def _read(self, question: str, texts: Sequence[str], within_s: float) -> Sequence[float]:
         """Return the logits of the first texts, as many as time allows."""
@@ -465,8 +439,10 @@ class Searcher:
                 vector = await self.embedder.embed_query(query.text)
             except EmbeddingFailed:
                 self.seldom.warning("memory.embedding_failed")
-        if vector is not None and query.imagined:
-            vector = await self._pooled(vector, query.imagined)
+        if vector is not None and query.imagined and self.embedder is not None:
+            with suppress(EmbeddingFailed):
+                (imagined,) = await self.embedder.embed([query.imagined])
+                vector = pooled(vector, imagined, least=self.embedder.model.similarity_threshold)
         return EncodedQuery(query, vector, reading, Level.LEXICAL if vector is None else level)
 
     async def read(self, text: str) -> Reading | None:
@@ -499,7 +475,9 @@ class Searcher:
             ids = {c.hit.memory.id for c in chosen} | {m.id for m in also_judge}
             chosen += [c for c in ranked[len(chosen) :] if c.hit.memory.id in ids]
         readings = partial(self.memories.readings, wanted.scope)
-        judged = await relevant(encoded.reading, chosen, self.judge, self._threshold(wanted), readings)
+        model = self.embedder.model.similarity_threshold if self.embedder and wanted.least_help else None
+        threshold = Threshold(wanted.threshold, self.least_cosine, model, wanted.least_help)
+        judged = await relevant(encoded.reading, chosen, self.judge, threshold, readings)
         if not judged.judged and level is Level.FULL and wanted.threshold is None:
             level = Level.UNJUDGED
         found = judged.ranked
@@ -576,19 +554,9 @@ class Searcher:
         return (*query.terms, *query.extra)[:MAX_TERMS] if self.ranking.lexical else ()
 
     def _depth(self, wanted: SearchRequest) -> int:
-        return depth(max(wanted.limit, self.reranking.top) if self.reranking else wanted.limit)
-
-    def _threshold(self, wanted: SearchRequest) -> Threshold:
-        model = self.embedder.model.similarity_threshold if self.embedder and wanted.least_help else None
-        return Threshold(wanted.threshold, self.least_cosine, model, wanted.least_help)
-
-    async def _pooled(self, vector: bytes, imagined: str) -> bytes:
-        assert self.embedder is not None
-        try:
-            (second,) = await self.embedder.embed([imagined])
-        except EmbeddingFailed:
-            return vector
-        return pooled(vector, second, least=self.embedder.model.similarity_threshold)
+        """Return how many candidates to look at."""
+        limit = max(wanted.limit, self.reranking.top) if self.reranking else wanted.limit
+        return max(CANDIDATES, min(limit + 2, MOST_CANDIDATES))
 
 
 def pooled(question: bytes, imagined: bytes, *, least: float) -> bytes:

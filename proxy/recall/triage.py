@@ -85,7 +85,8 @@ def readable(text: str) -> str:
         return both
     if _words(prose) <= MAX_WORDS:
         return prose
-    return f"{_head(prose, MAX_WORDS // 2)} … {_tail(prose, MAX_WORDS // 2)}"
+    pieces, half = [*_PIECE.finditer(prose)], MAX_WORDS // 2
+    return f"{prose[: pieces[half - 1].end()]} … {prose[pieces[-half].start() :]}"
 
 
 def distinct(found: Sequence[str]) -> tuple[str, ...]:
@@ -108,16 +109,6 @@ def _words(text: str) -> float:
     pieces = [m.group() for m in _PIECE.finditer(text)]
     unspaced = sum(1 for p in pieces if len(p) == 1 and p >= "\u3040")
     return len(pieces) - unspaced / 2
-
-
-def _head(text: str, words: int) -> str:
-    ends = [m.end() for m in _PIECE.finditer(text)]
-    return text[: ends[words - 1]] if len(ends) > words else text
-
-
-def _tail(text: str, words: int) -> str:
-    starts = [m.start() for m in _PIECE.finditer(text)]
-    return text[starts[-words] :] if len(starts) > words else text
 
 
 # ---------------------------------------------------------------- does the message need memory
@@ -157,7 +148,7 @@ async def triage(turn: Turn, query: SearchQuery, judge: Judge | None, before: Be
     if not query.text or (judge is None and not any(c.isalnum() for c in query.text)):
         return Verdict(False, query, Reason.NO_QUERY)
     if judge is None:
-        return Verdict(True, await _with_context(turn, query, before))
+        return Verdict(True, query_of(turn.query, await before()) if leans(query.text) else query)
     try:
         return judged(*await _read(turn, query, judge, before))
     except EmbeddingFailed:
@@ -187,10 +178,6 @@ async def _read(turn: Turn, query: SearchQuery, judge: Judge, before: Before) ->
     return whole, replace(both, asks=reading.asks)
 
 
-async def _with_context(turn: Turn, query: SearchQuery, before: Before) -> SearchQuery:
-    return query_of(turn.query, await before()) if leans(query.text) else query
-
-
 def _others(needs: Needs) -> dict[Reason, float]:
     return {
         Reason.GREETING: needs.small_talk,
@@ -212,21 +199,13 @@ class Restraint:
         """Return why the turn gets no memories, None if it may have them."""
         if 0 < len(turn.query.strip()) < self.min_query_chars:
             return Reason.SHORT_QUERY
-        if self.skip_first_turn and await _is_first(turn, sessions):
-            return Reason.FIRST_TURN
-        return None
-
-
-async def _is_first(turn: Turn, sessions: SessionStore) -> bool:
-    """True if nothing was answered in the conversation before, or that cannot be known."""
-    if not begins(turn):
-        return False
-    if not turn.standalone:
-        return True
-    try:
-        return not await sessions.recent(turn.scope, turn.session_id, 1)
-    except StoreError:
-        return False
+        if not self.skip_first_turn or not begins(turn):
+            return None
+        try:
+            answered = turn.standalone and await sessions.recent(turn.scope, turn.session_id, 1)
+        except StoreError:
+            return None
+        return None if answered else Reason.FIRST_TURN
 
 
 def begins(turn: Turn) -> bool:
@@ -235,10 +214,8 @@ def begins(turn: Turn) -> bool:
 
 
 # ---------------------------------------------------------------- requests of the chat program
-_ORDER_HEAD, _ORDER_TAIL = (
-    600,
-    400,
-)  # characters that may hold the instruction; the conversation is below or above it
+# Characters that may hold the instruction; the conversation is below or above it.
+_ORDER_HEAD, _ORDER_TAIL = 600, 400
 _OPENING = 120  # of a long system message, which may ask an assistant for a title among other things
 _ANY_TALK = r"(?:conversation|chat|discussion|dialog(?:ue)?)\b"
 _TALK = (

@@ -198,6 +198,14 @@ def without_inner_stops(text: str) -> str:
     return "".join((*parts, text[at:]))
 
 
+def cut_short(text: str, most: int) -> str:
+    """Return the text, cut at a space if it has more than `most` characters."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    return f"{cut[: cut.rfind(' ')] if ' ' in cut[most // 2 :] else cut}…"
+
+
 def is_question(sentence: str) -> bool:
     """True for a sentence that ends in a question mark, of any script."""
     return sentence.rstrip(" \"')]”’»」』）】").endswith(("?", "\uff1f", "؟"))
