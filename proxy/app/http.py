@@ -16,8 +16,7 @@ from proxy.http.auth.identity import caller_of
 from proxy.http.forwarding import Forwarding, Relayed
 from proxy.http.intercept import Intercept, Recaller, ToolLoops, WritePath
 from proxy.http.limits import RateLimiter, RateLimitMiddleware
-from proxy.http.mcp import McpEndpoint
-from proxy.http.memory_api.app import MemoryApi
+from proxy.http.memory_api.app import McpEndpoint, MemoryApi
 from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,

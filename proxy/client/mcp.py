@@ -2,7 +2,7 @@
 
 Each tool is one request of the memory API, which checks the arguments and the caller. No tool has an argument
 for the user or the project: both come from the credential and from the headers of the transport, which is
-either `memory-proxy mcp` (stdio; requests to a running proxy) or `/mcp` (proxy/http/mcp.py).
+either `memory-proxy mcp` (stdio; requests to a running proxy) or `/mcp` (proxy/http/memory_api/app.py).
 """
 
 import argparse

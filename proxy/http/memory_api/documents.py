@@ -10,22 +10,9 @@ from starlette.responses import Response
 from proxy.domain.documents import INDEXING, Document, is_redacted, path_of
 from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.ports import Clock
+from proxy.http.memory_api import request_schemas as asked
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation, absent, page_of
-from proxy.http.memory_api.request_schemas import (
-    DocumentBody,
-    DocumentQuery,
-    NoQuery,
-    ScopePageQuery,
-    UserQuery,
-)
-from proxy.http.memory_api.response_schemas import (
-    deleted_answer,
-    filled,
-    json_answer,
-    owner_fields,
-    whole_seconds,
-)
 from proxy.learn.documents import DocumentIngester
 from proxy.recall.documents import RankedPassage
 
@@ -46,7 +33,7 @@ class DocumentEndpoints:
         "postDocument",
         {200: shapes.DocumentPosted, 201: shapes.DocumentPosted, 202: shapes.DocumentPosted},
     )
-    async def post(self, request: ApiRequest[NoQuery, DocumentBody]) -> Response:
+    async def post(self, request: ApiRequest[asked.NoQuery, asked.DocumentBody]) -> Response:
         """Keep a text under a name; the same again changes nothing, another text is its next version.
 
         202 if some of its passages are still to be embedded.
@@ -56,15 +43,15 @@ class DocumentEndpoints:
         passages = await self.library.store.passages(document)
         redacted = dict.fromkeys(path_of(p.headings) for p in passages if is_redacted(p))
         status = 202 if document.status == INDEXING else 200 if change == "unchanged" else 201
-        return json_answer({**_shown(document), "change": change, "redacted": [*redacted]}, status)
+        return shapes.json_answer({**_shown(document), "change": change, "redacted": [*redacted]}, status)
 
     @Operation("GET", _ALL, "listDocuments", shapes.DocumentPage)
-    async def list(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
+    async def list(self, request: ApiRequest[asked.ScopePageQuery, None]) -> Response:
         """List documents, the last written first."""
         return await page_of(request, partial(self.library.store.list, request.scope()), _shown)
 
     @Operation("GET", _ONE, "getDocument", shapes.DocumentWhole)
-    async def get(self, request: ApiRequest[DocumentQuery, None]) -> Response:
+    async def get(self, request: ApiRequest[asked.DocumentQuery, None]) -> Response:
         """One document with its outline, and with its text where that is asked for."""
         for _ in range(_READ_ATTEMPTS):
             document = await self._find(request)
@@ -86,16 +73,16 @@ class DocumentEndpoints:
         shown = {**_shown(document), "outline": outline}
         if request.query.include == "content":
             shown["content"] = "".join(passage.tile for passage in passages)
-        return json_answer(shown)
+        return shapes.json_answer(shown)
 
     @Operation("DELETE", _ONE, "deleteDocument", shapes.DeletedShape)
-    async def delete(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def delete(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """Erase a document, and the answers that may repeat it."""
         document = await self._find(request)
         counts = await self.library.store.delete(document, by=request.caller.label, now=self.clock())
         if not counts.documents:
             raise _no_document(document.id)
-        return deleted_answer(counts, id=document.id)
+        return shapes.deleted_answer(counts, id=document.id)
 
     async def _find(self, request: ApiRequest[Any, None]) -> Document:
         """Return the path's document, of any user of the tenant unless one is fixed or named."""
@@ -126,8 +113,8 @@ def passage_shape(found: RankedPassage) -> shapes.Answer:
 
 
 def _shown(document: Document) -> shapes.Answer:
-    times = whole_seconds(document, "created_at", "updated_at")
-    return filled(shapes.DocumentShape, document, **owner_fields(document.scope), **times)
+    times = shapes.whole_seconds(document, "created_at", "updated_at")
+    return shapes.filled(shapes.DocumentShape, document, **shapes.owner_fields(document.scope), **times)
 
 
 def _no_document(document_id: str) -> NotFound:

@@ -12,32 +12,9 @@ from proxy.domain.core import Candidate, Memory, MemoryFilter, Scope
 from proxy.domain.errors import Conflict, InvalidRequest, NotFound
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.http.auth.identity import PROJECT_HEADER
+from proxy.http.memory_api import request_schemas as asked
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation, absent, memory_in
-from proxy.http.memory_api.request_schemas import (
-    AddBody,
-    DecideBody,
-    EditBody,
-    EvolveBody,
-    ForgetQuery,
-    ForgetScopeQuery,
-    InsightsQuery,
-    ListQuery,
-    NoQuery,
-    ScopePageQuery,
-    SettingsBody,
-    UserQuery,
-    times_of,
-)
-from proxy.http.memory_api.response_schemas import (
-    MemoryShaper,
-    deleted_answer,
-    filled,
-    json_answer,
-    list_of,
-    whole_list,
-    whole_seconds,
-)
 from proxy.http.turns import Zones
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.edits import MemoryEditor
@@ -59,12 +36,12 @@ class MemoryEndpoints:
     zones: Zones
     clock: Clock
     on_forgotten: Callable[[Scope], None]  # called when everything of a user was forgotten
-    shape: MemoryShaper
+    shape: shapes.MemoryShaper
 
     @Operation(
         "POST", _ALL, "addMemory", {200: shapes.AddedMemory, 201: shapes.AddedMemory}, refusals=(409, 413)
     )
-    async def add(self, request: ApiRequest[NoQuery, AddBody]) -> Response:
+    async def add(self, request: ApiRequest[asked.NoQuery, asked.AddBody]) -> Response:
         """Store something; the same again confirms it, a changed value supersedes the old one."""
         body, now, scope = request.body, self.clock(), request.scope()
         said_at = past(body.created_at, now, "created_at")
@@ -83,10 +60,10 @@ class MemoryEndpoints:
         given = {name for name in _TAKEN_OVER & body.model_fields_set if getattr(body, name) is not None}
         memory, change = await self.edits.add(scope, candidate, given)
         status = 200 if change == "confirmed" else 201
-        return json_answer({**await self.shape(memory), "change": change}, status)
+        return shapes.json_answer({**await self.shape(memory), "change": change}, status)
 
     @Operation("GET", _ALL, "listMemories", shapes.MemoryPage)
-    async def list(self, request: ApiRequest[ListQuery, None]) -> Response:
+    async def list(self, request: ApiRequest[asked.ListQuery, None]) -> Response:
         """List memories, newest first; or as they were at a moment, or those of a time."""
         query, scope = request.query, request.scope()
         if query.as_of is not None and query.include == "inactive":
@@ -103,20 +80,20 @@ class MemoryEndpoints:
             include_archived=query.include == "archived",
             only_archived=query.archived == "true",
             now=self.clock(),
-            **times_of(query, timezone),
+            **asked.times_of(query, timezone),
         )
         page = await self.memories.list(where, limit=query.limit, after=query.after)
         shown = await self.shape.all(page.items)
-        return json_answer(list_of(shown, has_more=page.has_more, total=page.total))
+        return shapes.json_answer(shapes.list_of(shown, has_more=page.has_more, total=page.total))
 
     @Operation("GET", _ONE, "getMemory", shapes.MemoryShape)
-    async def get(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def get(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """One memory, also a superseded one."""
         _, memory = await memory_in(request, self.memories, self.clock())
-        return json_answer(await self.shape(memory))
+        return shapes.json_answer(await self.shape(memory))
 
     @Operation("GET", f"{_ONE}/history", "getHistory", shapes.HistoryShape)
-    async def history(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def history(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """What happened to a memory, oldest first."""
         where, memory = await memory_in(request, self.memories, self.clock())
         events = (await self.memories.history(where, [memory.id])).get(memory.id)
@@ -125,13 +102,13 @@ class MemoryEndpoints:
         shown = []
         # An event holds the content before it, and if it changed that, the content after it.
         for event, after in zip(events, [*(e.content for e in events[1:]), memory.content], strict=True):
-            shown.append(filled(shapes.EventShape, event, **whole_seconds(event, "at")))
+            shown.append(shapes.filled(shapes.EventShape, event, **shapes.whole_seconds(event, "at")))
             if event.action in ("updated", "archived", "restored") and after != event.content:
                 shown[-1]["became"] = after
-        return whole_list(shown)
+        return shapes.whole_list(shown)
 
     @Operation("PATCH", _ONE, "editMemory", shapes.MemoryShape, refusals=(404, 409, 413))
-    async def edit(self, request: ApiRequest[UserQuery, EditBody]) -> Response:
+    async def edit(self, request: ApiRequest[asked.UserQuery, asked.EditBody]) -> Response:
         """Correct a memory; it keeps its id, and its history the old content."""
         body, now = request.body, self.clock()
         if not (given := body.model_fields_set):
@@ -153,20 +130,20 @@ class MemoryEndpoints:
         edited = await self.edits.edit(where, memory.id, correct)
         if edited is None:
             raise _no_memory(memory.id)
-        return json_answer(await self.shape(edited))
+        return shapes.json_answer(await self.shape(edited))
 
     @Operation("DELETE", _ONE, "forgetMemory", shapes.DeletedShape)
-    async def forget(self, request: ApiRequest[ForgetQuery, None]) -> Response:
+    async def forget(self, request: ApiRequest[asked.ForgetQuery, None]) -> Response:
         """Forget a memory, those that it superseded, and the exchanges they came from."""
         dry_run = request.query.dry_run == "true"
         where, memory = await memory_in(request, self.memories, self.clock())
         counts = await self.memories.forget(where, memory.id, by=request.caller.label, dry_run=dry_run)
         if not counts.memories:
             raise _no_memory(memory.id)
-        return deleted_answer(counts, id=memory.id, dry_run=dry_run)
+        return shapes.deleted_answer(counts, id=memory.id, dry_run=dry_run)
 
     @Operation("DELETE", _ALL, "forgetMemories", shapes.DeletedShape)
-    async def forget_scope(self, request: ApiRequest[ForgetScopeQuery, None]) -> Response:
+    async def forget_scope(self, request: ApiRequest[asked.ForgetScopeQuery, None]) -> Response:
         """Forget a user's everything, one project's, or one type.
 
         A user named only in a header does not count: a client that lost the query's parameters has not asked
@@ -191,7 +168,7 @@ class MemoryEndpoints:
         counts = await self.memories.forget(where, by=caller.label, dry_run=dry_run)
         if not (dry_run or scope.project or query.type):
             self.on_forgotten(scope)
-        return deleted_answer(counts, dry_run=dry_run)
+        return shapes.deleted_answer(counts, dry_run=dry_run)
 
 
 def _future(expires_at: float | None, now: float) -> float | None:
@@ -212,46 +189,46 @@ class EvolutionEndpoints:
     edits: MemoryEditor
     evolution: Evolution
     clock: Clock
-    shape: MemoryShaper
+    shape: shapes.MemoryShaper
 
     @Operation("POST", f"{_ONE}/pin", "pinMemory", shapes.MemoryShape)
-    async def pin(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def pin(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """Offer a memory in every conversation; it does not fade, and lack of use does not archive it."""
         return await self._changed(request, lambda id_, now: Pin(id_, pinned=True, at=now))
 
     @Operation("POST", f"{_ONE}/unpin", "unpinMemory", shapes.MemoryShape)
-    async def unpin(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def unpin(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """Remove a memory's pin."""
         return await self._changed(request, lambda id_, now: Pin(id_, pinned=False, at=now))
 
     @Operation("POST", f"{_ONE}/archive", "archiveMemory", shapes.MemoryShape)
-    async def archive(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def archive(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """Hide a memory from searches and lists until it is restored."""
         return await self._changed(request, lambda id_, now: Archive((id_,), now, "user"))
 
     @Operation("POST", f"{_ONE}/restore", "restoreMemory", shapes.MemoryShape, refusals=(404, 409))
-    async def restore(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def restore(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """Make an archived memory current again, as if it had been stated now."""
         return await self._changed(request, Restore)
 
     async def _changed(
-        self, request: ApiRequest[UserQuery, None], change: Callable[[str, float], Change]
+        self, request: ApiRequest[asked.UserQuery, None], change: Callable[[str, float], Change]
     ) -> Response:
         now = self.clock()
         where, memory = await memory_in(request, self.edits.gate.memories, now)
         changed = await self.edits.change(where, memory, change(memory.id, now))
         if changed is None:
             raise _no_memory(memory.id)
-        return json_answer(await self.shape(changed))
+        return shapes.json_answer(await self.shape(changed))
 
     @Operation("GET", _SETTINGS, "getEvolutionSettings", shapes.SettingsShape)
-    async def get_settings(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def get_settings(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """How a user's memories change over time: the user's own settings, and what they amount to."""
         scope = request.scope()
         return self._settings(scope, await self.evolution.store.own(scope))
 
     @Operation("PUT", _SETTINGS, "setEvolutionSettings", shapes.SettingsShape)
-    async def set_settings(self, request: ApiRequest[UserQuery, SettingsBody]) -> Response:
+    async def set_settings(self, request: ApiRequest[asked.UserQuery, asked.SettingsBody]) -> Response:
         """Replace the user's own settings; what is absent or null is the server's. A part that the server
         switched off cannot be switched on."""
         scope = request.scope()
@@ -260,12 +237,12 @@ class EvolutionEndpoints:
         return self._settings(scope, own)
 
     def _settings(self, scope: Scope, own: Any) -> Response:
-        policy = filled(shapes.EvolutionSettings, self.evolution.policy.with_own(own))
+        policy = shapes.filled(shapes.EvolutionSettings, self.evolution.policy.with_own(own))
         answer = {"object": "memory.settings", "user_id": scope.user, "own": own, "settings": policy}
-        return json_answer(answer)
+        return shapes.json_answer(answer)
 
     @Operation("POST", "/v1/memory/evolve", "evolveMemories", shapes.Evolved, body_optional=True)
-    async def evolve(self, request: ApiRequest[NoQuery, EvolveBody]) -> Response:
+    async def evolve(self, request: ApiRequest[asked.NoQuery, asked.EvolveBody]) -> Response:
         """Do now what the background pass would do for a user; a dry run says what, and changes nothing."""
         scope, dry_run, steps = request.scope(), request.body.dry_run, []
         for name, counts in (await self.evolution.evolve(scope, dry_run=dry_run)).items():
@@ -280,18 +257,18 @@ class EvolutionEndpoints:
                 }
             )
         answer = {"object": "memory.evolution", "user_id": scope.user, "dry_run": dry_run, "steps": steps}
-        return json_answer(answer)
+        return shapes.json_answer(answer)
 
     @Operation("GET", "/v1/memory/insights", "getInsights", shapes.InsightsShape)
-    async def insights(self, request: ApiRequest[InsightsQuery, None]) -> Response:
+    async def insights(self, request: ApiRequest[asked.InsightsQuery, None]) -> Response:
         """A user's memories in numbers: types, uses, changes by day, and what fades next."""
         scope = request.scope()
         found = await self.evolution.store.insights(scope, self.clock(), request.query.days)
         fading = await self.shape.all(found.fading)
         fading.sort(key=lambda memory: memory["fades_at"] or 0)
-        by_day = [filled(shapes.DayShape, day) for day in found.by_day]
-        shown = filled(shapes.InsightsShape, found, by_day=by_day, fading=fading, user_id=scope.user)
-        return json_answer(shown)
+        by_day = [shapes.filled(shapes.DayShape, day) for day in found.by_day]
+        shown = shapes.filled(shapes.InsightsShape, found, by_day=by_day, fading=fading, user_id=scope.user)
+        return shapes.json_answer(shown)
 
 
 # ---------------------------------------------------------------- what was made from memories
@@ -303,10 +280,10 @@ class DerivedEndpoints:
     derivation: DerivationStore
     contradictions: Contradictions
     clock: Clock
-    shape: MemoryShaper
+    shape: shapes.MemoryShaper
 
     @Operation("POST", f"{_ONE}/undo", "undoConsolidation", shapes.Undone)
-    async def undo(self, request: ApiRequest[UserQuery, None]) -> Response:
+    async def undo(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """Delete a consolidated memory, and make the memories it was made of current again."""
         now, missing = self.clock(), "No consolidated memory"
         for _ in range(_UNDO_ATTEMPTS):
@@ -323,30 +300,30 @@ class DerivedEndpoints:
                 break
             sources = [await self.memories.get(where, source) for source in memory.sources]
             restored = [found.id for found in sources if found is not None and found.is_current(now)]
-            return json_answer({"object": "memory.undo", "id": memory.id, "restored": restored})
+            return shapes.json_answer({"object": "memory.undo", "id": memory.id, "restored": restored})
         raise absent(missing, request.path["memory_id"], param="memory_id", code="memory_not_found")
 
     @Operation("GET", _CONTRADICTIONS, "listContradictions", shapes.ContradictionPage)
-    async def list(self, request: ApiRequest[ScopePageQuery, None]) -> Response:
+    async def list(self, request: ApiRequest[asked.ScopePageQuery, None]) -> Response:
         """List pairs of current memories that cannot both hold, newest first."""
         query, ask = request.query, partial(self.derivation.contradictions, request.scope())
         found = await ask(limit=query.limit + 1, after=query.after)
         shown = [await self._shown(one) for one in found[: query.limit]]
-        return json_answer(list_of(shown, has_more=len(found) > query.limit))
+        return shapes.json_answer(shapes.list_of(shown, has_more=len(found) > query.limit))
 
     @Operation(
         "POST", _CONTRADICTIONS + "/{contradiction_id}", "decideContradiction", shapes.ContradictionShape
     )
-    async def decide(self, request: ApiRequest[UserQuery, DecideBody]) -> Response:
+    async def decide(self, request: ApiRequest[asked.UserQuery, asked.DecideBody]) -> Response:
         """Keep the newer memory, the older one, or both; the other one stays in the history."""
         scope, id_ = request.scope(), request.path["contradiction_id"]
         try:
             found = await self.contradictions.decide(scope, id_, request.body.keep, self.clock())
         except NotFound:
             raise absent("No contradiction", id_, param="id", code="contradiction_not_found") from None
-        return json_answer(await self._shown(found))
+        return shapes.json_answer(await self._shown(found))
 
     async def _shown(self, found: Contradiction) -> shapes.Answer:
         older, newer = await self.shape.all([found.older, found.newer])
-        times = whole_seconds(found, "found_at")
-        return filled(shapes.ContradictionShape, found, older=older, newer=newer, **times)
+        times = shapes.whole_seconds(found, "found_at")
+        return shapes.filled(shapes.ContradictionShape, found, older=older, newer=newer, **times)

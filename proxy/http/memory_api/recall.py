@@ -8,11 +8,10 @@ from starlette.responses import Response
 
 from proxy.domain.core import MemoryOptions, Prepared, Reason, Scope, Status, Turn
 from proxy.domain.ports import Clock
+from proxy.http.memory_api import request_schemas as asked
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation
 from proxy.http.memory_api.documents import passage_shape
-from proxy.http.memory_api.request_schemas import ExplainBody, NoQuery, ScopeQuery, SearchBody
-from proxy.http.memory_api.response_schemas import MemoryShaper, json_answer, whole_list
 from proxy.http.turns import Zones, bounded, fingerprint
 from proxy.recall import documents as document_search
 from proxy.recall.explain import Explanation, explain, profile, search, unshown
@@ -28,13 +27,13 @@ class RecallEndpoints:
     recall: RecallTools
     zones: Zones
     clock: Clock
-    shape: MemoryShaper
+    shape: shapes.MemoryShaper
     retrieval_limit: int = 10  # of a request that names none
     is_on: bool = True  # memory, for requests that say nothing
     session_key: Callable[[str], str] = str  # the id under which the recorder stores a session
 
     @Operation("POST", "/v1/memory/search", "searchMemories", shapes.Matches)
-    async def search(self, request: ApiRequest[NoQuery, SearchBody]) -> Response:
+    async def search(self, request: ApiRequest[asked.NoQuery, asked.SearchBody]) -> Response:
         """Search, with scores and reasons; and whether a chat that began so would be shown any of it."""
         body, scope = request.body, request.scope()
         timezone = await self.zones.of(scope, body.timezone or request.caller.timezone)
@@ -55,10 +54,10 @@ class RecallEndpoints:
         if "documents" in body.include:
             passages = await document_search.search(scope, body.query, self.recall.shelf, **bounds)
             more["documents"] = [passage_shape(one) for one in passages]
-        return whole_list(matches, **more)
+        return shapes.whole_list(matches, **more)
 
     @Operation("POST", "/v1/memory/explain", "explainRecall", shapes.Explanation)
-    async def explain(self, request: ApiRequest[NoQuery, ExplainBody]) -> Response:
+    async def explain(self, request: ApiRequest[asked.NoQuery, asked.ExplainBody]) -> Response:
         """What a chat with these messages would be given: the block, the memories weighed, and why.
 
         Nothing is stored or forgotten, and no external model is called.
@@ -82,7 +81,7 @@ class RecallEndpoints:
             }
             for one, memory in zip(weighed, await self.shape.all(w.memory for w in weighed), strict=True)
         ]
-        return json_answer(
+        return shapes.json_answer(
             {
                 "object": "memory.explanation",
                 "status": prepared.status.value,
@@ -97,18 +96,18 @@ class RecallEndpoints:
         )
 
     @Operation("GET", "/v1/memory/profile", "getProfile", shapes.Profile)
-    async def profile(self, request: ApiRequest[ScopeQuery, None]) -> Response:
+    async def profile(self, request: ApiRequest[asked.ScopeQuery, None]) -> Response:
         """What every conversation is given: standing rules, traits of the user, core memories."""
         held = await profile(request.scope(), self.recall)
         shown = await self.shape.all(memory for memory, _ in held)
-        return whole_list(
+        return shapes.whole_list(
             [
                 {"object": "memory.of_profile", "kind": kind, "memory": memory}
                 for memory, (_, kind) in zip(shown, held, strict=True)
             ]
         )
 
-    def _turn(self, scope: Scope, body: ExplainBody, timezone: str) -> Turn:
+    def _turn(self, scope: Scope, body: asked.ExplainBody, timezone: str) -> Turn:
         chat = {"messages": [message.model_dump() for message in body.messages]}
         messages, named = bounded(CHAT.messages(chat)), body.session_id
         return Turn(

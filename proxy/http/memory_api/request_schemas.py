@@ -1,6 +1,7 @@
 """Pydantic models of the memory API's queries and bodies. Fields that they do not name are refused."""
 
 import unicodedata
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -26,12 +27,8 @@ _REORDERS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069") 
 
 
 # ---------------------------------------------------------------- field types
-def _id(value: str, info: ValidationInfo) -> str:
-    return checked_id(value, info.field_name or "id")
-
-
-def _zone(value: str, info: ValidationInfo) -> str:
-    return checked_zone(value, info.field_name or "timezone")
+def _checked(check: Callable[[str, str], str]) -> AfterValidator:
+    return AfterValidator(lambda value, info: check(value, info.field_name or "id"))
 
 
 def _kind(value: str, info: ValidationInfo) -> str:
@@ -98,11 +95,8 @@ def _one_line(value: str) -> str:
 
 
 _ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS}
-_ZONE_SCHEMA = {
-    "type": "string",
-    "maxLength": 64,
-    "description": "IANA name (Asia/Tokyo), or an offset (+02:00)",
-}
+_TEXT = {"type": "string", "maxLength": 64}
+_ZONE_SCHEMA = _TEXT | {"description": "IANA name (Asia/Tokyo), or an offset (+02:00)"}
 _MOMENT_SCHEMA = {
     "anyOf": [
         {"type": "number", "minimum": 0, "maximum": LAST_SECOND},
@@ -110,15 +104,13 @@ _MOMENT_SCHEMA = {
     ],
     "description": "Unix seconds, or ISO 8601 with its time zone: 2027-01-31T09:00:00Z",
 }
-_WHEN_SCHEMA = {
-    "type": "string",
-    "maxLength": 64,
-    "description": "Unix seconds, a day or month in the user's time zone (2027-01-31, 2027-01), or ISO 8601",
+_WHEN_SCHEMA = _TEXT | {
+    "description": "Unix seconds, a day or month in the user's time zone (2027-01-31, 2027-01), or ISO 8601"
 }
 _KIND_SCHEMA = {"type": "string", "enum": sorted(KINDS), "title": "Memory type"}
 
-Id = Annotated[str, AfterValidator(_id), WithJsonSchema(_ID_SCHEMA)]
-Zone = Annotated[str, AfterValidator(_zone), Field(max_length=64), WithJsonSchema(_ZONE_SCHEMA)]
+Id = Annotated[str, _checked(checked_id), WithJsonSchema(_ID_SCHEMA)]
+Zone = Annotated[str, _checked(checked_zone), Field(max_length=64), WithJsonSchema(_ZONE_SCHEMA)]
 Kind = Annotated[str, AfterValidator(_kind), WithJsonSchema(_KIND_SCHEMA)]
 Content = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS), AfterValidator(_not_blank)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
@@ -173,13 +165,6 @@ class ListQuery(ScopeQuery):
     after: Cursor | None = None
 
 
-class TimelineQuery(ScopeQuery):
-    since: When | None = None
-    until: When | None = None
-    limit: Limit = 20
-    after: Cursor | None = None
-
-
 class ForgetQuery(UserQuery):
     dry_run: Flag = "false"
 
@@ -196,6 +181,11 @@ class PageQuery(UserQuery):
 
 class ScopePageQuery(PageQuery):
     project_id: Id | None = None
+
+
+class TimelineQuery(ScopePageQuery):
+    since: When | None = None
+    until: When | None = None
 
 
 class InsightsQuery(ScopeQuery):
@@ -332,6 +322,11 @@ class EvidenceLine(Body):
     session_id: Label
     exchange_id: Label
     span: Quote = ""
+
+
+EventAction = Literal[
+    "created", "confirmed", "superseded", "updated", "archived", "restored", "pinned", "unpinned", "imported"
+]
 
 
 class EventLine(Body):

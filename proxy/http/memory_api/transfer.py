@@ -11,7 +11,6 @@ from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 import orjson
 from starlette.responses import Response, StreamingResponse
@@ -22,10 +21,9 @@ from proxy.domain.errors import ClientError, Forbidden, InvalidRequest, NotFound
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.timezones import local
 from proxy.http.auth.identity import Caller
+from proxy.http.memory_api import request_schemas as asked
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation, body_chunks, json_value, media_type, validated
-from proxy.http.memory_api.request_schemas import EventLine, MemoryLine, ScopeQuery, UserQuery
-from proxy.http.memory_api.response_schemas import exact_memory, filled, json_answer
 from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
 
@@ -38,6 +36,10 @@ MAX_ERRORS = 20
 BATCH = 50  # a transaction of some 10 ms: other writers wait for it
 BATCH_BYTES = 4_000_000
 _LINES_PER_SLICE = 50  # some 1 ms of the event loop
+_AS_IT_IS = set(  # fields of a line that its memory takes unchanged
+    "type content source valid_to expires_at archived importance weight confidence access_count last_accessed"
+    " pinned uses archived_by".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class TransferEndpoints:
     clock: Clock
 
     @Operation("GET", "/v1/memory/export", "exportMemories", {}, lines=shapes.ExportLine)
-    async def export(self, request: ApiRequest[ScopeQuery, None]) -> Response:
+    async def export(self, request: ApiRequest[asked.ScopeQuery, None]) -> Response:
         """Stream a user's memories, oldest first; with the right admin those of the whole tenant."""
         where = MemoryFilter(
             tenant=request.caller.tenant,
@@ -67,8 +69,8 @@ class TransferEndpoints:
         chunks = _exported(self.memories, where, first)
         return StreamingResponse(chunks, headers=headers, media_type=MEDIA_TYPES[0])
 
-    @Operation("POST", "/v1/memory/import", "importMemories", shapes.Imported, takes_lines=MemoryLine)
-    async def import_(self, request: ApiRequest[UserQuery, None]) -> Response:
+    @Operation("POST", "/v1/memory/import", "importMemories", shapes.Imported, takes_lines=asked.MemoryLine)
+    async def import_(self, request: ApiRequest[asked.UserQuery, None]) -> Response:
         """Import an export; sending it twice imports nothing twice."""
         if media_type(request.http) not in MEDIA_TYPES:  # web pages cannot send any of them without asking
             raise InvalidRequest(f"Send NDJSON, with Content-Type: {MEDIA_TYPES[0]}.", param="content-type")
@@ -80,7 +82,7 @@ class TransferEndpoints:
                 await asyncio.sleep(0)  # lines that are refused at once would block other requests
         await running.flush()
         running.errors.sort(key=lambda error: error["line"])
-        return json_answer(filled(shapes.Imported, running))
+        return shapes.json_answer(shapes.filled(shapes.Imported, running))
 
 
 # ---------------------------------------------------------------- export
@@ -102,28 +104,22 @@ async def _exported(store: MemoryStore, where: MemoryFilter, page: Page) -> Asyn
 def _line(memory: Memory, events: Sequence[Event]) -> bytes:
     """Return the memory's line. If an import would refuse it as too long (it was confirmed thousands of
     times), the oldest confirmations are left out, and then the oldest evidence."""
-    shown: Any = {**exact_memory(memory), "history": [filled(shapes.EventShape, event) for event in events]}
+    history = [shapes.filled(shapes.EventShape, event) for event in events]
+    shown = {**shapes.exact_memory(memory), "evidence": list(memory.evidence), "history": history}
     line = orjson.dumps(shown)
     over = len(line) - MAX_LINE_BYTES
     if over > 0:
-        confirmations = [event for event in shown["history"] if event["action"] == "confirmed"]
-        dropped, over = _oldest(confirmations, over)
-        shown["history"] = [event for event in shown["history"] if id(event) not in dropped]
-        dropped, over = _oldest(shown["evidence"], over)
-        shown["evidence"] = [one for one in shown["evidence"] if id(one) not in dropped]
+        confirmations = [event for event in history if event["action"] == "confirmed"]
+        for items, oldest in ((history, confirmations), (shown["evidence"], memory.evidence)):
+            dropped = set[int]()
+            for item in oldest:
+                if over <= 0:
+                    break
+                over -= len(orjson.dumps(item)) + len(b",")
+                dropped.add(id(item))
+            items[:] = [item for item in items if id(item) not in dropped]
         line = orjson.dumps(shown)
     return line
-
-
-def _oldest(items: Sequence[object], over: int) -> tuple[set[int], int]:
-    """Return the first items (their `id`) that make up so many bytes, and how many bytes are still over."""
-    dropped = set[int]()
-    for item in items:
-        if over <= 0:
-            break
-        over -= len(orjson.dumps(item)) + len(b",")
-        dropped.add(id(item))
-    return dropped, over
 
 
 async def _page(store: MemoryStore, where: MemoryFilter, after: str | None) -> Page:
@@ -148,10 +144,14 @@ async def lines_of(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, byt
     Never holds more than one line and one chunk. A byte order mark at the beginning is removed.
     """
     number, rest, too_long = 1, b"", False
+
+    def whole(line: bytes) -> bytes:
+        return line.removeprefix(BOM_UTF8) if number == 1 else line
+
     async for chunk in stream:
         *complete, tail = chunk.split(b"\n")
         for part in complete:
-            line, rest = _without_bom(number, rest + part), b""
+            line, rest = whole(rest + part), b""
             if too_long or len(line) > MAX_LINE_BYTES:
                 yield number, None
             elif line.strip():
@@ -162,12 +162,8 @@ async def lines_of(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, byt
             rest, too_long = b"", True
     if too_long:
         yield number, None
-    elif (rest := _without_bom(number, rest)).strip():
+    elif (rest := whole(rest)).strip():
         yield number, rest
-
-
-def _without_bom(number: int, line: bytes) -> bytes:
-    return line.removeprefix(BOM_UTF8) if number == 1 else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +174,7 @@ class _Owner:
     user: str | None  # fixed by the credential or named by the request
     maps: bool  # the request gives all lines to that user
 
-    def scope_of(self, line: MemoryLine) -> Scope:
+    def scope_of(self, line: asked.MemoryLine) -> Scope:
         """Return the line's scope. Raises Forbidden for another user's line, InvalidRequest for one without
         a user, and for another project than the request's header names. A line without `project_id` belongs
         to the header's project; `null`, as an export writes it, means no project."""
@@ -192,7 +188,7 @@ class _Owner:
             project = self.caller.project_of(project)
         return Scope(self.caller.tenant, user, project)
 
-    def id_of(self, line: MemoryLine, scope: Scope, id_: str | None) -> str | None:
+    def id_of(self, line: asked.MemoryLine, scope: Scope, id_: str | None) -> str | None:
         """Return an id as the user may have it. One that came from another user is replaced by an id derived
         from it, so that links between lines hold and one id never names two users' memories."""
         if id_ is None or line.user_id in (None, scope.user):
@@ -222,7 +218,7 @@ class _Import:
             self._refuse(number, f"it is longer than {MAX_LINE_BYTES} bytes")
             return
         try:
-            line = validated(json_value(raw), MemoryLine)
+            line = validated(json_value(raw), asked.MemoryLine)
             memory = _memory(line, self.owner, self.now)
         except ClientError as e:
             self._refuse(number, e.message)
@@ -268,47 +264,32 @@ class _Import:
             self.errors.append({"line": number, "message": message})
 
 
-def _memory(line: MemoryLine, owner: _Owner, now: float) -> Memory:
+def _memory(line: asked.MemoryLine, owner: _Owner, now: float) -> Memory:
     """Return the line as a memory; times that it leaves out are `now`."""
     scope = owner.scope_of(line)
     created = now if line.created_at is None else line.created_at
     return Memory(
         id=owner.id_of(line, scope, line.id) or own_id(scope, line.model_dump_json()),
         scope=scope,
-        type=line.type,
-        content=line.content,
-        source=line.source,
         created_at=created,
         updated_at=created if line.updated_at is None else line.updated_at,
         valid_from=created if line.valid_from is None else line.valid_from,
-        valid_to=line.valid_to,
         superseded_by=owner.id_of(line, scope, line.superseded_by),
-        expires_at=line.expires_at,
-        archived=line.archived,
-        importance=line.importance,
-        weight=line.weight,
-        confidence=line.confidence,
         tags=tuple(line.tags),
         evidence=tuple(Evidence(e.session_id, e.exchange_id, e.span) for e in line.evidence[-MAX_EVIDENCE:]),
-        access_count=line.access_count,
-        last_accessed=line.last_accessed,
-        pinned=line.pinned,
-        uses=line.uses,
         used_at=line.last_used_at,
-        archived_by=line.archived_by,
         sources=tuple(owner.id_of(line, scope, each) or "" for each in line.sources),
+        **line.model_dump(include=_AS_IT_IS),
     )
 
 
-def _history(line: MemoryLine, owner: _Owner, scope: Scope) -> tuple[Event, ...]:
+def _history(line: asked.MemoryLine, owner: _Owner, scope: Scope) -> tuple[Event, ...]:
     """Return the line's history. A superseding memory is named by the id that its own line gets."""
-
-    def by(event: EventLine) -> str:
-        return owner.id_of(line, scope, event.by) or "" if event.action == "superseded" else event.by
-
     events = list(line.history)
     if len(events) > MAX_EVENTS:  # how it began, and what came last
         events = [*events[:2], *events[2 - MAX_EVENTS :]]
     newest_first = dict.fromkeys(e.content for e in reversed(events))
     wordings = set(list(newest_first)[:MAX_WORDINGS])
-    return tuple(Event(e.at, e.action, by(e), e.content) for e in events if e.content in wordings)
+    known = [e for e in events if e.content in wordings]
+    by = [owner.id_of(line, scope, e.by) or "" if e.action == "superseded" else e.by for e in known]
+    return tuple(Event(e.at, e.action, who, e.content) for e, who in zip(known, by, strict=True))
