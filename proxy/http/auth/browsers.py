@@ -106,7 +106,8 @@ class Browsers:
     check_host: bool = True
     private_names: bool = False
     server_key: bool = False
-    _log: "_Log" = field(default_factory=lambda: _Log(), compare=False)
+    _seldom: telemetry.ThrottledLog = field(default_factory=telemetry.ThrottledLog, compare=False)
+    _logged: set[str] = field(default_factory=set, compare=False)
 
     @classmethod
     def of(
@@ -126,8 +127,9 @@ class Browsers:
     def visit(self, scope: ASGIScope) -> "Visit":
         """Return the parts of the request that say which page is behind it."""
         headers = tuple([header for header in scope["headers"] if header[0] in _READ])
-        target: bytes = scope.get("raw_target", b"")
-        named = _authority_of_target(target) if target[:1] not in (b"/", b"") else None
+        _, mark, rest = scope.get("raw_target", b"").partition(b"://")
+        absolute = mark and not scope["raw_target"].startswith(b"/")  # `http://authority/path`
+        named = re.split(rb"[/?#\\]", rest)[0].lower().decode("latin-1") if absolute else None
         return Visit(self, scope["method"], self._visitor(headers, named), named, headers)
 
     def _visitor(self, headers: tuple[Header, ...], named: str | None) -> Visitor:
@@ -160,8 +162,16 @@ class Browsers:
         return self.private_names and bool(name) and ("." not in name or name.endswith(".internal"))
 
     def note(self, visit: "Visit", reason: Reason) -> None:
-        """Log, at most once a minute for each origin, that a page or host was not trusted."""
-        self._log.note(reason, visit)
+        """Log that a page or host was not trusted, at most once a minute for each, and not for every one."""
+        is_host = reason is Reason.FOREIGN_HOST
+        name = ", ".join(visit.hosts) if is_host else visit.origin.decode("latin-1")
+        name = (name if name.isprintable() else repr(name))[:200]
+        if name not in self._logged and len(self._logged) >= _LOGGED_ORIGINS:
+            name = "(more)"
+        self._logged.add(name)
+        what, setting = ("host", "allowed_hosts") if is_host else ("origin", "allowed_origins")
+        facts = {what: name or "(none)", "reason": reason.value, "setting": f"identity.{setting}"}
+        self._seldom.warning("browser.not_trusted", **facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +186,6 @@ class Visit:
 
     @property
     def hosts(self) -> list[str]:
-        """The Host headers."""
         return _values(self.headers, b"host")
 
     @property
@@ -218,7 +227,10 @@ class Visit:
                 param="host",
                 code="host_not_allowed",
             )
-        if self._could_be_a_form():
+        kind = self._header(b"content-type").partition(b";")[0].strip().lower()
+        unsigned = not self.origin and not self._header(b"sec-fetch-site")
+        if unsigned and kind == b"text/plain" and self.method not in ("GET", "HEAD"):
+            # Without any sign of its sender: the classic cross-site request of a form.
             raise UnsupportedMedia(
                 "The server's key is not used for a text/plain body, which any web page can send. Send"
                 " Content-Type: application/json.",
@@ -286,35 +298,6 @@ class Visit:
         origin = f"{scheme}://{re.split('[/?#]', rest)[0]}"
         return origin not in self.rules.allowed_origins and not all(is_same(origin, h) for h in self.hosts)
 
-    def _could_be_a_form(self) -> bool:
-        """True for a text/plain body without any sign of its sender: the classic cross-site request."""
-        kind = self._header(b"content-type").partition(b";")[0].strip().lower()
-        unsigned = not self.origin and not self._header(b"sec-fetch-site")
-        return unsigned and kind == b"text/plain" and self.method not in ("GET", "HEAD")
-
-
-class _Log:
-    """Log lines about refused pages, bounded in number."""
-
-    def __init__(self) -> None:
-        self._seldom = telemetry.ThrottledLog()
-        self._origins = set[str]()
-
-    def note(self, reason: Reason, visit: Visit) -> None:
-        is_host = reason is Reason.FOREIGN_HOST
-        name = ", ".join(visit.hosts) if is_host else visit.origin.decode("latin-1")
-        name = (name if name.isprintable() else repr(name))[:200]
-        if name not in self._origins and len(self._origins) >= _LOGGED_ORIGINS:
-            name = "(more)"
-        self._origins.add(name)
-        setting = "identity.allowed_hosts" if is_host else "identity.allowed_origins"
-        facts = {
-            "host" if is_host else "origin": name or "(none)",
-            "reason": reason.value,
-            "setting": setting,
-        }
-        self._seldom.warning("browser.not_trusted", **facts)
-
 
 def reason_of(error: ClientError) -> Reason | None:
     """Return the X-Memory-Reason of a refusal that these rules made."""
@@ -342,12 +325,6 @@ def is_same(origin: str, host: str) -> bool:
 
 def _values(headers: Iterable[Header], wanted: bytes) -> list[str]:
     return [value.strip().lower().decode("latin-1") for name, value in headers if name == wanted]
-
-
-def _authority_of_target(target: bytes) -> str | None:
-    """Return the authority of `http://authority/path`, None for `*` and the like."""
-    _, mark, rest = target.partition(b"://")
-    return re.split(rb"[/?#\\]", rest)[0].lower().decode("latin-1") if mark else None
 
 
 @lru_cache(maxsize=512)

@@ -18,6 +18,7 @@ ours: it never reaches the upstream, and a client whose own credential fails get
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import lru_cache
@@ -38,7 +39,7 @@ from proxy.domain.errors import (
 from proxy.domain.ports import RIGHTS
 from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
 from proxy.http.auth.browsers import Browsers, Visit, Visitor, foreign_page, reason_of
-from proxy.http.auth.keys import FoundKey, KeyRing, is_key
+from proxy.http.auth.keys import KeyRing, is_key
 from proxy.wire.extensions import (
     NOTHING_ASKED,
     checked_id,
@@ -242,7 +243,6 @@ class OpenAuth:
     only_caller: Caller | None = OPEN
 
     async def identify(self, scope: ASGIScope) -> Identified:
-        """Return the caller of all requests."""
         return Identified(OPEN, scope["headers"])
 
 
@@ -265,13 +265,10 @@ class KeyAuth:
             raise IdentityUnavailable from error
         if found is None:
             raise Unauthorized("There is no such API key, or it has been revoked.")
-        return Identified(_owner_of(found), replaced(headers, credential, found.upstream_key))
-
-
-def _owner_of(found: FoundKey) -> Caller:
-    key = found.key
-    rights = key.rights if key.user is None else key.rights & USER_RIGHTS
-    return Caller(key.tenant, user=key.user, rights=rights, label=f"key:{key.id}")
+        key = found.key
+        rights = key.rights if key.user is None else key.rights & USER_RIGHTS
+        caller = Caller(key.tenant, user=key.user, rights=rights, label=f"key:{key.id}")
+        return Identified(caller, replaced(headers, credential, found.upstream_key))
 
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -301,24 +298,19 @@ class HeaderAuth:
         return cls(_header_name(user_header), tenant, trusted)
 
     async def identify(self, scope: ASGIScope) -> Identified:
-        """Believe the header, if its sender may write it."""
-        if not self._is_trusted(scope.get("client")):
+        """Believe the header, if its sender may write it. A Unix socket has no address."""
+        client, peer = scope.get("client"), None
+        with suppress(ValueError):
+            peer = ipaddress.ip_address(str(client[0])) if client else None
+        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped is not None:
+            peer = peer.ipv4_mapped  # how a socket that listens on :: shows IPv4 peers
+        if peer is None or not any(peer in network for network in self.trusted):
             raise Unauthorized("This address may not say who is calling: it is not in trusted_peers.")
         headers: list[Header] = scope["headers"]
         user = _only_value(headers, self.user_header)
         tenant = OPEN_TENANT if self.tenant_header is None else _only_value(headers, self.tenant_header)
         others = [h for h in headers if h[0] not in (self.user_header, self.tenant_header)]
         return Identified(Caller(tenant, user=user, rights=USER_RIGHTS, label="header"), others)
-
-    def _is_trusted(self, client: Sequence[object] | None) -> bool:
-        """True for the address of a trusted peer; a Unix socket has none."""
-        try:
-            peer = ipaddress.ip_address(str(client[0])) if client else None
-        except ValueError:
-            return False
-        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped is not None:
-            peer = peer.ipv4_mapped  # how a socket that listens on :: shows IPv4 peers
-        return peer is not None and any(peer in network for network in self.trusted)
 
 
 def _header_name(name: str) -> bytes:
@@ -448,16 +440,11 @@ class AuthMiddleware:
             caller.require("chat")
         scope["headers"] = identified.headers
         admit(scope, caller)
-        if caller.user is not None:
-            _require_same_user(scope, caller)
-
-
-def _require_same_user(scope: ASGIScope, caller: Caller) -> None:
-    """Raise Forbidden if the request's header or query names another user than the credential's. What its
-    body names is checked by the endpoint."""
-    headers: list[Header] = scope["headers"]
-    caller.narrow(take_header_extensions(h for h in headers if h[0] == _USER).user_id, USER_HEADER)
-    if query := scope.get("query_string", b""):
-        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-            if name == "user_id" and value:
+        if caller.user is None:
+            return
+        # Header and query may name no other user. What the body names is checked by the endpoint.
+        named = [header for header in identified.headers if header[0] == _USER]
+        caller.narrow(take_header_extensions(named).user_id, USER_HEADER)
+        for name, value in parse_qsl(scope.get("query_string", b"").decode("latin-1")):
+            if name == "user_id":
                 caller.narrow(checked_id(value, "user_id"))

@@ -83,7 +83,6 @@ class SharedSecret:
         return cls(secret.encode(), _allowed(algorithms, HMAC_ALGORITHMS, ("HS256",), "a secret"))
 
     async def key_for(self, kid: str | None, algorithm: str) -> Any | None:
-        """Return the secret."""
         return self.secret
 
 
@@ -134,7 +133,7 @@ class PublicKeys:
         found = self._look(kid, algorithm)
         due = self._clock() - self._fetched_at >= REFRESH_S
         # Others need not wait for one who refreshes what they have already.
-        if (found is None or due) and not (found is not None and self._lock.locked()):
+        if found is None or (due and not self._lock.locked()):
             await self._refresh()
             found = self._look(kid, algorithm)
         if self._keys is None:
@@ -219,7 +218,12 @@ class JwtAuth:
             user = _id_in(claims, self.user_claim)
             tenant = OPEN_TENANT if self.tenant_claim is None else _id_in(claims, self.tenant_claim)
         except (_CheckFailed, PyJWTError, ValueError, TypeError, RecursionError) as error:
-            self.seldom.info("identity.token_refused", check=_check_of(error))
+            check = next((check for kind, check in _CHECKS if isinstance(error, kind)), "malformed")
+            if isinstance(error, _CheckFailed):
+                check = str(error)
+            elif isinstance(error, exceptions.MissingRequiredClaimError):
+                check = f"no {error.claim}"
+            self.seldom.info("identity.token_refused", check=check)
             raise Unauthorized("The token is not valid here, or has expired.") from None
         caller = Caller(tenant, user=user, rights=USER_RIGHTS, label="jwt")
         return Identified(caller, replaced(headers, token, None))
@@ -247,14 +251,6 @@ class JwtAuth:
             options={"require": ["exp", "aud", *(["iss"] if self.issuer else [])]},
         )
         return claims
-
-
-def _check_of(error: Exception) -> str:
-    if isinstance(error, _CheckFailed):
-        return str(error)
-    if isinstance(error, exceptions.MissingRequiredClaimError):
-        return f"no {error.claim}"
-    return next((check for kind, check in _CHECKS if isinstance(error, kind)), "malformed")
 
 
 def _id_in(claims: Mapping[str, Any], claim: str) -> str:

@@ -42,7 +42,6 @@ class BrokenSeal(Exception):
 
 
 def new_key() -> str:
-    """Return a new API key."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -127,55 +126,37 @@ class KeyRing:
 
     async def find(self, presented: str) -> FoundKey | None:
         """Return the valid key that this is, None for none. Raises StoreError if that cannot be found out."""
-        digest, now = digest_of(presented), self._clock()
+        digest, asked_at = digest_of(presented), self._clock()
         known = self._valid.get(digest) or self._refused.get(digest)
         if known is not None:
-            age = now - known.asked_at
+            age = asked_at - known.asked_at
             if age < FRESH_S or (known.asking and age < FRESH_S + ASKING_S):
                 return known.found
-        return await self._ask(presented, digest, known)
-
-    async def _ask(self, presented: str, digest: bytes, known: _Known | None) -> FoundKey | None:
-        if known is not None:
             known.asking = True
-        asked_at = self._clock()
         try:
             async with asyncio.timeout(PATIENCE_S if known and known.found else FIRST_PATIENCE_S):
                 key = await self._store.find(digest)
         except (StoreError, TimeoutError) as error:
-            return self._without_store(known, error)
+            now = self._clock()
+            if known is None or known.found is None or now - known.valid_at > GRACE_S:
+                if isinstance(error, StoreError):
+                    raise
+                raise StoreError("the key store does not answer") from error
+            known.asked_at = now  # it was valid recently: do not ask again for a while
+            self._seldom.warning("identity.store_unavailable", error=type(error).__name__)
+            return known.found
         finally:
             if known is not None:
                 known.asking = False
-        found = _opened(presented, key)
-        self._note(digest, _Known(found, asked_at, asked_at))
+        found = None
+        if key is not None and key.revoked_at is None:
+            try:
+                sealed = key.upstream_key
+                found = FoundKey(key, None if sealed is None else unseal(presented, sealed))
+            except BrokenSeal:
+                # The server's own upstream key must not step in for it: the key is as good as revoked.
+                telemetry.log.error("identity.seal_broken", key=key.id)
+        other, cache = (self._valid, self._refused) if found is None else (self._refused, self._valid)
+        other.pop(digest)
+        cache.put(digest, _Known(found, asked_at, asked_at))
         return found
-
-    def _without_store(self, known: _Known | None, error: Exception) -> FoundKey:
-        """Return the key if it was valid recently, and do not ask again for a while."""
-        now = self._clock()
-        if known is None or known.found is None or now - known.valid_at > GRACE_S:
-            raise error if isinstance(error, StoreError) else StoreError("the key store does not answer")
-        known.asked_at = now
-        self._seldom.warning("identity.store_unavailable", error=type(error).__name__)
-        return known.found
-
-    def _note(self, digest: bytes, known: _Known) -> None:
-        """Store the answer in the cache of valid or of refused keys."""
-        valid = known.found is not None
-        (self._refused if valid else self._valid).pop(digest)
-        (self._valid if valid else self._refused).put(digest, known)
-
-
-def _opened(presented: str, key: Key | None) -> FoundKey | None:
-    """Return the key with its upstream key opened, None if it is not valid."""
-    if key is None or key.revoked_at is not None:
-        return None
-    if key.upstream_key is None:
-        return FoundKey(key, None)
-    try:
-        return FoundKey(key, unseal(presented, key.upstream_key))
-    except BrokenSeal:
-        # The server's own upstream key must not step in for it: the key is as good as revoked.
-        telemetry.log.error("identity.seal_broken", key=key.id)
-        return None
