@@ -21,8 +21,8 @@ from proxy.upstream.network import Network
 if TYPE_CHECKING:
     from proxy.http.auth.jwt import JwtAuth, PublicKeys, SharedSecret
     from proxy.storage.redis_cache import RedisCache
-    from proxy.storage.sql.external_index import CandidateIndex, Indexed
     from proxy.storage.sql.stores import SqlStores
+    from proxy.storage.sql.vectors import CandidateIndex, Indexed
 
 
 def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> "SqlStores":
@@ -32,13 +32,13 @@ def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) 
     quota = Quota(limits.max_memories_per_user, content_bytes, limits.when_full == "evict")
     index_bytes, indexed = storage.index_cache_mb * 2**20, _indexed(settings, fell_back)
     if storage.backend == "postgres":
-        from proxy.storage.postgres.stores import PostgresStores
+        from proxy.storage.postgres import PostgresStores
 
         url, connections = postgres_url_of(settings), storage.postgres_connections
         return PostgresStores(
             url, connections=connections, index_bytes=index_bytes, quota=quota, indexed=indexed
         )
-    from proxy.storage.sqlite.stores import SqliteStores
+    from proxy.storage.sqlite import SqliteStores
 
     allow = storage.allow_network_filesystem
     return SqliteStores(
@@ -56,7 +56,7 @@ def postgres_url_of(settings: Settings) -> str:
 def _indexed(settings: Settings, fell_back: Callable[[], None]) -> "Indexed | None":
     if (index := index_of(settings)) is None:
         return None
-    from proxy.storage.sql.external_index import Indexed
+    from proxy.storage.sql.vectors import Indexed
 
     return Indexed(index, exact_up_to=settings.qdrant.exact_up_to, fell_back=fell_back)
 
@@ -100,7 +100,7 @@ def cache_of(settings: Settings, failed: Callable[[], None]) -> "RedisCache | No
 def place_of(settings: Settings) -> str:
     """Return where the stores are, without a credential, as the stores say it themselves."""
     if settings.storage.backend == "postgres":
-        from proxy.storage.postgres.connection import place_of as of_server
+        from proxy.storage.postgres.database import place_of as of_server
 
         return of_server(postgres_url_of(settings))
     return str(settings.data_dir)
@@ -110,9 +110,9 @@ def obstacle_of(settings: Settings) -> str:
     """Return why nothing can be stored where the settings say and what to do, "" if something can."""
     if settings.storage.backend != "sqlite":
         return ""
-    from proxy.storage.sqlite import file
+    from proxy.storage.sqlite import obstacle
 
-    return file.obstacle(settings.data_dir)
+    return obstacle(settings.data_dir)
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -33,7 +33,7 @@ from proxy.domain.ports import Embedder
 if TYPE_CHECKING:
     from proxy.storage.migration import Place
     from proxy.storage.sql.database import Database
-    from proxy.storage.sql.embeddings import SqlVectors
+    from proxy.storage.sql.vectors import SqlVectors
 
 
 BATCH = 200  # memories that are embedded in one transaction
@@ -156,7 +156,7 @@ def _backup(args: argparse.Namespace, settings: Settings) -> int:
 # ---------------------------------------------------------------- restore
 def _restore(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.models.load import short_name
-    from proxy.storage.sqlite.restore import Restore
+    from proxy.storage.sqlite.backup import Restore
 
     receipts = _read_receipts(args.receipts) if args.receipts else []
     with contextlib.ExitStack() as stack:
@@ -213,12 +213,12 @@ def _many(count: int, noun: str) -> str:
 # ---------------------------------------------------------------- receipts
 def _receipts(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.storage.sql.forget import receipts_in, to_lines
-    from proxy.storage.sqlite import restore
+    from proxy.storage.sqlite import backup
 
     if args.repeat:
         return _repeat(_read_receipts(args.repeat), settings, as_json=args.json)
     if settings.storage.backend == "sqlite":
-        found = restore.receipts_in(_existing(settings))
+        found = backup.receipts_in(_existing(settings))
     else:
         found = asyncio.run(_in_stores(settings, lambda database: database.read(receipts_in)))
     lines = to_lines(found)

@@ -30,9 +30,9 @@ from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
 from proxy.models.weights import ENCODER_NAME
 from proxy.storage.sql.database import CORRUPT
-from proxy.storage.sql.external_index import IndexUnavailable
-from proxy.storage.sqlite.database import kind_of
-from proxy.storage.sqlite.file import SCHEMA_VERSION, older_schema, survey
+from proxy.storage.sql.vectors import IndexUnavailable
+from proxy.storage.sqlite import older_schema, survey
+from proxy.storage.sqlite.database import SCHEMA_VERSION, kind_of
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.connection import Timeouts
 from proxy.upstream.forms import described

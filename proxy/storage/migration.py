@@ -19,14 +19,13 @@ from typing import Any
 
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage import Refused, Report
-from proxy.storage.postgres import database
-from proxy.storage.postgres.connection import PostgresConnection, Raw, connect, mapped, place_of
-from proxy.storage.postgres.stores import ALIVE
+from proxy.storage.postgres import ALIVE, database
+from proxy.storage.postgres.database import PostgresConnection, Raw, connect, mapped, place_of
 from proxy.storage.sql.database import Connection
 from proxy.storage.sql.rows import storable
 from proxy.storage.sql.stores import UNFINISHED_COPY as MARK
-from proxy.storage.sqlite import file
-from proxy.storage.sqlite.stores import living
+from proxy.storage.sqlite import database as sqlite
+from proxy.storage.sqlite import living
 
 # ---------------------------------------------------------------- engines
 _COUNTED = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
@@ -37,7 +36,7 @@ Place = str | Path
 class Sqlite:
     """A data directory's file. Every method, of both engines, may raise StoreUnavailable."""
 
-    def __init__(self, path: Path, connection: file.SqliteConnection) -> None:
+    def __init__(self, path: Path, connection: sqlite.SqliteConnection) -> None:
         self.place = str(path.resolve())
         self.tx: Connection = connection
         self._connection, self._run_dir = connection, path.parent / "run"
@@ -67,7 +66,7 @@ class Sqlite:
     def version(self) -> tuple[int, int]:
         """Return the version of its schema, 0 if it is not ours, and the newest version."""
         (version,) = self.tx.execute("PRAGMA user_version").fetchone()
-        return version if file.is_ours(self._connection) else 0, file.SCHEMA_VERSION
+        return version if sqlite.is_ours(self._connection) else 0, sqlite.SCHEMA_VERSION
 
     def freeze(self) -> None:
         """Refuse every write on this connection."""
@@ -144,9 +143,9 @@ def _connected(place: Place, *, create: bool = False) -> Iterator[Engine]:
     if isinstance(place, Path):
         path = place / "memory.db"
         if create:
-            file.prepare(path, create=True)
-        file.identity(path)
-        with file.mapped(path), closing(file.connect(path)) as connection:
+            sqlite.prepare(path, create=True)
+        sqlite.identity(path)
+        with sqlite.mapped(path), closing(sqlite.connect(path)) as connection:
             yield Sqlite(path, connection)
         return
     name = place_of(place)

@@ -22,8 +22,8 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from proxy import telemetry
 from proxy.domain.limits import CircuitBreaker
 from proxy.storage.exact_index import term_hash
-from proxy.storage.sql.embeddings import NO_MODEL
-from proxy.storage.sql.external_index import CandidateQuery, IndexUnavailable, Point
+from proxy.storage.sql.rows import NO_MODEL
+from proxy.storage.sql.vectors import CandidateQuery, IndexUnavailable, Point
 
 T = TypeVar("T")
 

@@ -30,10 +30,10 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.storage import Refused, Report
 from proxy.storage.exact_index import pack
 from proxy.storage.migration import TABLES
-from proxy.storage.sql import rows, users
+from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection
-from proxy.storage.sql.embeddings import NO_MODEL
 from proxy.storage.sql.erasure import counts_from_dict, store_receipt
+from proxy.storage.sql.rows import NO_MODEL
 from proxy.text.words import terms
 
 Row = Mapping[str, Any]
@@ -170,7 +170,7 @@ class _User:
         self._numbers = {name: int(value) for name, value in found if name not in ("tenant", "user")}
         home = self._numbers.get("home", 0)
         self._home = f"{uid}.{home}" if home else uid
-        self._owner = users.ensure(writer.tx, scope).id
+        self._owner = rows.ensure_owner(writer.tx, scope).id
         writer.rows["scopes"] += 1
         self._session_ids: dict[str, int] = {}
         self._exchange_seqs: dict[int, int] = {}  # numbers of exchanges by their old ones, rising

@@ -40,7 +40,7 @@ from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
 from proxy.learn.evolution import Evolution
 from proxy.models.load import load_embedder
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 
 BIG, SMALL = Scope("default", "big"), Scope("default", "small")
 PAUSE_S = 0.02

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, house, models_dir, until
 from tests.support.model import known

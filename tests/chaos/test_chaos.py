@@ -38,8 +38,8 @@ ENVIRON = {
 # An outage is noticed and over sooner than in life.
 FIRST = """
 from proxy.storage.sql import database
-from proxy.storage.sqlite import file
-database.HOLD_S, file.BUSY_TIMEOUT_MS = 2.0, 500
+from proxy.storage.sqlite import database as sqlite
+database.HOLD_S, sqlite.BUSY_TIMEOUT_MS = 2.0, 500
 """
 
 

@@ -15,7 +15,7 @@ from proxy.config import load
 from proxy.domain.changes import Create
 from proxy.domain.core import Memory, MemoryFilter, Scope
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 
 ANNA = Scope("default", "anna")
 OF_ANNA = MemoryFilter(tenant="default", user="anna", include_inactive=True)

@@ -15,8 +15,9 @@ from proxy.cli import doctor
 from proxy.cli.doctor import BAD, GOOD, NOTE, Probe, database_findings
 from proxy.config import Settings, load
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sqlite import file
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage import sqlite
+from proxy.storage.sqlite import SqliteStores
+from proxy.storage.sqlite.database import _APPLICATION_ID, connect
 from proxy.upstream.network import Network
 from tests import redis_server
 from tests.models.heads import write_heads
@@ -116,16 +117,16 @@ def test_a_database_of_an_older_version_is_not_migrated(tmp_path, mode):
     script = resources.files("proxy.storage.sqlite").joinpath("schema_v1.sql").read_text("utf-8")
     database = tmp_path / "memory.db"
     database.touch(0o600)
-    with closing(file.connect(database)) as connection:
+    with closing(connect(database)) as connection:
         connection.executescript(
-            f"{script}; PRAGMA application_id = {file._APPLICATION_ID}; PRAGMA user_version = 1"
+            f"{script}; PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = 1"
         )
     found = list(doctor._checks(settings(tmp_path, identity={"mode": mode})))
     (data,) = [f for f in found if f.subject == "data"]
     assert data.mark == NOTE
     assert all(part in data.text for part in ("schema 1", "take a backup before"))
     assert not [f for f in found if f.mark == BAD]
-    with closing(file.connect(database)) as connection:
+    with closing(connect(database)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
@@ -188,7 +189,7 @@ def test_a_damaged_page_and_a_file_of_another_kind_are_errors(database):
 
 def test_a_full_disk_a_large_log_a_wrong_clock_and_wide_permissions_are_reported(database, monkeypatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(file.shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000))
+    monkeypatch.setattr(sqlite.shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000))
     monkeypatch.setattr(doctor, "LARGE_LOG_BYTES", 0)
     database.chmod(0o644)
     copy = database.with_name("memory.db.before-restore-1")

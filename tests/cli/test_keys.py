@@ -12,7 +12,7 @@ import pytest
 
 from proxy.cli import keys as keys_cli
 from proxy.http.auth.keys import FoundKey, KeyRing
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.cli.conftest import Run
 
 

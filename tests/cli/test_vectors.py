@@ -22,7 +22,7 @@ from proxy.domain.core import (
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.models.embedder import OnnxEmbedder
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 
 ANNA = Scope("default", "anna")
 

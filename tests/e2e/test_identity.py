@@ -11,7 +11,7 @@ from openai import AsyncOpenAI, AuthenticationError, NotFoundError, PermissionDe
 
 from proxy.config import Settings
 from proxy.http.auth import keys as key_ring
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, until
 from tests.http.auth.minting import mint

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 START_S, SETTLE_S = 60.0, 60.0
 _PROGRAM = """
 import sys
-from proxy.storage.postgres import stores
-stores.RENEWED_S, stores.ALIVE = 1.0, stores.ALIVE.replace("15.0", "6.0")  # dead sooner than in life
+from proxy.storage import postgres
+postgres.RENEWED_S, postgres.ALIVE = 1.0, postgres.ALIVE.replace("15.0", "6.0")  # dead sooner than in life
 from proxy.cli.main import main
 sys.exit(main())
 """

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.e2e.conftest import house, models_dir
 
 __all__ = ["house", "models_dir"]

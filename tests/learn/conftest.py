@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.models.load import load_embedder
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.learn.support import House, ScriptedCompleter
 
 

@@ -16,7 +16,7 @@ from proxy.domain.ports import Asks, CompletionRequest, Embedder, EmbeddingModel
 from proxy.domain.session import Batch, Exchange, NewExchange, Outcome
 from proxy.learn.recorder import TriggerPolicy, intent_of, on_completion
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge, stated
 
 ANA = Scope("t", "ana")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.admit.gate import Basis, Gate, admit
 from proxy.domain.core import Candidate, Evidence, Memory, MemoryFilter, Scope
 from proxy.domain.ports import Relation
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.learn.support import NOON, AllAlike
 from tests.support.examples import examples
 from tests.support.judge import APART, CHANGED, SAME, ScriptedJudge

@@ -19,7 +19,7 @@ from proxy.domain.core import (
 from proxy.domain.errors import InvalidRequest, NotFound, QuotaExceeded
 from proxy.learn.edits import MemoryEditor
 from proxy.storage.sql.stores import UNLIMITED
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 
 ALICE = Scope("default", "alice")
 WHERE = MemoryFilter(tenant="default", user="alice", include_inactive=True)

@@ -15,7 +15,7 @@ from proxy.learn.budget import NO_LANE, CallBounds, Load, MeteredCompleter
 from proxy.learn.recorder import TriggerPolicy, on_completion
 from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sql.jobs import SqlJobs
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.learn.support import NOON
 
 

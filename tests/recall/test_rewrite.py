@@ -37,7 +37,7 @@ from proxy.recall.rewrite import (
     value_of,
 )
 from proxy.recall.triage import MAX_TERMS, query_of
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from proxy.storage.postgres import PostgresStores, database
-from proxy.storage.postgres.connection import connect
+from proxy.storage.postgres.database import connect
 from proxy.storage.sql import erasure, forget
 from proxy.storage.sqlite import SqliteStores
 from tests import postgres_server, redis_server

@@ -6,7 +6,7 @@ import secrets
 from qdrant_client import AsyncQdrantClient
 
 from proxy.storage.qdrant import Collection, QdrantIndex
-from proxy.storage.sql.external_index import Indexed, Point
+from proxy.storage.sql.vectors import Indexed, Point
 from tests.storage.conftest import Sqlite
 
 SERVERS = [":memory:", *filter(None, [os.environ.get("QDRANT_URL")])]

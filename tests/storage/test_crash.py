@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from proxy.storage.postgres import stores as postgres_stores
+from proxy.storage import postgres
 from proxy.storage.sql.stores import SqlStores
 from tests.storage.committer import SCOPE, at_once
 from tests.storage.making import create, of
@@ -52,7 +52,7 @@ async def test_nothing_acknowledged_is_lost_or_stored_twice(engine, monkeypatch)
         runs = (run_and_kill(engine.address, f"r{n}p{p}-", chance.randint(30, 120)) for p in range(2))
         said = [line.split()[:2] for lines in await asyncio.gather(*runs) for line in lines]
         begun |= {what[1] for what in said if len(what) == 2 and what[0] == "begun"}
-    monkeypatch.setattr(postgres_stores, "ALIVE", "FALSE")  # all the others are dead
+    monkeypatch.setattr(postgres, "ALIVE", "FALSE")  # all the others are dead
     stores = await engine.open()
     await extract_the_rest(stores)
     page = await stores.memories.list(of(SCOPE), limit=1_000_000)

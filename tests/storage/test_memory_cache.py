@@ -7,8 +7,8 @@ import pytest
 
 from proxy.domain.changes import Create
 from proxy.domain.core import Memory, Scope, Search
-from proxy.storage.sql import rows, users
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sql import rows
+from proxy.storage.sqlite import SqliteStores
 
 NOW = 1_780_000_000.0
 ANNA = Scope("default", "anna")
@@ -63,7 +63,7 @@ async def found(memories, scope=ANNA):
 
 async def loaded(memories, *scopes):
     """Return which of the users have an index in the cache."""
-    owners = await memories._database.read(lambda tx: [users.find(tx, scope) for scope in scopes])
+    owners = await memories._database.read(lambda tx: [rows.find_owner(tx, scope) for scope in scopes])
     return [owner.name[1] for owner in owners if owner and owner.id in memories._indexes]
 
 

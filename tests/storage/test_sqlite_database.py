@@ -17,7 +17,8 @@ import pytest
 from proxy.domain.core import ForgetCounts, Scope
 from proxy.domain.errors import StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sqlite import SqliteStores, database, file
+from proxy.storage import sqlite
+from proxy.storage.sqlite import SqliteStores, database, obstacle
 from tests.storage.conftest import on_disk
 from tests.storage.forgetting_support import WORD, break_off
 from tests.storage.making import ANNA, NOW, create, find, forgotten, of, store, vector
@@ -100,7 +101,7 @@ async def test_a_directory_or_a_foreign_or_newer_database_at_the_path_is_refused
     for name, statement in (("foreign", "CREATE TABLE theirs (x)"), ("newer", "PRAGMA user_version = 99")):
         (tmp_path / name).mkdir()
         if name == "newer":
-            file.prepare(tmp_path / name / "memory.db", create=True)
+            database.prepare(tmp_path / name / "memory.db", create=True)
         with closing(sqlite3.connect(tmp_path / name / "memory.db")) as made:
             made.execute(statement)
     (tmp_path / "file").write_text("a file where the directory should be")
@@ -112,7 +113,7 @@ async def test_a_directory_or_a_foreign_or_newer_database_at_the_path_is_refused
 
 
 async def test_a_write_waits_longer_than_one_timeout_for_other_processes(stores, monkeypatch):
-    monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 400)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 400)
     other = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     writing = asyncio.create_task(store(stores.memories, create("tea", id="a")))
@@ -156,9 +157,9 @@ async def test_a_dead_owners_exchanges_and_jobs_are_adopted_at_once(stores, seco
 
 # ---------------------------------------------------------------- older schemas
 async def test_a_file_of_version_1_keeps_its_model_and_its_vectors(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "SCHEMA_VERSION", 1)
+    monkeypatch.setattr(database, "SCHEMA_VERSION", 1)
     path = tmp_path / "memory.db"
-    file.prepare(path, create=True)
+    database.prepare(path, create=True)
     made = sqlite3.connect(path)
     made.execute("INSERT INTO meta VALUES ('embedding_model', '[\"old\", 384]')")
     made.execute("INSERT INTO scopes (tenant, user) VALUES ('acme', 'anna')")
@@ -185,7 +186,7 @@ async def test_a_file_of_version_1_keeps_its_model_and_its_vectors(tmp_path, mon
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
 def test_a_directory_of_another_user_names_the_owner_and_what_to_run():
     script = (
-        "import pathlib, sys; from proxy.storage.sqlite.file import obstacle;"
+        "import pathlib, sys; from proxy.storage.sqlite import obstacle;"
         "print(*(obstacle(pathlib.Path(each)) for each in sys.argv[1:]), sep='|')"
     )
     with tempfile.TemporaryDirectory() as made:  # those of pytest are closed to other users
@@ -209,13 +210,13 @@ def test_a_directory_of_another_user_names_the_owner_and_what_to_run():
 
 
 def test_a_directory_that_can_be_used_or_made_has_no_obstacle(tmp_path):
-    assert file.obstacle(tmp_path) == file.obstacle(tmp_path / "a" / "b") == ""
+    assert obstacle(tmp_path) == obstacle(tmp_path / "a" / "b") == ""
     (tmp_path / "file").touch()
-    assert "is not a directory" in file.obstacle(tmp_path / "file")
+    assert "is not a directory" in obstacle(tmp_path / "file")
 
 
 async def test_a_network_file_system_is_refused_unless_it_is_allowed(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "network_file_system", lambda _: "cifs")
+    monkeypatch.setattr(sqlite, "network_file_system", lambda _: "cifs")
     stores = SqliteStores(tmp_path)
     with pytest.raises(UnfitStore, match="network file system \\(cifs\\)"):
         await stores.open()

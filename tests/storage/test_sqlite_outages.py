@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.database import HOLD_S, Outages
-from proxy.storage.sqlite import SqliteStores, database, file
+from proxy.storage.sqlite import SqliteStores, database
 from tests.storage.making import ANNA, BEN, contents, create, find, store
 from tests.storage.recording import recorded
 from tests.storage.talking import exchange
@@ -43,7 +43,7 @@ async def holds(stores, steady):
 @contextlib.contextmanager
 def full(stores, monkeypatch):
     """SQLite may use no more pages, and reports what it reports about a full disk."""
-    connect = file.connect
+    connect = database.connect
 
     def connected(path):
         connection = connect(path)
@@ -52,7 +52,7 @@ def full(stores, monkeypatch):
         return connection
 
     with monkeypatch.context() as patch:
-        patch.setattr(file, "connect", connected)
+        patch.setattr(database, "connect", connected)
         stores._database._write_handle.discard()
         yield
     stores._database._write_handle.discard()

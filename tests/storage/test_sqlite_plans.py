@@ -12,9 +12,9 @@ import pytest
 from proxy.domain.changes import Confirm
 from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Outcome
-from proxy.storage.sql import memory_cache
-from proxy.storage.sqlite import SqliteStores, file
-from proxy.storage.sqlite.stores import SqliteStores as Stores
+from proxy.storage import exact_index
+from proxy.storage.sqlite import SqliteStores, database
+from proxy.storage.sqlite import SqliteStores as Stores
 from tests.storage.making import ANNA, APOLLO, NOW, create, find, of, store, supersede, vector
 from tests.storage.talking import always, never, talk
 
@@ -35,7 +35,7 @@ _MAY = {
 }
 
 
-class Recording(file.SqliteConnection):
+class Recording(database.SqliteConnection):
     """Remembers what it was asked."""
 
     asked: set[str]
@@ -60,7 +60,7 @@ class Anything(dict):
 async def recorded(tmp_path, monkeypatch):
     """Open stores, and what they have been asked since."""
     Recording.asked = set()
-    monkeypatch.setattr(file, "SqliteConnection", Recording)
+    monkeypatch.setattr(database, "SqliteConnection", Recording)
     stores = SqliteStores(tmp_path)
     await stores.open()
     Recording.asked.clear()
@@ -155,7 +155,7 @@ async def test_a_days_work_walks_through_no_table_of_all_users(recorded):
     await stores.memories.stamp_model(EmbeddingModel("test", 3, 0.3, 0.8))
     asked.clear()
     await a_day(stores)
-    asked.remove(memory_cache._LATEST)  # after a start, of AT_MOST users
+    asked.remove(exact_index._LATEST)  # after a start, of AT_MOST users
     assert not walks(stores.path, asked)
 
 

@@ -13,9 +13,8 @@ import pytest
 from proxy.domain.documents import DocumentLimits, NewDocument, Passage
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql import forget
-from proxy.storage.sqlite import SqliteStores, backup, restore
-from proxy.storage.sqlite.restore import Restore
-from proxy.storage.sqlite.stores import living
+from proxy.storage.sqlite import SqliteStores, backup, living
+from proxy.storage.sqlite.backup import Restore
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -277,7 +276,7 @@ async def test_saved_receipts_stand_in_for_a_database_that_is_lost(house):
         house.back_up()
         await forgotten(stores.memories, of(ANNA), "a")
         await forgotten(stores.memories, of(BEN))
-    lines = list(forget.to_lines(restore.receipts_in(house.data_dir / "memory.db")))
+    lines = list(forget.to_lines(backup.receipts_in(house.data_dir / "memory.db")))
     (house.data_dir / "memory.db").unlink()
     done = house.restore(receipts=list(forget.from_lines(io.StringIO("".join(lines)))))
     assert (done.carried.receipts, done.carried.erased.memories, done.carried.unknown) == (2, 3, 0)
@@ -311,7 +310,7 @@ async def test_a_document_forgotten_after_the_backup_does_not_come_back(house):
             last, _ = await stores.documents.put(new, DocumentLimits())
         house.back_up()
         await stores.documents.delete(last, by="test", now=NOW)
-    receipts = restore.receipts_in(house.data_dir / "memory.db")
+    receipts = backup.receipts_in(house.data_dir / "memory.db")
     for present in ("read", "lost"):
         if present == "lost":
             (house.data_dir / "memory.db").unlink()

@@ -8,7 +8,7 @@ import pytest
 from proxy.domain.changes import Confirm, Edit
 from proxy.domain.core import MemoryFilter, Scope
 from proxy.domain.errors import NotFound
-from proxy.storage.sql import timeline
+from proxy.storage.sql import memories
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, memory, of, store, supersede
 
 ENGINES = ("sqlite", "postgres")
@@ -98,7 +98,7 @@ class TestTimeline:
 
     @pytest.mark.parametrize("scope", [ANNA, APOLLO])
     async def test_pages_hold_every_event_once(self, weighed, scope, monkeypatch):
-        monkeypatch.setattr(timeline, "_SLICE", 2)  # a project's events lie apart
+        monkeypatch.setattr(memories, "_EVENTS_SLICE", 2)  # a project's events lie apart
         await store(weighed.memories, create("Uses Rust", APOLLO, id="rust", **at(3)))
         await store(weighed.memories, Confirm("rust", NOW + 4 * DAY, 1.0))
         ids, after = [], None

@@ -13,7 +13,7 @@ from playwright.async_api import Page, expect
 
 from proxy.domain.changes import Consolidate, Flag
 from proxy.domain.core import MemoryFilter, Scope
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.e2e.conftest import Houses, house, models_dir  # noqa: F401
 from tests.support.model import ScriptedModel, known
 from tests.support.upstream import Exchange

@@ -1,7 +1,7 @@
 """What the rules need of a database: a connection inside a transaction, and threads that run work on one.
 
 The rules are written in the SQL that SQLite and PostgreSQL share, with `?` or `:name` as placeholders. SQLite
-runs that text as it is; the PostgreSQL driver translates it (postgres/connection.py lists how).
+runs that text as it is; the PostgreSQL driver translates it (postgres/database.py lists how).
 
 Reading and writing fail apart: on a full disk everything that is remembered can still be recalled. An outage
 is over with the first operation of its side that works, so an idle process tries one now and then

@@ -21,7 +21,7 @@ from proxy.domain.changes import (
 )
 from proxy.domain.core import Memory, Scope
 from proxy.domain.errors import NotFound
-from proxy.storage.sql import rows, users
+from proxy.storage.sql import rows
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, column, reads, value
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class SqlDerivation(Store):
 
     @reads
     def due(self, tx: Connection, scope: Scope, step: str, *, limit: int, now: float) -> Due:
-        owner = users.find(tx, scope)
+        owner = rows.find_owner(tx, scope)
         if owner is None or tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner.id,)).fetchone():
             return Due((), {}, None)
         asked = {"owner": owner.id, "step": step, "now": now, "limit": limit}
@@ -290,7 +290,7 @@ class SqlDerivation(Store):
 
     @reads
     def batches(self, tx: Connection, scope: Scope, step: str, since: float) -> int:
-        owner = users.number(tx, scope.tenant, scope.user)
+        owner = rows.owner_number(tx, scope)
         query = """
             SELECT count(DISTINCT r.batch) FROM reviews r JOIN memories m ON m.seq = r.memory
             WHERE m.owner = ? AND r.step = ? AND r.at > ? AND r.batch <> ''"""
@@ -298,7 +298,7 @@ class SqlDerivation(Store):
 
     @reads
     def undone(self, tx: Connection, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        owner = users.number(tx, scope.tenant, scope.user)
+        owner = rows.owner_number(tx, scope)
         query = f"""
             SELECT m.id FROM memories m JOIN reviews r ON r.memory = m.seq
             WHERE +m.owner = ? AND m.id {_THESE} AND r.step = ?"""
@@ -306,7 +306,7 @@ class SqlDerivation(Store):
 
     @reads
     def superseded(self, tx: Connection, scope: Scope, ids: Sequence[str], *, limit: int) -> Sequence[Memory]:
-        owner = users.number(tx, scope.tenant, scope.user)
+        owner = rows.owner_number(tx, scope)
         asked = {"owner": owner, "ids": rows.as_json(ids), "limit": limit}
         seqs = column(tx, _SUPERSEDED, asked)
         memories = rows.memories_by_seq(tx, seqs)
@@ -314,14 +314,14 @@ class SqlDerivation(Store):
 
     @reads
     def outdated(self, tx: Connection, scope: Scope) -> Sequence[str]:
-        owner = users.number(tx, scope.tenant, scope.user)
+        owner = rows.owner_number(tx, scope)
         return column(tx, _OUTDATED, (owner,))
 
     @reads
     def contradictions(
         self, tx: Connection, scope: Scope, *, limit: int, after: str | None = None
     ) -> Sequence[Contradiction]:
-        owner = users.number(tx, scope.tenant, scope.user)
+        owner = rows.owner_number(tx, scope)
         before, query = BEYOND_ALL, "SELECT seq FROM contradictions WHERE owner = ? AND id = ?"
         if after is not None:
             asked = (owner, rows.storable(after))
@@ -330,7 +330,7 @@ class SqlDerivation(Store):
 
     @reads
     def contradiction(self, tx: Connection, scope: Scope, id: str) -> Contradiction | None:
-        owner = users.number(tx, scope.tenant, scope.user)
+        owner = rows.owner_number(tx, scope)
         asked = {"owner": owner, "before": BEYOND_ALL, "id": rows.storable(id), "limit": 1}
         return next(iter(_flagged(tx, scope, asked)), None)
 

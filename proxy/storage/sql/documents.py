@@ -32,10 +32,10 @@ from proxy.domain.errors import QuotaExceeded
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.exact_index import Row, UserIndex, build, pack
-from proxy.storage.sql import embeddings, rows, users
+from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, Database, Store, legible, reads, value, writes
-from proxy.storage.sql.embeddings import NO_MODEL
 from proxy.storage.sql.forget import Forgetting
+from proxy.storage.sql.rows import NO_MODEL
 from proxy.text.words import terms
 
 # ---------------------------------------------------------------- documents
@@ -82,14 +82,14 @@ class SqlDocuments(Store):
         packed = await asyncio.to_thread(_packed, new.passages)
 
         def work(tx: Connection) -> tuple[Document, DocumentChange]:
-            owner = users.ensure(tx, new.scope).id
+            owner = rows.ensure_owner(tx, new.scope).id
             old = _named(tx, new.scope, new.name)
             if old is not None and old.digest == new.digest:
                 return old, "unchanged"
             if old is not None:
                 tx.execute("DELETE FROM documents WHERE owner = ? AND id = ? AND doomed = 0", (owner, old.id))
             _check_room(tx, owner, new, limits)
-            generation = embeddings.generations_of(tx, self._embedding()).generation
+            generation = rows.generations_of(tx, self._embedding()).generation
             _insert(tx, owner, new, old, packed, generation)
             stored = _named(tx, new.scope, new.name)
             assert stored is not None
@@ -315,7 +315,7 @@ class SqlPassages(Store):
 
     @reads
     def pending(self, tx: Connection, limit: int) -> Sequence[PassageToEmbed]:
-        last, ours = embeddings.newest_model(tx), embeddings.generations_of(tx, self._embedding())
+        last, ours = rows.newest_model(tx), rows.generations_of(tx, self._embedding())
         if last is None or last[0] != ours.generation:
             return ()  # another process is about to give them vectors of another model
         found = tx.execute(_PENDING, (last[0], limit)).fetchall()
@@ -327,16 +327,16 @@ class SqlPassages(Store):
 
     @writes
     def fill(self, tx: Connection, made: Sequence[tuple[PassageToEmbed, bytes | None]]) -> int:
-        generation = embeddings.generations_of(tx, self._embedding()).generation
+        generation = rows.generations_of(tx, self._embedding()).generation
         seqs = (rows.as_json(one.seq for one, _ in made),)
-        users.lock_all(tx, _OWNERS, seqs)
+        rows.lock_owners(tx, _OWNERS, seqs)
         of_each = ({"vector": vector, "generation": generation, "seq": one.seq} for one, vector in made)
         count = sum(tx.execute(_FILL, changed).rowcount for changed in of_each)
         tx.execute(_CHANGED, seqs)
         return count
 
     def _index(self, tx: Connection, owner: int, version: int) -> LibraryIndex:
-        generations = embeddings.generations_of(tx, self._embedding()).generations
+        generations = rows.generations_of(tx, self._embedding()).generations
         key = (self._database.epoch, version, generations)
         index = self._indexes.get(owner)
         if index is None or index.key != key:

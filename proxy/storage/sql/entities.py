@@ -14,7 +14,7 @@ from typing import Any
 
 from proxy.domain.core import Entity, Memory, MemoryFilter, Page, Scope
 from proxy.domain.errors import NotFound
-from proxy.storage.sql import erasure, rows, users
+from proxy.storage.sql import erasure, rows
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, column, legible, reads, value
 from proxy.text.words import UNKNOWN_KIND, Name, key_of, names
 
@@ -85,7 +85,7 @@ def _entity(tx: Connection, owner: int, known: Sequence[int]) -> int:
 def _read_names(tx: Connection) -> int:
     found = tx.execute(_UNNAMED).fetchall()
     for owner in sorted({owner for _, owner, *_ in found}):
-        users.lock_id(tx, owner)
+        rows.lock_owners(tx, "?", (owner,))
     for seq, owner, content, tags in found:
         with legible():
             tagged = json.loads(tags)
@@ -157,7 +157,7 @@ class SqlEntities(Store):
 def _current(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, Any]]:
     """Return the filter over current memories, with the owner among its parameters."""
     condition, parameters = rows.conditions(where, inactive=False)
-    owner = users.number(tx, where.tenant, where.user)
+    owner = rows.owner_number(tx, where)
     return f"{condition}{erasure.hidden(tx)}", {**parameters, "owner": owner}
 
 

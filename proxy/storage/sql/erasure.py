@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
-from proxy.storage.sql import rows, users
+from proxy.storage.sql import rows
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, legible, reads, value
 from proxy.storage.sql.derivation import release_sources
 from proxy.storage.sql.forget_plan import KINDS, UNBOUNDED, ForgetPlan, ForgetTarget, Seqs, bounds_now
@@ -140,9 +140,9 @@ def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
     for table, seqs in portion:
         these = {"seqs": rows.as_json(seqs)}
         if table == "quotes":  # memories are cached with them
-            tx.execute(_LOSE_QUOTES, these | {"version": users.raise_version(tx, owner)})
+            tx.execute(_LOSE_QUOTES, these | {"version": rows.raise_version(tx, owner)})
         if table == "derived" and seqs:
-            release_sources(tx, owner, these["seqs"], users.raise_version(tx, owner))
+            release_sources(tx, owner, these["seqs"], rows.raise_version(tx, owner))
         cursor = tx.execute(KINDS[table].erase, these)
         count = sum(whole for (whole,) in cursor.fetchall()) if cursor.description else cursor.rowcount
         if counted_as := KINDS[table].counted_as:

@@ -31,7 +31,7 @@ from proxy.domain.changes import (
 from proxy.domain.core import Memory, Scope
 from proxy.domain.errors import Duplicate
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sql import embeddings, rows, users
+from proxy.storage.sql import rows
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.database import Connection, Database, Store, legible, reads, value, writes
 
@@ -122,7 +122,7 @@ class SqlEvolution(Store):
     @writes
     def lease(self, tx: Connection, scope: Scope, now: float, lease_s: float) -> VisitLease | None:
         """See EvolutionStore. A user without memories needs no lease."""
-        owner, until = users.find(tx, scope), now + lease_s
+        owner, until = rows.find_owner(tx, scope), now + lease_s
         if owner is None:
             return VisitLease(scope, {}, 0.0, until, only_use=True)
         asked = {"owner": owner.id, "now": now, "lease_s": lease_s, "until": until, "never": NEVER}
@@ -134,7 +134,7 @@ class SqlEvolution(Store):
     @writes
     def release(self, tx: Connection, lease: VisitLease, at: float, due_at: float) -> None:
         """See EvolutionStore. What became due since the visit began stays due."""
-        if (owner := users.find(tx, lease.scope)) is not None:
+        if (owner := rows.find_owner(tx, lease.scope)) is not None:
             ends = {"at": at, "until": lease.leased_until, "due_at": min(due_at, NEVER), "owner": owner.id}
             tx.execute(_RELEASE, ends)
 
@@ -144,7 +144,7 @@ class SqlEvolution(Store):
 
     @writes
     def set_own(self, tx: Connection, scope: Scope, own: Mapping[str, Any], at: float) -> None:
-        owner = users.ensure(tx, scope).id
+        owner = rows.ensure_owner(tx, scope).id
         make_due(tx, owner, at)
         tx.execute("UPDATE evolution SET settings = ? WHERE owner = ?", (json.dumps(dict(own)), owner))
 
@@ -152,7 +152,7 @@ class SqlEvolution(Store):
     @reads
     def answered(self, tx: Connection, scope: Scope, limit: int) -> Sequence[AnsweredExchange]:
         found = tx.execute(_UNJUDGED, rows.named(scope, limit=limit)).fetchall()
-        generations = rows.as_json(embeddings.generations_of(tx, self._model()).generations)
+        generations = rows.as_json(rows.generations_of(tx, self._model()).generations)
         exchanges = []
         for seq, owner, project, said, answer, at, recalled in found:
             shown = rows.memories_where(tx, _SHOWN, {"owner": owner, "ids": recalled})
@@ -168,7 +168,7 @@ class SqlEvolution(Store):
         self, tx: Connection, exchange: AnsweredExchange, verdict: UseVerdict | None, policy: EvolutionPolicy,
         at: float,
     ) -> Mapping[str, Sequence[str]]:  # fmt: skip
-        owner = users.lock(tx, exchange.scope)
+        owner = rows.lock_owner(tx, exchange.scope)
         if owner is None or not tx.execute(_JUDGED, (exchange.seq, owner.id)).rowcount or verdict is None:
             return {}
         ids = [shown.memory.id for shown in exchange.shown]
@@ -183,7 +183,7 @@ class SqlEvolution(Store):
             used = memory.id in verdict.used
             tx.execute(_COUNT_USE, (owner.id, int(exchange.at // DAY_S), seq, int(used), int(not used)))
         if change.did.keys() & {"archived", "restored", "core"}:
-            users.set_version(tx, owner.id, change.writer.version)
+            rows.set_version(tx, owner.id, change.writer.version)
         return change.did
 
     # ------------------------------------------------------------ decay
@@ -193,7 +193,7 @@ class SqlEvolution(Store):
         return await self._database.write(lambda tx: self._fade(tx, visit, limit))
 
     def _fade(self, tx: Connection, visit: Visit, limit: int) -> StepCounts:
-        owner = users.find(tx, visit.scope) if visit.dry_run else users.lock(tx, visit.scope)
+        owner = rows.find_owner(tx, visit.scope) if visit.dry_run else rows.lock_owner(tx, visit.scope)
         if owner is None:
             return StepCounts()
         found, digest, more = _to_check(tx, owner.id, visit, limit)
@@ -212,20 +212,20 @@ class SqlEvolution(Store):
         touched = "UPDATE memories SET changed = ? WHERE seq = ?"
         tx.executemany(touched, [(writer.version, seq) for seq in recast])
         if writer.apply(Archive(tuple(faded), visit.now, "decay")) or recast:
-            users.set_version(tx, owner.id, writer.version)
+            rows.set_version(tx, owner.id, writer.version)
         make_due(tx, owner.id, NEVER)  # so that there is a row
         tx.execute("UPDATE evolution SET digest = ? WHERE owner = ?", (digest, owner.id))
         soonest = value(tx, _SOONEST, {"owner": owner.id})
         return StepCounts({"archived": faded}, NEVER if soonest is None else soonest, more)
 
-    def _writer(self, tx: Connection, owner: users.Owner, scope: Scope) -> Writer:
-        held = embeddings.generations_of(tx, self._model())
+    def _writer(self, tx: Connection, owner: rows.Owner, scope: Scope) -> Writer:
+        held = rows.generations_of(tx, self._model())
         return Writer(tx, owner.id, scope, owner.stamp.version + 1, held)
 
     # ------------------------------------------------------------ insights
     @reads
     def insights(self, tx: Connection, scope: Scope, now: float, days: int) -> Insights:
-        owner, today = users.number(tx, scope.tenant, scope.user), int(now // DAY_S)
+        owner, today = rows.owner_number(tx, scope), int(now // DAY_S)
         since = today - days + 1
         asked = {"owner": owner, "project": scope.project, "since": since, "never": NEVER}
         asked |= {"at": since * DAY_S}

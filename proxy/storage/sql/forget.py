@@ -21,7 +21,7 @@ from proxy.domain.core import (
     Scope,
 )
 from proxy.domain.errors import Conflict
-from proxy.storage.sql import derivation, erasure, rows, users
+from proxy.storage.sql import derivation, erasure, rows
 from proxy.storage.sql.changes import STORING
 from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
@@ -89,12 +89,12 @@ class Forgetting(Store):
     def _forget_document(
         self, tx: Connection, scope: Scope, document_id: str, by: str, now: float
     ) -> tuple[ForgetCounts, int | None]:
-        if (owner := users.lock(tx, scope)) is None:
+        if (owner := rows.lock_owner(tx, scope)) is None:
             return ForgetCounts(), None
         plan = plan_forget(tx, ForgetTarget(owner=owner.id, document_id=rows.storable(document_id)))
         if not plan.rows["documents"]:
             return ForgetCounts(), None
-        users.raise_generation(tx, owner.id)
+        rows.raise_generation(tx, owner.id)
         erased = erase_all(tx, owner.id, plan)
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
         _, receipt = erasure.issue_receipt(tx, owner.id, where, memory_id=document_id, by=by, counts=erased)
@@ -136,12 +136,13 @@ class Forgetting(Store):
         """Erase what is small; return its counts, the large forgets that are begun, and all owners."""
         total, large, touched = ForgetCounts(), list[PendingForget](), set[int]()
         if memory_id is not None:
-            users.lock_all(tx, _HOLDERS, _holder(where, memory_id))
+            rows.lock_owners(tx, _HOLDERS, _holder(where, memory_id))
         for target in _targets(tx, where, memory_id, make=True):
             touched.add(target.owner)
-            users.raise_generation(tx, target.owner)
+            rows.raise_generation(tx, target.owner)
             if target.is_everything:
-                users.forget_habits(tx, target.owner)
+                tx.execute("UPDATE scopes SET timezone = NULL WHERE id = ?", (target.owner,))
+                tx.execute("DELETE FROM evolution WHERE owner = ?", (target.owner,))
             much = value(tx, _MUCH, {"owner": target.owner, "most": _MOST_AT_ONCE + 1})
             if much and target.text is None:  # a text is content: a pending forget must not store it
                 large.append(erasure.start_forget(tx, target, where, by=by, instance=self._living.id))
@@ -182,7 +183,7 @@ def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make
     if where.user is None:
         raise ValueError("a forget needs a user or a memory's id")
     scope = Scope(where.tenant, where.user)
-    owner = users.ensure(tx, scope) if make else users.find(tx, scope)
+    owner = rows.ensure_owner(tx, scope) if make else rows.find_owner(tx, scope)
     return [target_of(owner.id, where, None)] if owner else []
 
 
@@ -198,12 +199,12 @@ def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts:
 
 
 def _erase_portion(tx: Connection, *, forget: PendingForget, portion: Portion) -> None:
-    users.lock_id(tx, forget.target.owner)
+    rows.lock_owners(tx, "?", (forget.target.owner,))
     erasure.add_to_receipt(tx, forget.receipt, erase(tx, forget.target.owner, portion))
 
 
 def _finish(tx: Connection, *, forget: PendingForget, late: tuple[int, ...]) -> ForgetCounts:
-    users.lock_id(tx, forget.target.owner)
+    rows.lock_owners(tx, "?", (forget.target.owner,))
     erase(tx, forget.target.owner, (("answers", late),))
     return erasure.finish_forget(tx, forget)
 
@@ -306,7 +307,7 @@ def _expire(
     tx: Connection, *, owner: int, part: dict[str, object], now: float, receipt: int
 ) -> tuple[int, int]:
     """Erase one portion; return how many memories it had, and the receipt's number, 0 for none yet."""
-    users.lock_id(tx, owner)
+    rows.lock_owners(tx, "?", (owner,))
     if not (expired := column(tx, _WITH_OLDER, part)):
         return 0, receipt
     ids = column(tx, f"SELECT id FROM memories WHERE seq IN {rows.seqs_in('?')}", (rows.as_json(expired),))
@@ -372,7 +373,7 @@ def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:
     if tx.execute("SELECT 1 FROM receipts WHERE id = ?", (receipt.id,)).fetchone():
         return so_far
     erased, was_there = repeat_one(tx, receipt)
-    erasure.store_receipt(tx, users.ensure(tx, Scope(receipt.tenant, receipt.user)).id, receipt)
+    erasure.store_receipt(tx, rows.ensure_owner(tx, Scope(receipt.tenant, receipt.user)).id, receipt)
     total, unknown = add_counts(so_far.erased, erased), so_far.unknown + (not was_there)
     return Repeated(receipts=so_far.receipts + 1, erased=total, unknown=unknown)
 
@@ -380,14 +381,14 @@ def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:
 def repeat_one(tx: Connection, receipt: Receipt) -> tuple[ForgetCounts, bool]:
     """Forget what the receipt names; return what it erased, and whether what it names was there."""
     scope = Scope(receipt.tenant, receipt.user)
-    owner = users.find(tx, scope)
+    owner = rows.find_owner(tx, scope)
     if owner is None:
         return ForgetCounts(), True
     where = MemoryFilter(
         tenant=receipt.tenant, user=receipt.user, project=receipt.project, type=receipt.type,
         include_inactive=True,
     )  # fmt: skip
-    users.raise_generation(tx, owner.id)
+    rows.raise_generation(tx, owner.id)
     erased = erase_all(tx, owner.id, plan_forget(tx, target_of(owner.id, where, receipt.memory_id)))
     if receipt.memory_id is not None and not erased.memories:
         document = ForgetTarget(owner=owner.id, document_id=receipt.memory_id)

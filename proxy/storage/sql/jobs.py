@@ -6,40 +6,18 @@ reads exchanges by marking them with its number: what it did not read, it does n
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import LeaseLost
-from proxy.domain.session import (
-    Batch,
-    Job,
-    JobInfo,
-    JobState,
-    NewJob,
-    QueueCounts,
-    SessionState,
-    Trigger,
-    rest_of,
-)
-from proxy.storage.sql import rows, users
-from proxy.storage.sql.database import Connection, Instance, Store, column, reads, value, writes
+from proxy.domain.session import Batch, Job, JobInfo, JobState, QueueCounts
+from proxy.storage.sql import rows
+from proxy.storage.sql.database import Connection, Store, column, reads, value, writes
+from proxy.storage.sql.sessions import WAKE, dead_instances, wake
 
 _PAUSE_S = 0.01
 _LONGEST_ID = 18  # digits: fits SQLite's integers
 
-# Exchanges that are answered, not extracted, and not in the hands of a running job.
-_STATES = """
-    SELECT e.session, max(n.owner) AS owner, max(n.ended) AS ended, max(s.tenant) AS tenant,
-           max(s.user) AS user, max(n.project) AS project, max(n.name) AS session_id,
-           max(n.last_at) AS last_at, max(e.seq) AS last_seq, count(*) AS pending,
-           max(e.explicit) AS explicit, max(e.personal) AS personal, max(e.at_work) AS at_work
-    FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
-    WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
-      AND e.seq > coalesce(
-          (SELECT max(upto) FROM jobs WHERE jobs.session = e.session AND jobs.state = 'running'), 0)
-    GROUP BY e.session"""
 _DUE = """
     FROM jobs j JOIN sessions n ON n.id = j.session JOIN scopes s ON s.id = j.owner
     WHERE j.state = 'queued' AND j.due_at <= :now AND j.lane <= :lane
@@ -52,11 +30,6 @@ _IF_DUE = f"""
     {_DUE} AND j.id = :job"""
 _LEASE = """
     UPDATE jobs SET state = 'running', attempts = attempts + 1, leased_until = ?, instance = ? WHERE id = ?"""
-_NAMED = """
-    FROM sessions n JOIN scopes s ON s.id = n.owner
-    WHERE s.tenant = :tenant AND s.user = :user AND n.name = :name
-      AND (:project IS NULL OR n.project = :project)"""
-_BEING_ANSWERED = f"FROM exchanges WHERE state = 'open' AND session IN (SELECT n.id {_NAMED})"
 _SUMMED_UP = """
     UPDATE sessions SET unsummarised = (
         SELECT count(*) FROM exchanges WHERE session = :session AND state = 'done' AND seq > :upto)
@@ -71,7 +44,6 @@ _IS_JOB = """
     SELECT 1 FROM jobs j JOIN scopes s ON s.id = j.owner
     WHERE j.id = ? AND s.tenant = ? AND s.user = coalesce(?, s.user)"""
 _WIDEN = "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?), closing = max(closing, ?)"
-_WAKE = "UPDATE jobs SET state = 'queued', due_at = 0 WHERE state = 'waiting'"
 # What the job reads now is marked as its own: `finish` settles exactly that.
 _MARK = """
     UPDATE exchanges SET job = :job WHERE seq IN (
@@ -124,14 +96,17 @@ class SqlJobs(Store):
     def _reclaim(self, tx: Connection, now: float) -> None:
         """Put back the jobs with an expired lease or a dead process."""
         lost = (now, rows.as_json(dead_instances(tx, "jobs", "running", self._living)))
-        users.lock_all(tx, f"SELECT owner {_LOST}", lost)
+        rows.lock_owners(tx, f"SELECT owner {_LOST}", lost)
         for job_id in column(tx, f"SELECT id {_LOST}", lost):
             _park(tx, job_id, state="queued", due_at=0.0)
 
     @writes
     def _lease(self, tx: Connection, job_id: int, now: float, lease_s: float, upto_lane: int) -> Job | None:
         """Lease the job; None if it is no longer due, or another transaction has its user."""
-        if not users.lock_free(tx, "SELECT owner FROM jobs WHERE id = ?", (job_id,)):
+        locked = (
+            "SELECT id FROM scopes WHERE id IN (SELECT owner FROM jobs WHERE id = ?) FOR UPDATE SKIP LOCKED"
+        )
+        if tx.for_update and tx.execute(locked, (job_id,)).fetchone() is None:
             return None
         found = rows.records(tx, _IF_DUE, {"job": job_id, "now": now, "lane": upto_lane})
         if not found:
@@ -145,8 +120,8 @@ class SqlJobs(Store):
 
     @writes
     def batch(self, tx: Connection, job: Job, *, limit: int, context: int) -> Batch:
-        owner = users.lock(tx, job.scope)
-        stamp = owner.stamp if owner else users.NEVER_SEEN
+        owner = rows.lock_owner(tx, job.scope)
+        stamp = owner.stamp if owner else rows.NEVER_SEEN
         session = leased_session(tx, job)
         if session is None:
             return Batch((), (), stamp)
@@ -164,7 +139,7 @@ class SqlJobs(Store):
     def retry(
         self, tx: Connection, job: Job, *, at: float, reason: str, dead: bool = False, counted: bool = True
     ) -> None:
-        users.lock(tx, job.scope)
+        rows.lock_owner(tx, job.scope)
         session = leased_session(tx, job)
         if session is None:
             return  # forgotten, or another worker has it
@@ -177,7 +152,7 @@ class SqlJobs(Store):
 
     @writes
     def wait_for_credential(self, tx: Connection, job: Job) -> None:
-        users.lock(tx, job.scope)
+        rows.lock_owner(tx, job.scope)
         if leased_session(tx, job) is not None:
             _take_back_attempt(tx, job)
             _park(tx, int(job.id), state="waiting", due_at=0.0, reason="credential")
@@ -185,8 +160,8 @@ class SqlJobs(Store):
     @writes
     def wake(self, tx: Connection, scope: Scope | None) -> bool:
         if scope is None:
-            return tx.execute(_WAKE).rowcount > 0
-        owner = users.lock(tx, scope)
+            return tx.execute(WAKE).rowcount > 0
+        owner = rows.lock_owner(tx, scope)
         return owner is not None and wake(tx, owner.id)
 
     @reads
@@ -225,71 +200,7 @@ def _number(job_id: str) -> int | None:
     return int(job_id) if job_id.isascii() and job_id.isdecimal() and len(job_id) <= _LONGEST_ID else None
 
 
-# ---------------------------------------------------------------- sessions with work in them
-@dataclass(frozen=True, slots=True)
-class PendingSession:
-    """A session with work in it."""
-
-    session: int
-    owner: int
-    ended: bool  # by its client: nothing more will come
-    state: SessionState
-
-    def wanted(self, trigger: Trigger) -> NewJob | None:
-        """Return the job that the trigger asks for, or that the session's end calls for."""
-        return trigger(self.state) or (rest_of(self.state) if self.ended else None)
-
-
-def pending_sessions(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[PendingSession]:
-    """Return the sessions that hold exchanges to extract, selected by constant SQL over `e` and `n`."""
-    return [
-        PendingSession(row.pop("session"), row.pop("owner"), bool(row.pop("ended")), _state(row))
-        for row in rows.records(tx, _STATES.format(condition=condition), parameters)
-    ]
-
-
-def _state(row: dict[str, Any]) -> SessionState:
-    row |= {name: bool(row[name]) for name in ("explicit", "personal", "at_work")}
-    return SessionState(scope=rows.scope_in(row), **row)
-
-
-def due(tx: Connection, condition: str, trigger: Trigger) -> list[tuple[int, NewJob]]:
-    """Return the jobs to be made for the sessions that the condition selects, each with the session's row."""
-    found = [(each.session, each.wanted(trigger)) for each in pending_sessions(tx, condition, {})]
-    return [(session, wanted) for session, wanted in found if wanted is not None]
-
-
-def enqueue(tx: Connection, session: int, owner: int, wanted: NewJob, *, at: float) -> None:
-    """Queue a job for the session, or widen the one that is queued or waits."""
-    tx.execute(
-        "INSERT INTO jobs (session, owner, upto, lane, state, created_at, closing)"
-        " VALUES (?, ?, ?, ?, 'queued', ?, ?)"
-        " ON CONFLICT (session) WHERE state IN ('queued', 'waiting')"
-        " DO UPDATE SET upto = max(jobs.upto, excluded.upto), lane = min(jobs.lane, excluded.lane),"
-        " closing = max(jobs.closing, excluded.closing)",
-        (session, owner, wanted.upto, wanted.lane, at, wanted.closing),
-    )
-
-
-def end(tx: Connection, scope: Scope, name: str, at: float) -> int:
-    """Queue at once what the user's sessions of this name hold, and what is still being answered in them
-    as soon as it is; return how many exchanges. A later exchange takes a session up again."""
-    ours = rows.named(scope, name=name)
-    tx.execute(f"UPDATE sessions SET ended = 1 WHERE id IN (SELECT n.id {_NAMED})", ours)
-    count = int(value(tx, f"SELECT count(*) {_BEING_ANSWERED}", ours))
-    for found in pending_sessions(tx, f"n.id IN (SELECT n.id {_NAMED})", ours):
-        enqueue(tx, found.session, found.owner, rest_of(found.state, closing=True), at=at)
-        tx.execute("UPDATE jobs SET due_at = 0 WHERE session = ? AND state = 'queued'", (found.session,))
-        count += found.state.pending
-    return count
-
-
 # ---------------------------------------------------------------- changes of a job's state
-def wake(tx: Connection, owner: int) -> bool:
-    """Make the user's jobs due that wait for a credential; return whether there were any."""
-    return tx.execute(f"{_WAKE} AND owner = ?", (owner,)).rowcount > 0
-
-
 def leased_session(tx: Connection, job: Job) -> int | None:
     """Return the job's session while the lease is the job's. A lease is known by its end."""
     query = """
@@ -353,7 +264,7 @@ def _bury(tx: Connection, job: Job, session: int, reason: str) -> None:
 
 def _revive(tx: Connection, *, asked: tuple[str, str | None, int | None]) -> int:
     """Queue dead letters again, each with what it had read; return how many."""
-    users.lock_all(tx, f"SELECT j.owner {_DEAD}", asked)
+    rows.lock_owners(tx, f"SELECT j.owner {_DEAD}", asked)
     query = f"SELECT j.id, j.session, j.upto, j.lane, j.closing {_DEAD} ORDER BY j.id"
     dead = tx.execute(query, asked).fetchall()
     for dead_id, session, *width in dead:
@@ -366,10 +277,3 @@ def _revive(tx: Connection, *, asked: tuple[str, str | None, int | None]) -> int
             queued = "state = 'queued', attempts = 0, due_at = 0, reason = ''"
             tx.execute(f"UPDATE jobs SET {queued} WHERE id = ?", (dead_id,))
     return len(dead)
-
-
-def dead_instances(tx: Connection, table: str, state: str, living: Instance) -> list[str]:
-    """Return the processes named in `jobs` or `exchanges` rows of a state (both constant) that have died."""
-    # Not as a parameter: by it no partial index would be found, and all that was ever said be read.
-    names = column(tx, f"SELECT DISTINCT instance FROM {table} WHERE state = '{state}'")
-    return [name for name in names if living.is_dead(tx, name)]

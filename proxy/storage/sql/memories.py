@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from proxy import telemetry
-from proxy.domain.changes import Applied, Change, Event
+from proxy.domain.changes import Applied, Change, Event, TimelineEvent
 from proxy.domain.core import (
     ForgetCounts,
     Hit,
@@ -28,9 +28,9 @@ from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel, ProfileKind, Snapshot, SortProfile
 from proxy.domain.session import Job
-from proxy.storage.exact_index import Found, UserIndex
-from proxy.storage.sql import embeddings, erasure, jobs, rows, users
-from proxy.storage.sql.changes import Writer
+from proxy.storage.exact_index import Found, IndexCache, Prefetch, RowCache, UserIndex, faded_index
+from proxy.storage.sql import erasure, jobs, rows
+from proxy.storage.sql.changes import Writer, apply_within, time_of
 from proxy.storage.sql.database import (
     BEYOND_ALL,
     Connection,
@@ -42,11 +42,9 @@ from proxy.storage.sql.database import (
     writes,
 )
 from proxy.storage.sql.evolution import AFTER_CHANGE_S, make_due
-from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
 from proxy.storage.sql.forget import Forgetting, expire, unblock_insert
-from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache, faded_index
-from proxy.storage.sql.quota import apply_within, time_of
-from proxy.storage.sql.users import Owner
+from proxy.storage.sql.rows import Owner
+from proxy.storage.sql.vectors import Indexed, IndexPlan, found_among, latest_index, stamp_model
 
 _SLICE = 4_000  # rows that one read looks at
 # CROSS JOIN: in this order. By an id alone SQLite would look for it with every user of the tenant.
@@ -90,7 +88,7 @@ class SqlMemories(Store):
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
-        await self._database.write(lambda tx: embeddings.stamp_model(tx, embedding))
+        await self._database.write(lambda tx: stamp_model(tx, embedding))
         self.model = embedding
         self._indexes.clear()  # they may hold vectors of what was the store's model before
         self._profiles.clear()
@@ -114,7 +112,7 @@ class SqlMemories(Store):
 
     async def readings(self, scope: Scope, ids: Sequence[str]) -> Sequence[bytes | None]:
         def work(tx: Connection) -> Sequence[bytes | None]:
-            owner = users.find(tx, scope)
+            owner = rows.find_owner(tx, scope)
             found = dict(tx.execute(_READINGS, (owner.id, rows.as_json(ids))).fetchall()) if owner else {}
             return [found.get(id_) for id_ in ids]
 
@@ -122,25 +120,25 @@ class SqlMemories(Store):
 
     @reads
     def stamp(self, tx: Connection, scope: Scope) -> Stamp:
-        owner = users.find(tx, scope)
-        return owner.stamp if owner else users.NEVER_SEEN
+        owner = rows.find_owner(tx, scope)
+        return owner.stamp if owner else rows.NEVER_SEEN
 
     async def apply(
         self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
     ) -> Applied:
         def work(tx: Connection) -> Applied:
-            owner = users.ensure(tx, scope)
+            owner = rows.ensure_owner(tx, scope)
             if owner.stamp != expect:
                 raise Conflict("the user's memories have changed since")
             if done is not None:
                 jobs.finish(tx, done)
             unblock_insert(tx, owner.id, changes)
             version = expect.version + 1
-            held, embeds = embeddings.generations_of(tx, self.model), self.model is not None
+            held, embeds = rows.generations_of(tx, self.model), self.model is not None
             writer = Writer(tx, owner.id, scope, version, held, embeds)
             result = apply_within(self._quota, writer, changes)
             if result.changed:
-                users.set_version(tx, owner.id, version)
+                rows.set_version(tx, owner.id, version)
                 make_due(tx, owner.id, time_of(changes) + AFTER_CHANGE_S)
             return Applied(result.refused, result.evicted, tuple(writer.dropped))
 
@@ -153,7 +151,7 @@ class SqlMemories(Store):
 
     @writes
     def touch(self, tx: Connection, scope: Scope, ids: Sequence[str], at: float) -> None:
-        if owner := users.lock(tx, scope):
+        if owner := rows.lock_owner(tx, scope):
             rows.touch(tx, owner.id, ids, at)
 
     @reads
@@ -225,7 +223,7 @@ class SqlMemories(Store):
             cache.pop(owner)
 
     def _search(self, tx: Connection, scope: Scope, search: Search) -> Sequence[Hit]:
-        owner = users.find(tx, scope)
+        owner = rows.find_owner(tx, scope)
         if owner is None:
             return []
         if search.faded:  # past the cache of rows, which holds what was last asked for of the current ones
@@ -239,7 +237,7 @@ class SqlMemories(Store):
         known = self._faded_indexes.get(owner.id)
         if known is not None and known[0] == as_of:
             return known[1]
-        index = faded_index(tx, owner, embeddings.generations_of(tx, self.model).generations)
+        index = faded_index(tx, owner, rows.generations_of(tx, self.model).generations)
         self._faded_indexes.put(owner.id, (as_of, index))
         return index
 
@@ -249,10 +247,10 @@ class SqlMemories(Store):
 
     def _planned(self, tx: Connection, scope: Scope, search: Search) -> IndexPlan | Sequence[Hit]:
         """Return what to ask the index for, or what was found where it need not be asked."""
-        owner = users.find(tx, scope)
+        owner = rows.find_owner(tx, scope)
         if owner is None or self._indexed is None:
             return []
-        ours = embeddings.generations_of(tx, self.model).generations
+        ours = rows.generations_of(tx, self.model).generations
         plan = self._indexed.plan(tx, owner, scope.project, search, ours)
         return plan or self._search(tx, scope, search)
 
@@ -260,14 +258,14 @@ class SqlMemories(Store):
         self, tx: Connection, scope: Scope, search: Search, plan: IndexPlan, proposed: Sequence[int] | None
     ) -> Sequence[Hit]:
         """Return what is found among the proposed memories; None or an erased user: among all."""
-        owner = users.find(tx, scope)
+        owner = rows.find_owner(tx, scope)
         if owner is None or proposed is None or owner.id != plan.owner.id:
             return self._search(tx, scope, search)
         return self._hits(tx, owner, found_among(tx, plan, proposed, scope.project, search))
 
     def _load(self, tx: Connection, scope: Scope) -> None:
         """Read a user's index and memories into the caches."""
-        if owner := users.find(tx, scope):
+        if owner := rows.find_owner(tx, scope):
             index = self._index(tx, owner)
             self._rows.memories(tx, owner, self._database.epoch, index.seqs[index.current].tolist())
 
@@ -277,7 +275,7 @@ class SqlMemories(Store):
         """Return the profile, and of a user with few memories who was here before the index and all memories:
         for one search it costs less to read later the rows that it finds. None for a user never seen, and if
         a row is damaged: it costs the searches that find it, and no others."""
-        owner = users.find(tx, scope)
+        owner = rows.find_owner(tx, scope)
         if owner is None:
             return None
         comes_back, epoch = owner.id in self._indexes, self._database.epoch
@@ -304,7 +302,7 @@ class SqlMemories(Store):
         known = self._profiles.get(owner.id)
         if known is not None and known[0] == version:
             return known[1]
-        index = index or latest_index(tx, owner, embeddings.generations_of(tx, self.model).generations)
+        index = index or latest_index(tx, owner, rows.generations_of(tx, self.model).generations)
         at = np.flatnonzero(index.current & index.embedded)[::-1]
         kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
         sorted_ = [one for one in zip(index.seqs[at].tolist(), kinds, strict=True) if one[1]]
@@ -321,7 +319,7 @@ class SqlMemories(Store):
         return max(self._indexes.filled, self._rows.filled) < _MOSTLY
 
     def _index(self, tx: Connection, owner: Owner) -> UserIndex:
-        ours = embeddings.generations_of(tx, self.model).generations
+        ours = rows.generations_of(tx, self.model).generations
         return self._indexes.current(tx, owner, self._database.epoch, ours)
 
 
@@ -451,4 +449,114 @@ def _of_owner(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]
     """Return a condition by which rows are found in their order through an index."""
     if where.user is None:
         return "TRUE", {}
-    return "m.owner = :owner", {"owner": users.number(tx, where.tenant, where.user)}
+    return "m.owner = :owner", {"owner": rows.owner_number(tx, where)}
+
+
+# ---------------------------------------------------------------- events, and what was superseded
+_EVENTS_SLICE = 2_000  # events that one read looks at
+_STEPS = 8  # of what a memory superseded, back in time
+_START = (float("inf"), BEYOND_ALL)
+# An event's number among those of its memory: the id would tell how much all users do.
+_NUMBER = "(SELECT count(*) FROM events n WHERE n.memory = e.memory AND n.id < e.id)"
+_BECAME = """
+    CASE WHEN e.action IN ('updated', 'archived', 'restored') THEN coalesce((
+            SELECT n.content FROM events n WHERE n.memory = e.memory AND n.id > e.id ORDER BY n.id LIMIT 1
+        ), m.content)
+        WHEN e.action = 'superseded'
+        THEN (SELECT n.content FROM memories n WHERE n.id = e.by AND n.owner = e.owner)
+    END"""
+_EVENTS = f"""
+    SELECT e.at, e.id, m.id, {_NUMBER}, m.type, m.project, e.action, e.by, e.content, {_BECAME}
+    FROM (SELECT * FROM events WHERE owner = :owner AND (at, id) < (:at, :id) AND at >= :since AND at < :until
+          ORDER BY at DESC, id DESC LIMIT :slice) e
+    JOIN memories m ON m.seq = e.memory
+    WHERE (:project IS NULL OR m.project = :project) {{}} ORDER BY e.at DESC, e.id DESC LIMIT :limit"""
+_LAST_EVENT = """
+    SELECT at, id FROM events WHERE owner = :owner AND (at, id) < (:at, :id) AND at >= :since AND at < :until
+    ORDER BY at DESC, id DESC LIMIT 1 OFFSET :slice - 1"""
+_CURSOR = """
+    SELECT e.at, e.id FROM memories m JOIN events e ON e.memory = m.seq
+    WHERE m.id = ? AND m.owner = ? ORDER BY e.id LIMIT 1 OFFSET ?"""
+_EARLIER = f"""
+    WITH RECURSIVE line (head, seq, id, steps) AS (
+        SELECT m.superseded_by, m.seq, m.id, 1 FROM memories m
+        WHERE m.superseded_by IN (SELECT value FROM json_each(:ids)) AND +m.owner = :owner
+        UNION
+        SELECT line.head, m.seq, m.id, line.steps + 1
+        FROM line CROSS JOIN memories m ON m.superseded_by = line.id AND +m.owner = :owner
+        WHERE line.steps < {_STEPS})
+    SELECT head, seq FROM line"""
+
+
+Place = tuple[float, int]
+"""Where a page begins: an event's time and row."""
+
+
+class SqlTimeline(Store):
+    """Events and superseded memories of one user at a time."""
+
+    async def events(
+        self, where: MemoryFilter, *, limit: int, after: str | None = None
+    ) -> Sequence[TimelineEvent]:
+        place: Place | None = await self._database.read(partial(_place, where=where, after=after))
+        found: list[TimelineEvent] = []
+        while place is not None and len(found) < limit:
+            work = partial(_events_slice, where=where, place=place, limit=limit - len(found))
+            more, place = await self._database.read(work)
+            found += more
+        return found
+
+    async def earlier(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
+        return await self._database.begin_read(partial(_earlier, scope=scope, ids=ids))
+
+
+def _earlier(tx: Connection, *, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
+    owner = rows.owner_number(tx, scope)
+    asked = {"owner": owner, "ids": rows.as_json(map(rows.storable, ids))}
+    heads: list[tuple[str, int]] = tx.execute(_EARLIER, asked).fetchall()
+    if not heads:
+        return {}
+    condition = f"m.seq IN {rows.seqs_in(':seqs')} AND (:project IS NULL OR m.project IS NULL"
+    condition += f" OR m.project = :project){erasure.hidden(tx)} ORDER BY m.valid_from DESC, m.seq DESC"
+    wanted = {"seqs": rows.as_json(seq for _, seq in heads), "project": scope.project}
+    found: dict[str, list[Memory]] = {}
+    for seq, memory in rows.memories_where(tx, condition, wanted):
+        for head in dict.fromkeys(head for head, of in heads if of == seq):
+            found.setdefault(head, []).append(memory)
+    return found
+
+
+def _place(tx: Connection, *, where: MemoryFilter, after: str | None) -> Place | None:
+    owner = rows.owner_number(tx, where)
+    if after is None:
+        return _START
+    memory_id, _, number = after.rpartition(":")
+    asked = (rows.storable(memory_id), owner, int(number) if number.isdecimal() and len(number) < 10 else -1)
+    row = tx.execute(_CURSOR, asked).fetchone() if asked[2] >= 0 else None
+    if row is None:
+        raise NotFound("no event has this id", param="after")
+    return (row[0], row[1])
+
+
+def _events_slice(
+    tx: Connection, *, where: MemoryFilter, place: Place, limit: int
+) -> tuple[list[TimelineEvent], Place | None]:
+    """Return up to `limit` events before the place, and where the next slice begins, if there is one."""
+    asked: dict[str, Any] = {
+        "owner": rows.owner_number(tx, where), "project": where.project, "limit": limit,
+        "at": place[0], "id": place[1], "since": float("-inf") if where.since is None else where.since,
+        "until": float("inf") if where.until is None else where.until,
+    }  # fmt: skip
+    hidden = erasure.hidden(tx)
+    asked["slice"] = _EVENTS_SLICE if hidden or where.project is not None else limit
+    found = tx.execute(_EVENTS.format(hidden), asked).fetchall()
+    last = tx.execute(_LAST_EVENT, asked).fetchone()
+    return [_event(row) for row in found], tuple(last) if last else None
+
+
+def _event(row: tuple[Any, ...]) -> TimelineEvent:
+    at, _, memory_id, number, type_, project, action, by, content, became = row
+    event = Event(at, action, by, content)
+    return TimelineEvent(
+        f"{memory_id}:{number}", memory_id, type_, project, event, became if became != content else None
+    )

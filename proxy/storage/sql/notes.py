@@ -1,4 +1,4 @@
-"""The NoteStore over SQL: see note_store.NoteStore for what every method guarantees.
+"""The NoteStore over SQL: see the port NoteStore for what every method guarantees.
 
 Anchors are a log, resolved when they are read: an exchange that is taken back, or forgotten, takes with it
 what it said, and what held before holds again. Lines are the exchanges' beginnings, not rows of their own."""
@@ -10,7 +10,6 @@ from proxy.domain.core import Scope, Stamp
 from proxy.domain.session import (
     BATCH,
     EVERY,
-    LATEST,
     MOST_ANCHORS,
     MOST_LINE_CHARS,
     NO_NOTES,
@@ -20,17 +19,16 @@ from proxy.domain.session import (
     Episode,
     Exchange,
     Job,
-    NewExchange,
     NewJob,
     RecentTurn,
     SessionNotes,
     State,
     UncoveredExchanges,
 )
-from proxy.storage.sql import jobs, rows, users
+from proxy.storage.sql import jobs, rows
 from proxy.storage.sql.database import Connection, Store, column, legible, reads, value, writes
+from proxy.storage.sql.sessions import enqueue
 
-_MOST_LOGGED = 4 * MOST_ANCHORS
 _BLANKS = "\t\n\r "
 _AT_ONCE = 100  # sessions that one `close` looks at
 _SESSION = """
@@ -46,12 +44,6 @@ _LINES = f"""
     SELECT substr(said, 1, {MOST_LINE_CHARS + 1}), substr(answer, 1, {MOST_LINE_CHARS + 1}), at, seq
     FROM exchanges WHERE session = ? AND state = 'done' ORDER BY seq DESC LIMIT ?"""
 _EARLIER = "SELECT 1 FROM exchanges WHERE session = ? AND state = 'done' AND seq < ? LIMIT 1"
-_PREVIOUS = """
-    SELECT slot, content FROM anchors WHERE holds = 1 AND session = :session AND exchange = (
-        SELECT max(seq) FROM exchanges WHERE session = :session AND seq < :exchange)"""
-_FORGET_OLDEST = f"""
-    DELETE FROM anchors WHERE session = :session AND seq <= (
-        SELECT seq FROM anchors WHERE session = :session ORDER BY seq DESC LIMIT 1 OFFSET {_MOST_LOGGED})"""
 # Up to the first that is still being answered: a state leaves no gap.
 _UNREAD = """
     e.session = :session AND e.state = 'done' AND e.seq > :upto AND e.seq < coalesce(
@@ -113,7 +105,7 @@ class SqlNotes(Store):
     def unread(
         self, tx: Connection, scope: Scope, session_id: str, *, limit: int
     ) -> UncoveredExchanges | None:
-        owner, (session, stateful) = users.find(tx, scope), _find(tx, scope, session_id)
+        owner, (session, stateful) = rows.find_owner(tx, scope), _find(tx, scope, session_id)
         if owner is None or session is None or not stateful:
             return None
         state, upto, _ = _state(tx, session)
@@ -126,7 +118,7 @@ class SqlNotes(Store):
         self, tx: Connection, scope: Scope, session_id: str, state: State, upto: Exchange,
         marks: Sequence[str], *, expect: Stamp,
     ) -> bool:  # fmt: skip
-        owner, (session, _) = users.lock(tx, scope), _find(tx, scope, session_id)
+        owner, (session, _) = rows.lock_owner(tx, scope), _find(tx, scope, session_id)
         if owner is None or session is None or owner.stamp.generation != expect.generation:
             return False
         row = (session, upto.seq, json.dumps(state, ensure_ascii=False), upto.at)
@@ -149,13 +141,13 @@ class SqlNotes(Store):
         since = {"idle_since": idle_since, "left_since": left_since, "limit": _AT_ONCE}
 
         def work(tx: Connection) -> int:
-            users.lock_all(tx, f"SELECT owner FROM ({_ENDED}) ended", since)
+            rows.lock_owners(tx, f"SELECT owner FROM ({_ENDED}) ended", since)
             queued = 0
             for session, owner, name, exchanges, last in tx.execute(_ENDED, since).fetchall():
                 if exchanges < 2:  # it needs no summary
                     tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (session,))
                 else:
-                    jobs.enqueue(tx, session, owner, NewJob(name, last, BATCH, closing=True), at=now)
+                    enqueue(tx, session, owner, NewJob(name, last, BATCH, closing=True), at=now)
                     queued += 1
             return queued
 
@@ -163,23 +155,6 @@ class SqlNotes(Store):
         if not await self._database.read(lambda tx: tx.execute(_ENDED, since).fetchone()):
             return 0
         return await self._database.write(work)
-
-
-def anchor(tx: Connection, session: int, exchange: int, new: NewExchange) -> None:
-    """Write down the standing instructions of a new exchange."""
-    if not new.anchors:
-        return
-    for said in new.anchors:
-        entries = [(said.slot, rows.storable(said.text), bool(said.text))]
-        if said.slot == LATEST:
-            ours = {"session": session, "exchange": exchange}
-            entries = [(slot, content, False) for slot, content in tx.execute(_PREVIOUS, ours)]
-        tx.executemany(
-            "INSERT INTO anchors (session, exchange, exchange_id, slot, content, holds, at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(session, exchange, new.id, *entry, new.at) for entry in entries],
-        )
-    tx.execute(_FORGET_OLDEST, {"session": session})
 
 
 def _in_force(log: Iterable[tuple[str, str, int, float]]) -> tuple[Anchor, ...]:

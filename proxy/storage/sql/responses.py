@@ -10,7 +10,7 @@ from typing import Any
 
 from proxy.domain.core import Scope
 from proxy.domain.responses import Chain, Conversation, ItemPage, StoredResponse
-from proxy.storage.sql import rows, sessions, users
+from proxy.storage.sql import rows, sessions
 from proxy.storage.sql.database import (
     BEYOND_ALL,
     Connection,
@@ -46,7 +46,7 @@ class SqlConversations(Store):
 
     @writes
     def create(self, tx: Connection, conversation: Conversation, items: Items) -> None:
-        c, owner = conversation, users.ensure(tx, conversation.scope).id
+        c, owner = conversation, rows.ensure_owner(tx, conversation.scope).id
         seq = rows.insert(
             tx, "conversations", "RETURNING seq", id=c.id, owner=owner, project=c.scope.project,
             metadata=c.metadata, created_at=c.created_at, used_at=c.used_at,
@@ -62,7 +62,7 @@ class SqlConversations(Store):
     def update(
         self, tx: Connection, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
     ) -> bool:
-        users.lock(tx, scope)
+        rows.lock_owner(tx, scope)
         change = f"""
             UPDATE conversations SET metadata = :metadata,
             used_at = CASE WHEN used_at IS NULL THEN NULL ELSE max(used_at, coalesce(:at, used_at)) END
@@ -72,7 +72,7 @@ class SqlConversations(Store):
 
     @purges
     def delete(self, tx: Connection, scope: Scope, conversation_id: str) -> bool:
-        users.lock(tx, scope)
+        rows.lock_owner(tx, scope)
         these = f"DELETE FROM conversations WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"
         return tx.execute(these, rows.named(scope, id=rows.storable(conversation_id))).rowcount > 0
 
@@ -83,7 +83,7 @@ class SqlConversations(Store):
     ) -> bool:  # fmt: skip
         """As the port says; an id that the conversation holds already is not added again. `session_id`:
         where the items were said, so that a forget of what was said there finds them."""
-        owner, seq = users.lock(tx, scope), _seq(tx, scope, conversation_id)
+        owner, seq = rows.lock_owner(tx, scope), _seq(tx, scope, conversation_id)
         if owner is None or owner.stamp.generation != generation or seq is None:
             return False
         if only_new and _holds_any(tx, seq, items):
@@ -122,7 +122,7 @@ class SqlConversations(Store):
 
     @purges
     def remove(self, tx: Connection, scope: Scope, conversation_id: str, item_id: str) -> bool:
-        users.lock(tx, scope)
+        rows.lock_owner(tx, scope)
         asked = rows.named(scope, id=rows.storable(conversation_id), item=rows.storable(item_id))
         return tx.execute(f"DELETE FROM conversation_items WHERE {_ITEM}", asked).rowcount > 0
 
@@ -143,7 +143,7 @@ async def expire_conversations(database: Database, unused_since: float) -> int:
     these = (unused_since, _CONVERSATIONS_AT_ONCE)
 
     def work(tx: Connection) -> int:
-        users.lock_all(tx, f"SELECT owner {old}", these)
+        rows.lock_owners(tx, f"SELECT owner {old}", these)
         return tx.execute(f"DELETE FROM conversations WHERE seq IN (SELECT seq {old})", these).rowcount
 
     total, last = 0, _CONVERSATIONS_AT_ONCE
@@ -269,7 +269,7 @@ class SqlChains(Store):
     ) -> bool:  # fmt: skip
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
-        owner = users.ensure(tx, response.scope)
+        owner = rows.ensure_owner(tx, response.scope)
         is_late, of = owner.stamp.generation != generation, (exchange, generation)
         if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
             return False
@@ -297,7 +297,7 @@ class SqlChains(Store):
 
     @purges
     def delete(self, tx: Connection, scope: Scope, response_id: str) -> bool:
-        users.lock(tx, scope)
+        rows.lock_owner(tx, scope)
         emptied = f"""
             UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'
             WHERE seq = (SELECT r.seq FROM {_RESPONSE})"""
@@ -305,7 +305,7 @@ class SqlChains(Store):
 
     @writes
     def trim(self, tx: Connection, scope: Scope, most_bytes: int) -> int:
-        users.lock(tx, scope)
+        rows.lock_owner(tx, scope)
         beyond = tx.execute(_BEYOND, rows.named(scope, most=most_bytes)).fetchall()
         for kind, seq in beyond:
             table = "stored_responses" if kind == "response" else "conversations"
@@ -323,7 +323,7 @@ class SqlChains(Store):
 
 
 def _expire(tx: Connection, portion: dict[str, Any]) -> int:
-    users.lock_all(tx, _OWNERS, portion)
+    rows.lock_owners(tx, _OWNERS, portion)
     return tx.execute(_EXPIRE, portion).rowcount
 
 

@@ -1,17 +1,23 @@
-"""Rows to values and back, and the WHERE clause of a MemoryFilter."""
+"""Rows to values and back: memories, exchanges, users, and the models that vectors were made with.
+
+A user is a row of `scopes`: its number in this database, and the stamp that identifies late writers. Each
+embedding model is a generation of vectors; the last is the store's. While the memories are embedded again,
+vectors of two generations lie side by side. A reader gets those of its own model and none of another's, so
+that the rest is found by its words."""
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, with_children
-from proxy.domain.errors import NotFound
+from proxy.domain.core import Evidence, Memory, MemoryFilter, Scope, Stamp, with_children
+from proxy.domain.errors import NotFound, WrongModel
+from proxy.domain.ports import EmbeddingModel
 from proxy.domain.session import Exchange
-from proxy.storage.sql.database import Connection, legible, value
+from proxy.storage.sql.database import Connection, column, legible, value
 from proxy.text.words import fold, normalise
 
 T = TypeVar("T")
@@ -332,3 +338,114 @@ def touch(tx: Connection, owner: int, ids: Sequence[str], at: float) -> None:
         "UPDATE memories SET access_count = access_count + ?, last_accessed = ? WHERE owner = ? AND id = ?",
         [(times, at, owner, storable(memory_id)) for memory_id, times in Counter(ids).items()],
     )
+
+
+# ---------------------------------------------------------------- users
+_NAMED = "SELECT id, generation, version FROM scopes WHERE tenant = ? AND user = ?"
+_NUMBER = "SELECT id FROM scopes WHERE tenant = ? AND user = ?"
+NEVER_SEEN = Stamp(generation=0, version=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A user (of a tenant) as the other tables name it."""
+
+    id: int
+    name: tuple[str, str]  # tenant and user
+    stamp: Stamp
+
+
+def find_owner(tx: Connection, scope: Scope) -> Owner | None:
+    """Return the user's row, None for a user never seen."""
+    return _found(tx, scope, _NAMED)
+
+
+def owner_number(tx: Connection, of: Scope | MemoryFilter) -> int:
+    """Return the user's number, one that no row has for a user never seen."""
+    return -1 if (owner := value(tx, _NUMBER, (of.tenant, of.user))) is None else int(owner)
+
+
+def lock_owner(tx: Connection, scope: Scope) -> Owner | None:
+    """Return the user's row once no other transaction writes about the user, None for a user never seen.
+
+    The rules are written for one writer at a time. Whatever writes about a user therefore begins with this,
+    with `ensure_owner` or with `lock_owners`, before it reads what it decides by."""
+    owner = _found(tx, scope, _NAMED + tx.for_update)
+    if owner is None and tx.for_update:
+        # Who waited for a transaction that gave the user a new row (a forget of everything) sees it now.
+        owner = _found(tx, scope, _NAMED + tx.for_update)
+    return owner
+
+
+def ensure_owner(tx: Connection, scope: Scope) -> Owner:
+    """Return the user's row, made if need be, and locked as by `lock_owner`."""
+    name = (scope.tenant, scope.user)
+    new = "INSERT INTO scopes (tenant, user) VALUES (?, ?) ON CONFLICT (tenant, user) DO NOTHING RETURNING id"
+    while (owner := lock_owner(tx, scope)) is None:
+        if (made := value(tx, new, name)) is not None:
+            return Owner(made, name, NEVER_SEEN)
+    return owner
+
+
+def lock_owners(tx: Connection, query: str, parameters: Any) -> None:
+    """Wait until no other transaction writes about the users that the query (constant SQL) finds by their
+    numbers. In their order, so that two that wait for each other are rare."""
+    if tx.for_update:
+        locked = f"SELECT id FROM scopes WHERE id IN ({query}) ORDER BY id {tx.for_update}"
+        tx.execute(locked, parameters).fetchall()
+
+
+def _found(tx: Connection, scope: Scope, query: str) -> Owner | None:
+    row = tx.execute(query, (scope.tenant, scope.user)).fetchone()
+    return Owner(row[0], (scope.tenant, scope.user), Stamp(row[1], row[2])) if row else None
+
+
+def set_version(tx: Connection, owner: int, version: int) -> None:
+    """Say that what a search could return has changed."""
+    tx.execute("UPDATE scopes SET version = ? WHERE id = ?", (version, owner))
+
+
+def raise_version(tx: Connection, owner: int) -> int:
+    """Say that what a search could return has changed; return the new version."""
+    raised = "UPDATE scopes SET version = version + 1 WHERE id = ? RETURNING version"
+    return int(value(tx, raised, (owner,)))
+
+
+def raise_generation(tx: Connection, owner: int) -> None:
+    """Raise the generation after a forget: writers that began before must not commit."""
+    tx.execute("UPDATE scopes SET generation = generation + 1, version = version + 1 WHERE id = ?", (owner,))
+
+
+# ---------------------------------------------------------------- the models of the vectors
+FIRST = 0
+NO_MODEL = -1  # the generation of memories that were stored without a model at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """What one process may do with vectors: make those of `generation`, compare those of `generations`."""
+
+    generation: int
+    dimension: int | None  # None: no model was ever named
+    generations: tuple[int, ...]
+
+
+def generations_of(tx: Connection, model: EmbeddingModel | None) -> Generations:
+    """Return what a process with this model may do. One that named none is taken to use the store's.
+
+    Raises WrongModel if the store does not know the model: it was replaced under the process."""
+    last = newest_model(tx)
+    if last is None:
+        return Generations(FIRST, None, (FIRST,))
+    name, dimension = (model.name, model.dimension) if model else last[1:]
+    query = "SELECT generation FROM embeddings WHERE name = ? AND dimension = ? ORDER BY generation"
+    if not (generations := column(tx, query, (name, dimension))):
+        raise WrongModel(f"the store holds vectors of {last[1]}, not of {name}")
+    return Generations(generations[-1], dimension, generations)
+
+
+def newest_model(tx: Connection) -> tuple[int, str, int] | None:
+    """Return generation, name and dimension of the store's model, None before any was named."""
+    query = "SELECT generation, name, dimension FROM embeddings ORDER BY generation DESC LIMIT 1"
+    row: tuple[int, str, int] | None = tx.execute(query).fetchone()
+    return row

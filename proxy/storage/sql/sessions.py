@@ -3,24 +3,97 @@
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import NotFound
 from proxy.domain.session import (
+    LATEST,
+    MOST_ANCHORS,
     ORDINARY,
     Exchange,
     NewExchange,
     NewJob,
     Outcome,
     SessionInfo,
+    SessionState,
     StoredExchange,
     Trigger,
+    rest_of,
 )
-from proxy.storage.sql import jobs, notes, rows, users
+from proxy.storage.sql import rows
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Instance, Store, column, reads, value, writes
 from proxy.storage.sql.rows import FORGOTTEN
+
+# ---------------------------------------------------------------- work: exchanges to extract, jobs for them
+# Exchanges that are answered, not extracted, and not in the hands of a running job.
+_STATES = """
+    SELECT e.session, max(n.owner) AS owner, max(n.ended) AS ended, max(s.tenant) AS tenant,
+           max(s.user) AS user, max(n.project) AS project, max(n.name) AS session_id,
+           max(n.last_at) AS last_at, max(e.seq) AS last_seq, count(*) AS pending,
+           max(e.explicit) AS explicit, max(e.personal) AS personal, max(e.at_work) AS at_work
+    FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
+    WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
+      AND e.seq > coalesce(
+          (SELECT max(upto) FROM jobs WHERE jobs.session = e.session AND jobs.state = 'running'), 0)
+    GROUP BY e.session"""
+_NAMED = """
+    FROM sessions n JOIN scopes s ON s.id = n.owner
+    WHERE s.tenant = :tenant AND s.user = :user AND n.name = :name
+      AND (:project IS NULL OR n.project = :project)"""
+_BEING_ANSWERED = f"FROM exchanges WHERE state = 'open' AND session IN (SELECT n.id {_NAMED})"
+WAKE = "UPDATE jobs SET state = 'queued', due_at = 0 WHERE state = 'waiting'"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSession:
+    """A session with work in it."""
+
+    session: int
+    owner: int
+    ended: bool  # by its client: nothing more will come
+    state: SessionState
+
+    def wanted(self, trigger: Trigger) -> NewJob | None:
+        """Return the job that the trigger asks for, or that the session's end calls for."""
+        return trigger(self.state) or (rest_of(self.state) if self.ended else None)
+
+
+def pending_sessions(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[PendingSession]:
+    """Return the sessions that hold exchanges to extract, selected by constant SQL over `e` and `n`."""
+    found = []
+    for row in rows.records(tx, _STATES.format(condition=condition), parameters):
+        session, owner, ended = row.pop("session"), row.pop("owner"), bool(row.pop("ended"))
+        row |= {name: bool(row[name]) for name in ("explicit", "personal", "at_work")}
+        found.append(PendingSession(session, owner, ended, SessionState(scope=rows.scope_in(row), **row)))
+    return found
+
+
+def enqueue(tx: Connection, session: int, owner: int, wanted: NewJob, *, at: float) -> None:
+    """Queue a job for the session, or widen the one that is queued or waits."""
+    tx.execute(
+        "INSERT INTO jobs (session, owner, upto, lane, state, created_at, closing)"
+        " VALUES (?, ?, ?, ?, 'queued', ?, ?)"
+        " ON CONFLICT (session) WHERE state IN ('queued', 'waiting')"
+        " DO UPDATE SET upto = max(jobs.upto, excluded.upto), lane = min(jobs.lane, excluded.lane),"
+        " closing = max(jobs.closing, excluded.closing)",
+        (session, owner, wanted.upto, wanted.lane, at, wanted.closing),
+    )
+
+
+def wake(tx: Connection, owner: int) -> bool:
+    """Make the user's jobs due that wait for a credential; return whether there were any."""
+    return tx.execute(f"{WAKE} AND owner = ?", (owner,)).rowcount > 0
+
+
+def dead_instances(tx: Connection, table: str, state: str, living: Instance) -> list[str]:
+    """Return the processes named in `jobs` or `exchanges` rows of a state (both constant) that have died."""
+    # Not as a parameter: by it no partial index would be found, and all that was ever said be read.
+    names = column(tx, f"SELECT DISTINCT instance FROM {table} WHERE state = '{state}'")
+    return [name for name in names if living.is_dead(tx, name)]
+
 
 # ---------------------------------------------------------------- exchanges, inside the writer's transaction
 # What an answer was given with in view: memories and documents.
@@ -104,11 +177,46 @@ def _session(tx: Connection, owner: int, new: NewExchange) -> tuple[int, bool, b
     return int(value(tx, made, (*name, *now))), True, not new.standalone
 
 
+def _timezone(tx: Connection, owner: int, new: NewExchange) -> str:
+    """Return the exchange's zone; one that the request names becomes the user's last known."""
+    if new.timezone is None:
+        return value(tx, "SELECT timezone FROM scopes WHERE id = ?", (owner,)) or new.default_timezone
+    named = {"owner": owner, "name": new.timezone}
+    tx.execute("UPDATE scopes SET timezone = :name WHERE id = :owner AND timezone IS NOT :name", named)
+    return new.timezone
+
+
 def _close_abandoned(tx: Connection, living: Instance) -> None:
     """Complete, as broken off, the exchanges that died with their process."""
     broken_off = "UPDATE exchanges SET state = 'done', whole = 0 WHERE state = 'open' AND instance = ?"
-    for name in jobs.dead_instances(tx, "exchanges", "open", living):
+    for name in dead_instances(tx, "exchanges", "open", living):
         tx.execute(broken_off, (name,))
+
+
+_MOST_LOGGED = 4 * MOST_ANCHORS
+_PREVIOUS = """
+    SELECT slot, content FROM anchors WHERE holds = 1 AND session = :session AND exchange = (
+        SELECT max(seq) FROM exchanges WHERE session = :session AND seq < :exchange)"""
+_FORGET_OLDEST = f"""
+    DELETE FROM anchors WHERE session = :session AND seq <= (
+        SELECT seq FROM anchors WHERE session = :session ORDER BY seq DESC LIMIT 1 OFFSET {_MOST_LOGGED})"""
+
+
+def _anchor(tx: Connection, session: int, exchange: int, new: NewExchange) -> None:
+    """Write down the standing instructions of a new exchange."""
+    if not new.anchors:
+        return
+    for said in new.anchors:
+        entries = [(said.slot, rows.storable(said.text), bool(said.text))]
+        if said.slot == LATEST:
+            ours = {"session": session, "exchange": exchange}
+            entries = [(slot, content, False) for slot, content in tx.execute(_PREVIOUS, ours)]
+        tx.executemany(
+            "INSERT INTO anchors (session, exchange, exchange_id, slot, content, holds, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(session, exchange, new.id, *entry, new.at) for entry in entries],
+        )
+    tx.execute(_FORGET_OLDEST, {"session": session})
 
 
 def any_forgotten(tx: Connection, owner: int, ids: Collection[str]) -> bool:
@@ -166,7 +274,7 @@ class SqlSessions(Store):
     @writes
     def begin(self, tx: Connection, exchange: NewExchange) -> StoredExchange:
         new, instance = exchange, self._living.id
-        owner = users.ensure(tx, new.scope)
+        owner = rows.ensure_owner(tx, new.scope)
         session, fresh, retold = _session(tx, owner.id, new)
         key, row = _repeated(tx, session, new, retold=retold)
         if row is not None:
@@ -178,16 +286,16 @@ class SqlSessions(Store):
         number = rows.insert(
             tx, "exchanges", "RETURNING seq", id=new.id, key=key, session=session, model=new.model,
             generation=owner.stamp.generation, said=rows.storable(new.said), at=new.at, explicit=new.explicit,
-            personal=new.personal, instance=instance, timezone=users.timezone(tx, owner.id, new),
+            personal=new.personal, instance=instance, timezone=_timezone(tx, owner.id, new),
             dated=new.said_at,
         )  # fmt: skip
-        notes.anchor(tx, session, number, new)
+        _anchor(tx, session, number, new)
         if fresh:
             # Who opens a new conversation should be known in it.
             others = {"owner": owner.id, "session": session}
-            for found in jobs.pending_sessions(tx, "n.owner = :owner AND n.id <> :session", others):
+            for found in pending_sessions(tx, "n.owner = :owner AND n.id <> :session", others):
                 wanted = NewJob(found.state.session_id, found.state.last_seq, ORDINARY)
-                jobs.enqueue(tx, found.session, found.owner, wanted, at=new.at)
+                enqueue(tx, found.session, found.owner, wanted, at=new.at)
         return StoredExchange(new.id, owner.stamp.generation)
 
     @reads
@@ -201,12 +309,12 @@ class SqlSessions(Store):
 
     @writes
     def complete(self, tx: Connection, begun: StoredExchange, outcome: Outcome, trigger: Trigger) -> bool:
-        users.lock_all(tx, f"{_OWNERS} e.id = ?", (begun.id,))
+        rows.lock_owners(tx, f"{_OWNERS} e.id = ?", (begun.id,))
         row = tx.execute(_BEGUN, (begun.id, begun.generation)).fetchone()
         if row is None:
             return False
         seq, session, owner, at, state, whole, before, extraction, job = row
-        jobs.wake(tx, owner)  # the request that was answered brought a credential, maybe a better one
+        wake(tx, owner)  # the request that was answered brought a credential, maybe a better one
         if outcome.response_id is not None:
             tx.execute(_ANSWERED_AS, (outcome.response_id, owner, session, begun.id))
         # An answer that broke off gives way to a whole one, unless a job has read it.
@@ -230,9 +338,9 @@ class SqlSessions(Store):
         tx.execute(f"UPDATE exchanges SET {done} WHERE seq = ?", changed)
         if state == "open":
             tx.execute("UPDATE sessions SET unsummarised = unsummarised + 1 WHERE id = ?", (session,))
-        for found in jobs.pending_sessions(tx, "e.session = :session", {"session": session}):
+        for found in pending_sessions(tx, "e.session = :session", {"session": session}):
             if wanted := found.wanted(trigger):
-                jobs.enqueue(tx, found.session, found.owner, wanted, at=at)
+                enqueue(tx, found.session, found.owner, wanted, at=at)
         if outcome.recalled:
             rows.touch(tx, owner, outcome.recalled, at)
         return True
@@ -240,7 +348,7 @@ class SqlSessions(Store):
     @writes
     def abort(self, tx: Connection, begun: StoredExchange) -> None:
         """Remove the exchange once no request holds it, and the session if nothing else is in it."""
-        users.lock_all(tx, f"{_OWNERS} e.id = ?", (begun.id,))
+        rows.lock_owners(tx, f"{_OWNERS} e.id = ?", (begun.id,))
         row = tx.execute(
             "UPDATE exchanges SET holders = holders - 1 WHERE id = ? AND generation = ? AND state = 'open'"
             " RETURNING seq, session, holders",
@@ -273,10 +381,11 @@ class SqlSessions(Store):
 
     async def sweep(self, now: float, trigger: Trigger) -> int:
         # Asked every few seconds, of all that waits: reading first spares other writers the time.
-        if await self._database.read(lambda tx: jobs.dead_instances(tx, "exchanges", "open", self._living)):
+        if await self._database.read(lambda tx: dead_instances(tx, "exchanges", "open", self._living)):
             await self._database.write(lambda tx: _close_abandoned(tx, self._living))
         await asyncio.to_thread(self._living.clean)
-        due = await self._database.read(lambda tx: jobs.due(tx, _UNQUEUED, trigger))
+        found = await self._database.read(lambda tx: pending_sessions(tx, _UNQUEUED, {}))
+        due = [(each.session, wanted) for each in found if (wanted := each.wanted(trigger))]
         made = 0
         for portion in rows.in_portions(due, _AT_ONCE):
             made += await self._database.write(partial(_queue, wanted=dict(portion), now=now))
@@ -284,9 +393,17 @@ class SqlSessions(Store):
 
     @writes
     def end(self, tx: Connection, scope: Scope, session_id: str, at: float) -> int:
+        """As the port says. A later exchange takes a session up again."""
         _close_abandoned(tx, self._living)
-        users.lock(tx, scope)
-        return jobs.end(tx, scope, rows.storable(session_id), at)
+        rows.lock_owner(tx, scope)
+        ours = rows.named(scope, name=rows.storable(session_id))
+        tx.execute(f"UPDATE sessions SET ended = 1 WHERE id IN (SELECT n.id {_NAMED})", ours)
+        count = int(value(tx, f"SELECT count(*) {_BEING_ANSWERED}", ours))
+        for found in pending_sessions(tx, f"n.id IN (SELECT n.id {_NAMED})", ours):
+            enqueue(tx, found.session, found.owner, rest_of(found.state, closing=True), at=at)
+            tx.execute("UPDATE jobs SET due_at = 0 WHERE session = ? AND state = 'queued'", (found.session,))
+            count += found.state.pending
+        return count
 
     @reads
     def sessions(
@@ -315,10 +432,10 @@ class SqlSessions(Store):
 def _queue(tx: Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
     """Queue the jobs of those of the sessions (by row) that still have something pending; return how many."""
     these = {"ids": rows.as_json(wanted)}
-    users.lock_all(tx, _OWNERS_OF_SESSIONS, these)
-    found = jobs.pending_sessions(tx, f"e.session IN {rows.seqs_in(':ids')} AND {_UNQUEUED}", these)
+    rows.lock_owners(tx, _OWNERS_OF_SESSIONS, these)
+    found = pending_sessions(tx, f"e.session IN {rows.seqs_in(':ids')} AND {_UNQUEUED}", these)
     for one in found:
-        jobs.enqueue(tx, one.session, one.owner, wanted[one.session], at=now)
+        enqueue(tx, one.session, one.owner, wanted[one.session], at=now)
     return len(found)
 
 
@@ -327,7 +444,7 @@ def _prune_exchanges(tx: Connection, *, before: float) -> int:
     of them for their session stays: the mark tells the schema's triggers that this is not a forget."""
     old = column(tx, _OLD, (before, _AT_ONCE))
     these = (rows.as_json(old),)
-    users.lock_all(tx, f"{_OWNERS} e.seq IN {_THESE}", these)
+    rows.lock_owners(tx, f"{_OWNERS} e.seq IN {_THESE}", these)
     tx.execute(f"UPDATE exchanges SET extraction = 'old' WHERE seq IN {_THESE}", these)
     tx.execute(f"DELETE FROM exchanges WHERE seq IN {_THESE}", these)
     return len(old)
@@ -341,7 +458,7 @@ def _old(tx: Connection, *, before: float, edge: int) -> tuple[Sequence[int], in
 
 
 def _prune_sessions(tx: Connection, *, these: Mapping[str, Any]) -> None:
-    users.lock_all(tx, _OWNERS_OF_SESSIONS, these)
+    rows.lock_owners(tx, _OWNERS_OF_SESSIONS, these)
     tx.execute(_PRUNE_SESSIONS, these)
 
 

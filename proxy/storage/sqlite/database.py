@@ -10,19 +10,26 @@ begin and end its transaction, costs several times what it reads.
 
 Before any work the path is compared with the file that was opened. Work on a file that was moved away or
 made unreadable would succeed on a ghost; here it is StoreUnavailable until the file is back.
-"""
+
+An operator's file is never deleted or overwritten: what is not our database is refused. Every foreign error
+becomes StoreUnavailable here."""
 
 import asyncio
 import errno
+import fcntl
+import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable
@@ -39,7 +46,140 @@ from proxy.storage.sql.database import (
     Work,
     try_out,
 )
-from proxy.storage.sqlite import file
+
+# ---------------------------------------------------------------- the file
+SCHEMA_VERSION = 15  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
+_PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
+_SMALLEST_PAGE = 512  # bytes
+_APPLICATION_ID = 0x6D656D70  # "memp": distinguishes our file from another program's database
+
+BUSY_TIMEOUT_MS = 5_000  # how long a write waits for another process's
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection as the rules need one: see sql/database.py."""
+
+    for_update = ""  # one writer at a time has the whole file
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[None]:
+    """Raise StoreUnavailable, without any content, for what SQLite or the system refuses."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+        raise StoreUnavailable(f"{path}: {name}") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        # Of a damaged schema SQLite says which words it does not understand, and Python cannot read that.
+        raise StoreUnavailable(f"{path}: SQLITE_CORRUPT") from error
+    except UnicodeEncodeError:
+        # `from None`: the original error carries the text itself.
+        raise StoreUnavailable(f"{path}: an identifier is not valid Unicode") from None
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return device and inode of the file. Raises StoreUnavailable if there is none that we may read."""
+    with mapped(path):
+        found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreUnavailable(f"{path} is not a regular file")
+    # By the mode bits, since they do not bind a process that runs as root.
+    if not found.st_mode & stat.S_IRUSR:
+        raise StoreUnavailable(f"{path} is not readable")
+    return found.st_dev, found.st_ino
+
+
+def prepare(path: Path, *, create: bool) -> None:
+    """Leave a readable database of the newest schema at the path, making file and directory if asked to."""
+    with mapped(path):
+        if create:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():  # see _check_size
+                os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        identity(path)
+        _check_size(path)
+        # Not by SQLite's own locks: changing to WAL fails at once where another process is doing the same.
+        with alone(path.with_suffix(".opening")), closing(connect(path)) as connection:
+            _migrate(connection, path)
+
+
+def check(path: Path) -> None:
+    """Raise StoreUnavailable if the file's structure is broken. Reads the whole file."""
+    with mapped(path), closing(connect(path)) as connection:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise StoreUnavailable(f"{path} is corrupt: restore a backup")
+
+
+def connect(path: Path) -> SqliteConnection:
+    """Open an existing database in autocommit mode, with the settings that our guarantees rest on."""
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw",  # rw: a missing file is an error, not a new database
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,  # a handle's lock guards it; close() comes from another thread
+        cached_statements=256,
+        factory=SqliteConnection,
+    )
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA synchronous = FULL")  # an acknowledged commit survives a power cut
+        connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten with zeros
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")  # no text in temporary files
+        # The system keeps the pages, once for all; five connections fill what they may keep for hours.
+        # What a transaction has changed stays in memory until it is committed, however much that is.
+        connection.execute(f"PRAGMA cache_size = -{_PAGES_KB}")
+        connection.execute("PRAGMA cache_spill = OFF")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+    except (sqlite3.Error, UnicodeDecodeError):  # see mapped
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock among processes, waiting for it."""
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def is_ours(connection: SqliteConnection) -> bool:
+    """True for a database that memory-proxy has made."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(application == _APPLICATION_ID)
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what SQLite would take for an empty database and overwrite: any file of a few bytes.
+
+    Without opening it. To close any other descriptor of a database drops the locks that this process's
+    connections have on it (POSIX); another process may then remove the write-ahead log under them.
+    What is larger and no database, SQLite refuses itself."""
+    if 0 < path.stat().st_size < _SMALLEST_PAGE:
+        raise StoreUnavailable(f"{path} is not a database: move it away, or restore a backup")
+
+
+def _migrate(connection: SqliteConnection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables and not is_ours(connection):
+        raise StoreUnavailable(f"{path} is another program's database: name another data directory")
+    if version > SCHEMA_VERSION:
+        raise StoreUnavailable(f"{path} was made by a newer version: schema {version}, not {SCHEMA_VERSION}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    for step in range(version + 1, SCHEMA_VERSION + 1):
+        script = resources.files(__package__).joinpath(f"schema_v{step}.sql").read_text("utf-8")
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {_APPLICATION_ID};"
+            f"PRAGMA user_version = {step}; COMMIT;"
+        )
+
 
 # ---------------------------------------------------------------- errors
 _BY_CODE = {
@@ -64,7 +204,7 @@ def kind_of(error: BaseException) -> str | None:
         if isinstance(found, sqlite3.Error):
             return _BY_CODE.get(getattr(found, "sqlite_errorcode", 0) & _PRIMARY)
         if isinstance(found, UnicodeDecodeError):
-            return CORRUPT  # see file.mapped
+            return CORRUPT  # see mapped
         if isinstance(found, OSError):
             return _BY_ERRNO.get(found.errno or 0, UNAVAILABLE)
         found = found.__cause__
@@ -97,7 +237,7 @@ class _Handle:
     """One thread's connection. The lock lets another thread close it between two uses."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: file.SqliteConnection | None = None
+    connection: SqliteConnection | None = None
 
     def discard(self) -> None:
         if self.connection is not None:
@@ -209,7 +349,7 @@ class SqliteDatabase:
             return
         try:
             self._check()  # whether it was replaced
-            file.check(self.path)
+            check(self.path)
         except StoreUnavailable:
             self._check_due = time.monotonic() + _CHECK_PAUSE * (time.monotonic() - began)
             raise
@@ -233,7 +373,7 @@ class SqliteDatabase:
             for entry in group:
                 self._look(connection, entry)
 
-    def _look(self, connection: file.SqliteConnection, entry: _Entry) -> None:
+    def _look(self, connection: SqliteConnection, entry: _Entry) -> None:
         """Run one piece of work. What the file or the system refuses, the others need not try either."""
         if entry.future.cancelled():
             return
@@ -270,7 +410,7 @@ class SqliteDatabase:
                 self.outages.worked(side)
         _deliver(group)
 
-    def _commit(self, connection: file.SqliteConnection, group: Sequence[_Entry]) -> None:
+    def _commit(self, connection: SqliteConnection, group: Sequence[_Entry]) -> None:
         _begin(connection)
         try:
             for entry in group:
@@ -283,11 +423,11 @@ class SqliteDatabase:
         if self._is_purge_due() or any(entry.purge for entry in group):
             self._purge(connection)
 
-    def _run(self, connection: file.SqliteConnection, entry: _Entry) -> None:
+    def _run(self, connection: SqliteConnection, entry: _Entry) -> None:
         """Run one piece of work in its savepoint; its failure stays its own."""
         connection.execute("SAVEPOINT work")
         try:
-            with file.mapped(self.path):
+            with mapped(self.path):
                 entry.result = entry.work(connection)
         except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
             entry.error = error
@@ -299,19 +439,19 @@ class SqliteDatabase:
     def _is_purge_due(self) -> bool:
         return self._purge_due is not None and time.monotonic() >= self._purge_due
 
-    def _purge(self, connection: file.SqliteConnection) -> None:
+    def _purge(self, connection: SqliteConnection) -> None:
         """Empty the write-ahead log, which still holds the pages as they were."""
         # Our own readers end at once; another process may read for minutes, and we do not wait for that.
         connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
         emptied = _empty_log(connection)
-        connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         self._purge_due = None if emptied else time.monotonic() + _PURGE_AGAIN_S
         if not emptied:
             telemetry.log.warning("store.purge.delayed")  # a commit after that tries again
 
     # ------------------------------------------------------------ connections
     @contextmanager
-    def _reading(self) -> Iterator[file.SqliteConnection]:
+    def _reading(self) -> Iterator[SqliteConnection]:
         """Give this reader's connection to the block, on one state of the file."""
         with self._connection(self._mine.handle) as connection:
             connection.execute("BEGIN")
@@ -327,42 +467,42 @@ class SqliteDatabase:
         self._handles.append(self._mine.handle)
 
     @contextmanager
-    def _connection(self, handle: _Handle) -> Iterator[file.SqliteConnection]:
+    def _connection(self, handle: _Handle) -> Iterator[SqliteConnection]:
         self._check()
-        with file.mapped(self.path), handle.lock:
+        with mapped(self.path), handle.lock:
             if handle.connection is None:
-                handle.connection = file.connect(self.path)
+                handle.connection = connect(self.path)
             try:
                 yield handle.connection
-            except (sqlite3.Error, UnicodeDecodeError):  # see file.mapped
+            except (sqlite3.Error, UnicodeDecodeError):  # see mapped
                 handle.discard()  # it may be the file that broke: the next use opens it again
                 raise
 
     def _open(self) -> None:
         with self._opening:
             if self._identity is None:
-                file.prepare(self.path, create=True)
-                self._identity = file.identity(self.path)
+                prepare(self.path, create=True)
+                self._identity = identity(self.path)
                 telemetry.log.info("store.opened")
 
     def _check(self) -> None:
         if self._identity is None:
             raise StoreUnavailable(f"{self.path} is not open")
-        if file.identity(self.path) != self._identity:
+        if identity(self.path) != self._identity:
             self._reopen()
 
     def _reopen(self) -> None:
         """Change over to the file that is now at the path, once no connection to the old one is left."""
         with self._opening:
-            found = file.identity(self.path)
+            found = identity(self.path)
             if found == self._identity:
                 return
             self._leave_nothing_in_the_log()
             for handle in list(self._handles):
                 with handle.lock:
                     handle.discard()
-            file.prepare(self.path, create=False)
-            file.check(self.path)
+            prepare(self.path, create=False)
+            check(self.path)
             self._identity = found
             self.epoch += 1
             self.outages.repaired()
@@ -381,15 +521,15 @@ class SqliteDatabase:
         for threads in (self._writer, self._copier, self._readers):
             threads.shutdown()
         for handle in self._handles:
-            with handle.lock, file.mapped(self.path):
+            with handle.lock, mapped(self.path):
                 handle.discard()
 
 
-def _begin(connection: file.SqliteConnection) -> None:
+def _begin(connection: SqliteConnection) -> None:
     """Take the write lock when other processes release it."""
     # SQLite's own wait asks ever more seldom, and loses to processes that write without a pause.
-    ends_at = time.monotonic() + _TURNS * file.BUSY_TIMEOUT_MS / 1000
-    connection.execute(f"PRAGMA busy_timeout = {min(_TURN_MS, file.BUSY_TIMEOUT_MS)}")
+    ends_at = time.monotonic() + _TURNS * BUSY_TIMEOUT_MS / 1000
+    connection.execute(f"PRAGMA busy_timeout = {min(_TURN_MS, BUSY_TIMEOUT_MS)}")
     try:
         while True:
             try:
@@ -400,10 +540,10 @@ def _begin(connection: file.SqliteConnection) -> None:
             else:
                 return
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
 
-def _empty_log(connection: file.SqliteConnection) -> bool:
+def _empty_log(connection: SqliteConnection) -> bool:
     """Empty the write-ahead log; return whether it is: it is not while another reads from it."""
     (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy

@@ -22,7 +22,7 @@ from proxy.http.auth.keys import (
     seal,
     unseal,
 )
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.http.auth.minting import mint
 
 

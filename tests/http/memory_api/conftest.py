@@ -41,7 +41,7 @@ from proxy.recall.documents import Shelf
 from proxy.recall.pack import Budget
 from proxy.recall.prepare import RecallTools
 from proxy.recall.search import Searcher
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from proxy.upstream.client import Credentials
 from proxy.wire.extensions import take_header_extensions
 from tests.e2e.conftest import models_dir

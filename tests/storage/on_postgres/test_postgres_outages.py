@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres import PostgresStores
-from proxy.storage.sql import users
+from proxy.storage.sql import rows
 from proxy.storage.sql.database import UNAVAILABLE
 from tests import postgres_server
 from tests.storage.making import ANNA, BEN, contents, create
@@ -57,16 +57,16 @@ async def test_a_server_that_dies_and_comes_back_is_found_again_without_a_restar
 
 async def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(stores):
     for scope in (ANNA, BEN):
-        await stores.database.write(lambda tx, scope=scope: users.ensure(tx, scope))
+        await stores.database.write(lambda tx, scope=scope: rows.ensure_owner(tx, scope))
     both, runs = threading.Barrier(2, timeout=10), []
 
     def crosswise(first, second):
         def work(tx):
             runs.append(first)
-            users.lock(tx, first)
+            rows.lock_owner(tx, first)
             if len(runs) <= 2:
                 both.wait()
-            users.lock(tx, second)
+            rows.lock_owner(tx, second)
             return first
 
         return stores.database.write(work)

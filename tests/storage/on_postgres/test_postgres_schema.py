@@ -9,13 +9,13 @@ import pytest
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.storage.postgres import PostgresStores
-from proxy.storage.sqlite import file
+from proxy.storage.sqlite import database
 
 TYPES = {"INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea", "TEXT": "text"}
 
 
 def columns_of_sqlite(path):
-    file.prepare(path, create=True)
+    database.prepare(path, create=True)
     with closing(sqlite3.connect(path)) as opened:
         tables = opened.execute(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
