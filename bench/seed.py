@@ -15,7 +15,7 @@ from proxy.domain.core import Memory, Scope
 from proxy.http.auth.identity import OPEN_TENANT
 from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 
 FACTS_A_USER = 100
 
