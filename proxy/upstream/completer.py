@@ -47,10 +47,8 @@ if TYPE_CHECKING:
 
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _FORM_REFUSED = (400, 422, 500, 501)  # how servers refuse an option, a role, or a call that is not streamed
-_CREDENTIAL_NEEDED = (401, 403)
-_REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
-_TOO_MANY = 429
 _MAX_STARTS = 100  # of a JSON object in a text: each is tried
+_TOO_MANY = 429
 _BUSY = (_TOO_MANY, 503, 529)
 
 
@@ -121,11 +119,7 @@ class _AddressedCall:
         return self.role.endpoint, digest
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    headers: Headers
-    body: bytes
+_Answer = tuple[int, Headers, bytes]  # status, headers, body
 
 
 class UpstreamCompleter:
@@ -164,7 +158,14 @@ class UpstreamCompleter:
     async def complete(self, request: CompletionRequest) -> str:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
         CompletionFailed."""
-        call = self._addressed(request)
+        role = self._roles.get(request.role, self._own)
+        headers: Headers = []
+        if role.api_key:
+            headers = credential(self._asked(role).endpoint, role.api_key)
+        elif role.endpoint is None:
+            headers = self._credentials.get(request.scope)
+        shared = not headers or bool(role.api_key)
+        call = _AddressedCall(role, request, headers, shared, self._clock())
         with telemetry.span(f"chat {call.model}", "client") as span:
             span.set(
                 gen_ai__operation__name="chat", gen_ai__request__model=call.model, memory__role=request.role
@@ -177,46 +178,38 @@ class UpstreamCompleter:
             raise CompletionPostponed("the endpoint rests", retry_after_s=left_s, shared=call.shared)
         try:
             async with asyncio.timeout(call.role.timeout_s):
-                answer = await self._ask(call)
+                status, headers, body = await self._ask(call)
         except TimeoutError as error:
             raise CompletionFailed(f"no answer within {call.role.timeout_s:g} s") from error
-        except (UpstreamUnreachable, UpstreamTimeout) as error:
-            raise CompletionFailed(_why(error), retry_after_s=self._rest(call, None)) from error
         except UpstreamError as error:
-            raise CompletionFailed(_why(error)) from error
-        telemetry.log.debug(
-            "completion.answered", role=call.request.role, status=answer.status, bytes=len(answer.body)
-        )
-        if answer.status in _BUSY:
-            raise self._turned_away(call, answer)
+            # With the system's name for it: upstream_unreachable (ECONNREFUSED).
+            name = errno.errorcode.get(getattr(error.__cause__, "errno", None) or 0)
+            is_down = isinstance(error, UpstreamUnreachable | UpstreamTimeout)
+            left = self._rest(call, None) if is_down else None
+            why = f"{error.code} ({name})" if name else error.code
+            raise CompletionFailed(why, retry_after_s=left) from error
+        telemetry.log.debug("completion.answered", role=call.request.role, status=status, bytes=len(body))
+        if status in _BUSY:
+            left_s = self._rest(call, retry_after(headers, time.time()))
+            if status == _TOO_MANY:
+                raise CompletionPostponed(f"status {status}", retry_after_s=left_s, shared=call.shared)
+            raise CompletionFailed(f"status {status}", retry_after_s=left_s)
         self._breakers.pop(call.key)
-        content, usage = await asyncio.to_thread(_content, answer)
+        if status in (401, 403):
+            raise CredentialNeeded(f"status {status}")
+        if status in (400, 422):  # 404: a model that is not loaded yet may be there later
+            raise CompletionRefused(f"status {status}")
+        if not 200 <= status < 300:
+            raise CompletionFailed(f"status {status}")
+        content, usage = await asyncio.to_thread(_content, headers, body)
         if usage is not None:
             self._on_usage(call.request.role, *usage)
         if not content.strip():
             raise CompletionFailed("the answer holds no text")  # some have thoughts only
         return content
 
-    def _addressed(self, request: CompletionRequest) -> _AddressedCall:
-        role = self._roles.get(request.role, self._own)
-        headers: Headers = []
-        if role.api_key:
-            headers = credential(self._asked(role).endpoint, role.api_key)
-        elif role.endpoint is None:
-            headers = self._credentials.get(request.scope)
-        own = bool(headers) and not role.api_key
-        return _AddressedCall(role, request, headers, shared=not own, began=self._clock())
-
     def _asked(self, role: RoleModel) -> Upstream:
         return self._upstream if role.endpoint is None else self._endpoints[role.endpoint]
-
-    def _turned_away(self, call: _AddressedCall, answer: _Answer) -> CompletionFailed:
-        """Begin the pause that the answer asks for, and return what it means for the call."""
-        left_s = self._rest(call, retry_after(answer.headers, time.time()))
-        reason = f"status {answer.status}"
-        if answer.status == _TOO_MANY:
-            return CompletionPostponed(reason, retry_after_s=left_s, shared=call.shared)
-        return CompletionFailed(reason, retry_after_s=left_s)
 
     def _rest(self, call: _AddressedCall, wanted_s: float | None) -> float:
         """Leave the endpoint alone for a while, and return for how long."""
@@ -237,49 +230,51 @@ class UpstreamCompleter:
         forms, role, tried = self._learning.forms, call.role, list[dict[str, Any]]()
         model = self._learning.model(call.model, "chat", role.endpoint)
         known = form = forms.of(model)
-        answer, blind = _Answer(0, [], b""), False
+        status, headers, body, blind = 0, Headers(), b"", False
         while True:
             given = own_options(form, call.request, max_tokens=role.max_tokens, temperature=role.temperature)
             refused = given in tried
             if not refused:
                 tried.append(given)
-                answer = await self._post(call, given)
-                if form.own_limit in given and _thought_to_the_limit(answer):
+                status, headers, body = await self._post(call, given)
+                if form.own_limit in given and 200 <= status < 300 and _thought_to_the_limit(body):
                     form = replace(form, own_limit="")
                     continue
-                refused = answer.status in _FORM_REFUSED
-            refusal = refusal_of(answer.status, answer.body) if refused else None
+                refused = status in _FORM_REFUSED
+            refusal = refusal_of(status, body) if refused else None
             following = easier(form, refusal) if refusal is not None else None
             if refusal is None or following is None:
                 break
-            blind = blind or (answer.status >= 500 and easier_by_name(form, refusal) is None)
+            blind = blind or (status >= 500 and easier_by_name(form, refusal) is None)
             form = following
-        if answer.status < 300 and form != known and self._is_sure(model, blind=blind):
-            forms.learn(model, known, form)
-        return answer
-
-    def _is_sure(self, model: ModelRoute, *, blind: bool) -> bool:
-        """False for the first server error that was over with less options: it may have been any other."""
-        if not blind or model in self._doubted:
-            self._doubted.pop(model)
-            return True
-        self._doubted.put(model, True)
-        return False
+        if status < 300 and form != known:
+            # The first server error that was over with less options may have been any other.
+            if blind and model not in self._doubted:
+                self._doubted.put(model, True)
+            else:
+                self._doubted.pop(model)
+                forms.learn(model, known, form)
+        return status, headers, body
 
     async def _post(self, call: _AddressedCall, given: dict[str, Any]) -> _Answer:
         await load_httpx()
         from proxy.upstream.httpx_transport import UpstreamTransport, exchange
 
         upstream = self._asked(call.role)
-        answer = await exchange(
+        about = [
+            (b"user-agent", f"memory-proxy/{__version__} ({call.request.role})".encode("ascii")),
+            (b"content-type", b"application/json"),
+            (b"accept", b"application/json"),
+            (b"accept-encoding", b"identity"),
+        ]
+        return await exchange(
             self._transport or UpstreamTransport(upstream),
             "POST",
             f"{upstream.endpoint.scheme}://{upstream.endpoint.authority}/v1/chat/completions",
-            _about(call.request) + call.headers,
+            about + call.headers,
             orjson.dumps({"model": call.model} | given),
             max_bytes=_MAX_ANSWER_BYTES,
         )
-        return _Answer(*answer)
 
 
 async def load_httpx() -> None:
@@ -287,46 +282,25 @@ async def load_httpx() -> None:
     await asyncio.to_thread(import_module, "proxy.upstream.httpx_transport")
 
 
-def _why(error: UpstreamError) -> str:
-    """Return what happened, with the system's name for it: upstream_unreachable (ECONNREFUSED)."""
-    name = errno.errorcode.get(getattr(error.__cause__, "errno", None) or 0)
-    return f"{error.code} ({name})" if name else error.code
-
-
-def _about(request: CompletionRequest) -> Headers:
-    return [
-        (b"user-agent", f"memory-proxy/{__version__} ({request.role})".encode("ascii")),
-        (b"content-type", b"application/json"),
-        (b"accept", b"application/json"),
-        (b"accept-encoding", b"identity"),
-    ]
-
-
-def _thought_to_the_limit(answer: _Answer) -> bool:
+def _thought_to_the_limit(body: bytes) -> bool:
     """True if the limit of tokens was reached before the first word of the answer."""
-    if not 200 <= answer.status < 300 or b'"length"' not in answer.body:
+    if b'"length"' not in body:
         return False
     try:
-        choice = orjson.loads(answer.body)["choices"][0]
+        choice = orjson.loads(body)["choices"][0]
         return choice["finish_reason"] == "length" and not choice["message"].get("content")
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
         return False
 
 
-def _content(answer: _Answer) -> tuple[str, tuple[int, int] | None]:
+def _content(headers: Headers, body: bytes) -> tuple[str, tuple[int, int] | None]:
     """Return what the message says, else the arguments of its first tool call, else the JSON object in its
     thoughts; and the tokens read and written. Some servers stream, or compress, whatever they are asked
     for."""
-    if answer.status in _CREDENTIAL_NEEDED:
-        raise CredentialNeeded(f"status {answer.status}")
-    if answer.status in _REFUSED:
-        raise CompletionRefused(f"status {answer.status}")
-    if not 200 <= answer.status < 300:
-        raise CompletionFailed(f"status {answer.status}")
-    headers = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
-    values = Values(headers.get(b"content-type", ""), headers.get(b"content-encoding", ""))
+    named = {name.lower(): value.decode("latin-1") for name, value in headers}
+    values = Values(named.get(b"content-type", ""), named.get(b"content-encoding", ""))
     reader, texts = ChatReader(), dict.fromkeys(PieceKind, "")
-    for pieces in chain(map(reader.take, objects(values, [answer.body])), [reader.flush()]):
+    for pieces in chain(map(reader.take, objects(values, [body])), [reader.flush()]):
         for piece in pieces:
             if isinstance(piece, TextPiece):
                 texts[piece.kind] += piece.text

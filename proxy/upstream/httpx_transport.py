@@ -4,7 +4,7 @@ For the proxy's own calls. Tests replace it by `httpx.MockTransport`, or by resp
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
@@ -26,32 +26,6 @@ _FRAMING = frozenset((b"host", b"content-length", b"transfer-encoding", b"connec
 MOST_BYTES = 1_000_000  # of a document
 
 
-class Transport(httpx.AsyncBaseTransport):
-    """One pool per origin. Redirects are the client's affair; the limits of time are `timeouts`."""
-
-    def __init__(self, network: Network | None = None, *, timeouts: Timeouts | None = None) -> None:
-        self._network, self._timeouts = network, timeouts
-        self._upstreams: dict[str, Upstream] = {}
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request; the answer's body is still to come. Raises httpx.TransportError."""
-        with _mapped(request):
-            opened = await self._upstream(request.url).send(*_parts(request))
-        return httpx.Response(opened.status, headers=opened.headers, stream=_Stream(opened, request))
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        for upstream in self._upstreams.values():
-            await upstream.aclose()
-        self._upstreams.clear()
-
-    def _upstream(self, url: httpx.URL) -> Upstream:
-        origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
-        if origin not in self._upstreams:
-            self._upstreams[origin] = Upstream(origin, network=self._network, timeouts=self._timeouts)
-        return self._upstreams[origin]
-
-
 class UpstreamTransport(httpx.AsyncBaseTransport):
     """Sends every request to one Upstream, whatever host the URL names, as `Upstream.open` does: `/v1/X`
     becomes a path under the base URL, which may be a Unix socket. The Upstream belongs to the caller."""
@@ -61,9 +35,40 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request; the answer's body is still to come. Raises httpx.TransportError."""
+        headers = [
+            (name.lower(), value) for name, value in request.headers.raw if name.lower() not in _FRAMING
+        ]
+        try:
+            body: Body = request.content
+        except httpx.RequestNotRead:
+            assert isinstance(request.stream, httpx.AsyncByteStream)
+            body = aiter(request.stream)
         with _mapped(request):
-            opened = await self._upstream.open(*_parts(request))
+            opened = await self._sender(request.url)(request.method, request.url.raw_path, headers, body)
         return httpx.Response(opened.status, headers=opened.headers, stream=_Stream(opened, request))
+
+    def _sender(self, url: httpx.URL) -> Callable[..., Awaitable[UpstreamResponse]]:
+        return self._upstream.open
+
+
+class Transport(UpstreamTransport):
+    """One pool per origin. Redirects are the client's affair; the limits of time are `timeouts`."""
+
+    def __init__(self, network: Network | None = None, *, timeouts: Timeouts | None = None) -> None:
+        self._network, self._timeouts = network, timeouts
+        self._upstreams: dict[str, Upstream] = {}
+
+    def _sender(self, url: httpx.URL) -> Callable[..., Awaitable[UpstreamResponse]]:
+        origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
+        if origin not in self._upstreams:
+            self._upstreams[origin] = Upstream(origin, network=self._network, timeouts=self._timeouts)
+        return self._upstreams[origin].send
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for upstream in self._upstreams.values():
+            await upstream.aclose()
+        self._upstreams.clear()
 
 
 class _Stream(httpx.AsyncByteStream):
@@ -77,20 +82,6 @@ class _Stream(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         self._opened.close()
-
-
-def _parts(request: httpx.Request) -> tuple[str, bytes, Headers, Body]:
-    """Return method, target, headers and body."""
-    headers = [(name.lower(), value) for name, value in request.headers.raw if name.lower() not in _FRAMING]
-    return request.method, request.url.raw_path, headers, _body(request)
-
-
-def _body(request: httpx.Request) -> Body:
-    try:
-        return request.content
-    except httpx.RequestNotRead:
-        assert isinstance(request.stream, httpx.AsyncByteStream)
-        return aiter(request.stream)
 
 
 @contextmanager
@@ -141,16 +132,11 @@ async def exchange(
     except (httpx.TransportError, httpx.InvalidURL) as error:
         if isinstance(error.__cause__, UpstreamError):  # a transport of ours has mapped it
             raise error.__cause__ from error.__cause__.__cause__
-        raise _own(error) from error
-
-
-def _own(error: httpx.TransportError | httpx.InvalidURL) -> UpstreamError:
-    """Return our error for one of httpx's."""
-    if isinstance(error, httpx.TimeoutException):
-        return UpstreamTimeout("no answer in time")
-    if isinstance(error, httpx.ConnectError | httpx.InvalidURL):
-        return UpstreamUnreachable(f"the address cannot be reached: {error}")
-    return UpstreamBroken(f"no valid answer: {error}")
+        if isinstance(error, httpx.TimeoutException):
+            raise UpstreamTimeout("no answer in time") from error
+        if isinstance(error, httpx.ConnectError | httpx.InvalidURL):
+            raise UpstreamUnreachable(f"the address cannot be reached: {error}") from error
+        raise UpstreamBroken(f"no valid answer: {error}") from error
 
 
 async def fetch(url: str, *, timeout_s: float = 3.0, network: Network | None = None) -> bytes:
