@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.wire.body import clean, loads
+from proxy.wire.body import clean, dict_in, loads, text_in
 from proxy.wire.http import TooLong, Undecodable, Unpacker, named_codings
 
 Json = dict[str, Any]
@@ -48,40 +48,6 @@ def _objects_in(text: bytes) -> list[Json] | None:
 
 
 # ---------------------------------------------------------------- streams
-class _Lines:
-    """Splits one stream into lines, before they are decoded: no byte of a UTF-8 sequence looks like a line
-    end. `rest` is the line that has not ended yet."""
-
-    def __init__(self) -> None:
-        self.rest = bytearray()
-        self._after_cr = False  # a LF now would belong to the line end that the last chunk closed with
-        self._at_start = True
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that the chunk ends."""
-        if self._after_cr and chunk:
-            self._after_cr = False
-            chunk = chunk.removeprefix(b"\n")
-        if not chunk:
-            return []
-        self._after_cr = chunk.endswith(b"\r")
-        lines = chunk.splitlines()  # of bytes: CR, LF and CRLF only
-        rest = b"" if chunk[-1:] in b"\r\n" else lines.pop()
-        if lines and self.rest:
-            lines[0] = bytes(self.rest) + lines[0]
-            self.rest.clear()
-        if lines and self._at_start:
-            self._at_start = False
-            lines[0] = lines[0].removeprefix(_BOM)
-        self.rest += rest
-        return lines
-
-    def end(self) -> bytes:
-        """Return the line that nothing has ended."""
-        line, self.rest = bytes(self.rest), bytearray()
-        return line.removeprefix(_BOM) if self._at_start else line
-
-
 class JsonDecoder:
     """Decodes a stream of JSON objects, as model servers send and clients read them.
 
@@ -94,7 +60,10 @@ class JsonDecoder:
     def __init__(self) -> None:
         self.done = False  # `[DONE]` has come: nothing after it is read
         self.ragged = False  # the stream ended inside an event
-        self._lines = _Lines()
+        # Lines are split before they are decoded: no byte of a UTF-8 sequence looks like a line end.
+        self._rest = bytearray()  # the line that has not ended yet
+        self._after_cr = False  # a LF now would belong to the line end that the last chunk closed with
+        self._at_start = True
         self._name = b""
         self._data: list[bytes] = []
         self._data_bytes = 0
@@ -103,11 +72,26 @@ class JsonDecoder:
     @property
     def pending_bytes(self) -> int:
         """How many bytes are held of an event that has not ended."""
-        return len(self._lines.rest) + self._data_bytes
+        return len(self._rest) + self._data_bytes
 
     def feed(self, chunk: bytes) -> list[Json]:
         """Return the objects that the chunk completes."""
-        for line in self._lines.feed(chunk):
+        if self._after_cr and chunk:
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        if not chunk:
+            return []
+        self._after_cr = chunk.endswith(b"\r")
+        lines = chunk.splitlines()  # of bytes: CR, LF and CRLF only
+        rest = b"" if chunk[-1:] in b"\r\n" else lines.pop()
+        if lines and self._rest:
+            lines[0] = bytes(self._rest) + lines[0]
+            self._rest.clear()
+        if lines and self._at_start:
+            self._at_start = False
+            lines[0] = lines[0].removeprefix(_BOM)
+        self._rest += rest
+        for line in lines:
             if self._data or self._name or self.done:
                 self._take(line)
             elif line[:6] == b"data: " and line[6:7] == b"{":  # as nearly all are
@@ -119,7 +103,9 @@ class JsonDecoder:
 
     def end(self) -> list[Json]:
         """Return what the last line completes, which nothing has ended."""
-        if not self.done and (line := self._lines.end()):
+        line = bytes(self._rest).removeprefix(_BOM if self._at_start else b"")
+        self._rest.clear()
+        if not self.done and line:
             self._take(line)
             is_comment = line.startswith(b":") or not line.strip()
             self.ragged = not (self._data or self._values or self.done or is_comment)
@@ -286,11 +272,17 @@ class Values:
 
     def _document(self, *, cut: bool) -> list[Json]:
         text, self._held = b"".join(self._held).strip(_BOM + b" \t\r\n"), []
+        if self._charset is not None:  # tried if it is not UTF-8
+            try:
+                text.decode()
+            except UnicodeDecodeError:
+                with suppress(LookupError, ValueError):
+                    text = text.decode(self._charset[1]).encode()
         if cut:
             self.trouble = "The upstream's answer broke off."
         elif not text:
             self.trouble = "The upstream's answer is empty."
-        elif (found := self._parsed(text)) is None:
+        elif (found := _objects_in(text)) is None:
             self.trouble = "The upstream's answer could not be read."
             if text[:1] == b"<":
                 self.trouble = "The upstream answered with a page, not with JSON."
@@ -299,16 +291,6 @@ class Values:
         else:
             return found
         return []
-
-    def _parsed(self, text: bytes) -> list[Json] | None:
-        """Return the document's objects. A charset that the header names is tried if it is not UTF-8."""
-        if self._charset is not None:
-            try:
-                text.decode()
-            except UnicodeDecodeError:
-                with suppress(LookupError, ValueError):
-                    text = text.decode(self._charset[1]).encode()
-        return _objects_in(text)
 
     def _too_long(self) -> str:
         return f"The upstream's answer is longer than {self._limit_bytes / 2**20:g} MB."
@@ -423,29 +405,19 @@ def _named(error: Any, depth: int = 0) -> Problem | None:
         return _named(nested, depth + 1) if nested else None
     if (where := error.get("loc")) and isinstance(where, list):
         text = f"{'.'.join(map(str, where[:8]))}: {text}"
-    if inner := _raw(error):
+    # The words of the provider behind a router (OpenRouter).
+    if inner := _said(text_in(dict_in(error, "metadata"), "raw")):
         text = f"{text}: {inner}"
-    return Problem(_short(text), _code(error), _word(error.get("type")), _word(error.get("param")))
-
-
-def _raw(error: Mapping[str, Any]) -> str:
-    """Return the words of the provider behind a router (OpenRouter's `metadata.raw`)."""
-    metadata = error.get("metadata")
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    return _said(raw[:_READ_CHARS]) if isinstance(raw, str) else ""
-
-
-def _code(error: Mapping[str, Any]) -> str | None:
-    for name in ("code", "status_code", "status"):
-        code = error.get(name)
-        if isinstance(code, int) and not isinstance(code, bool):
-            return str(code)
-        if _word(code):
-            return _word(code)
-    return None
+    codes = (error.get(name) for name in ("code", "status_code", "status"))
+    code = next((word for word in map(_word, codes) if word), None)
+    kind, param = (_word(text_in(error, name)) for name in ("type", "param"))
+    return Problem(_short(text), code, kind, param)
 
 
 def _word(value: Any) -> str | None:
+    """Return a code as a word, None for what is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
     return clean(value[:200]) if isinstance(value, str) and value else None
 
 

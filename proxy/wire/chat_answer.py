@@ -167,7 +167,8 @@ class ChatReader:
             return []
         if (quick := self._plain_text(value)) is not None:
             return [quick]
-        choice = _first_choice(value.get("choices"))
+        choices = dicts_in(value.get("choices"))
+        choice = next((each for each in choices if each.get("index") in (0, None, "0")), None)
         self._note(value)
         if self.problem is None and choice is not None and choice.get("error"):
             self.problem = problem_of({"error": choice["error"]})
@@ -211,15 +212,17 @@ class ChatReader:
         if not self._heard or (reason is None and not done and not cut and not self._said and not calls):
             return AnswerEnding("failed", problem=self._suspected or Problem("The upstream gave no answer."))
         broken = cut or any(not call.is_whole for call in calls) or (self._unfinished and not done)
-        if reason is None and broken:
-            return _failed("The upstream's answer broke off.")
-        if reason in _FAILED:
-            return _failed("The upstream ended its answer with an error.")
         if reason in _CUT_SHORT:
             return AnswerEnding("incomplete", reason=_CUT_SHORT[reason])
-        if self._said == {PieceKind.THOUGHT} and not calls:
-            return _failed("The upstream's answer holds thoughts and no answer.")
-        return AnswerEnding("completed")
+        if reason is None and broken:
+            why = "The upstream's answer broke off."
+        elif reason in _FAILED:
+            why = "The upstream ended its answer with an error."
+        elif self._said == {PieceKind.THOUGHT} and not calls:
+            why = "The upstream's answer holds thoughts and no answer."
+        else:
+            return AnswerEnding("completed")
+        return AnswerEnding("failed", problem=Problem(why))
 
     # ------------------------------------------------------------ reading
     def _plain_text(self, value: Json) -> TextPiece | None:
@@ -275,13 +278,22 @@ class ChatReader:
         return pieces
 
     def _message(self, said: Json, logprobs: tuple[Any, ...], *, whole: bool) -> Iterator[Piece]:
-        yield from self._thoughts(said, whole=whole)
+        # Servers that changed the name send both for a while: the same words.
+        thought = said.get("reasoning_content") or said.get("reasoning")
+        details = tuple(dicts_in(said.get("reasoning_details")))
+        if not isinstance(thought, str) or not thought:
+            # An encrypted entry has no words.
+            thought = "".join(text_in(each, "text") or text_in(each, "summary") for each in details)
+        if new := self._new("thoughts", thought, whole=whole):
+            self._content.assume(False)  # the server parts them itself
+            yield self._noted(TextPiece(PieceKind.THOUGHT, new))
+        if details and not (whole and "details" in self._by_delta):
+            self._by_delta.add("details")
+            yield Detailed(thoughts=details)
         extra = _signed(said)
-        content = said.get("content")
-        if content:
-            yield from self._content_of(
-                content, logprobs, thinks=_google(said).get("thought") is True, whole=whole
-            )
+        if content := said.get("content"):
+            thinks = _google(said).get("thought") is True
+            yield from self._content_of(content, logprobs, thinks=thinks, whole=whole)
         if (annotations := said.get("annotations")) and isinstance(annotations, list):
             yield Cited(tuple(annotations))
         if extra is not None:
@@ -296,20 +308,6 @@ class ChatReader:
             yield from self._calls(fragments, whole=whole)
         elif (old := said.get("function_call")) and isinstance(old, dict):  # the forerunner of tool calls
             yield from self._calls([{"index": 0, "function": old}], whole=whole)
-
-    def _thoughts(self, said: Json, *, whole: bool) -> Iterator[Piece]:
-        # Servers that changed the name send both for a while: the same words.
-        text = said.get("reasoning_content") or said.get("reasoning")
-        details = tuple(dicts_in(said.get("reasoning_details")))
-        if not isinstance(text, str) or not text:
-            # An encrypted entry has no words.
-            text = "".join(text_in(each, "text") or text_in(each, "summary") for each in details)
-        if new := self._new("thoughts", text, whole=whole):
-            self._content.assume(False)  # the server parts them itself
-            yield self._noted(TextPiece(PieceKind.THOUGHT, new))
-        if details and not (whole and "details" in self._by_delta):
-            self._by_delta.add("details")
-            yield Detailed(thoughts=details)
 
     def _content_of(
         self, content: Any, logprobs: tuple[Any, ...], *, thinks: bool, whole: bool
@@ -382,7 +380,11 @@ class ChatReader:
                 self._left -= _ITEM_BYTES
             if self._left < 0:
                 return
-            arguments = _arguments(fragment)
+            arguments = dict_in(fragment, "function").get("arguments")
+            if isinstance(arguments, dict):  # some servers forget to encode them
+                arguments = json.dumps(arguments, ensure_ascii=False)
+            elif not isinstance(arguments, str):
+                arguments = ""
             if whole:
                 arguments = self._new(f"call {place}", arguments, whole=True)
             if arguments:
@@ -445,30 +447,16 @@ class _CallLog:
             known = self._calls[place]
         else:
             known = self._last
-        return None if known is None or _begins_another(known, given, name) else known
-
-
-def _begins_another(known: ToolCall, given: str | None, name: str | None) -> bool:
-    """True if a fragment with this id, which is new, and this name does not belong to the call."""
-    if name is None or (known.name is None and known.id is None):
-        return False
-    if given is not None and known.id is not None:
-        return True
-    if known.name is None:
-        return False
-    ends = bool(known.arguments) and known.arguments[-1].rstrip().endswith("}")
-    return name != known.name or (given is None and ends and known.is_whole)
+        if known is None or name is None or (known.name is None and known.id is None):
+            return known
+        if given is not None and known.id is not None:  # the id is new
+            return None
+        ends = bool(known.arguments) and known.arguments[-1].rstrip().endswith("}")
+        is_other = known.name is not None and name != known.name
+        return None if is_other or (known.name and given is None and ends and known.is_whole) else known
 
 
 # ---------------------------------------------------------------- shapes
-def _failed(message: str) -> AnswerEnding:
-    return AnswerEnding("failed", problem=Problem(message))
-
-
-def _first_choice(choices: Any) -> Json | None:
-    return next((each for each in dicts_in(choices) if each.get("index") in (0, None, "0")), None)
-
-
 def _part(part: Any) -> tuple[str, str]:
     """Return the thoughts and the text of content, or of one part of it."""
     if isinstance(part, str):
@@ -508,18 +496,13 @@ def _index(fragment: Mapping[str, Any]) -> int | str | None:
     return index if isinstance(index, int) else None
 
 
-def _arguments(fragment: Mapping[str, Any]) -> str:
-    value = dict_in(fragment, "function").get("arguments")
-    if isinstance(value, dict):  # some servers forget to encode them
-        return json.dumps(value, ensure_ascii=False)
-    return value if isinstance(value, str) else ""
-
-
 def _cost(piece: Piece) -> int:
     """Return how many bytes it takes to keep the piece, roughly."""
     match piece:
         case TextPiece():
-            return _PIECE_BYTES + len(piece.text) + _ENTRY_BYTES * sum(map(_tokens, piece.logprobs))
+            tops = [each.get("top_logprobs") for each in piece.logprobs if isinstance(each, dict)]
+            tokens = len(piece.logprobs) + sum(len(top) for top in tops if isinstance(top, list))
+            return _PIECE_BYTES + len(piece.text) + _ENTRY_BYTES * tokens
         case CallPiece():
             return _PIECE_BYTES + len(piece.arguments)
         case Cited():
@@ -527,8 +510,3 @@ def _cost(piece: Piece) -> int:
         case Detailed():
             texts = (v for each in piece.thoughts for v in each.values() if isinstance(v, str))
             return _ENTRY_BYTES * (1 + len(piece.thoughts)) + sum(map(len, texts))
-
-
-def _tokens(entry: Any) -> int:
-    top = entry.get("top_logprobs") if isinstance(entry, dict) else None
-    return 1 + (len(top) if isinstance(top, list) else 0)
