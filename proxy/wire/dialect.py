@@ -70,8 +70,12 @@ def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> li
         role = role_of(entry)
         if role == "user":
             content = entry.get("content")
-            if (returned and _is_wordless(content)) or (asked and _is_clients(content)):
-                role = "tool"
+            parts = content if isinstance(content, list) else [content]
+            if (returned or asked) and all(map(_is_silent, parts)):
+                is_wordless = returned and not text_of(content).strip()
+                by_client = asked and not (isinstance(content, str) and not may_be_clients(content))
+                if is_wordless or (by_client and split(text_of(content)).is_clients):
+                    role = "tool"
             asked = asked or role == "user"
         if role not in SYSTEM_ROLES:
             returned = role == "tool"
@@ -79,43 +83,22 @@ def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> li
     return found
 
 
-def _is_clients(content: object) -> bool:
-    """True if the content is text, and a client wrote all of it."""
-    if isinstance(content, str) and not may_be_clients(content):
-        return False
-    parts = content if isinstance(content, list) else [content]
-    return all(map(_is_silent, parts)) and split(text_of(content)).is_clients
-
-
-def _is_wordless(content: object) -> bool:
-    """True if the content has no words. A part of an unknown kind may have some."""
-    parts = content if isinstance(content, list) else [content]
-    return all(map(_is_silent, parts)) and not text_of(content).strip()
-
-
 def _is_silent(part: object) -> bool:
-    """True if what a part says, if anything, is its text."""
+    """True if what a part says, if anything, is its text. A part of an unknown kind may have other words."""
     if not isinstance(part, dict):
         return part is None or isinstance(part, str)
     kind = part.get("type")
     return isinstance(kind, str) and (kind in _TEXT_PARTS or kind in _SILENT_PARTS)
 
 
-def with_text_after(content: object, text: str, part_type: str) -> Any:
-    """Return the content with the text appended, in the content's own form; None if it has no known form."""
+def with_text(content: object, text: str, part_type: str, *, first: bool) -> Any:
+    """Return the content with the text put before or after it, in the content's own form; None if it has no
+    known form."""
     if isinstance(content, str):
-        return content + GAP + text
+        return text + GAP + content if first else content + GAP + text
     if isinstance(content, list):
-        return [*content, {"type": part_type, "text": text}]
-    return None
-
-
-def with_text_before(content: object, text: str, part_type: str) -> Any:
-    """Return the content with the text prepended, in the content's own form; None if it has no known form."""
-    if isinstance(content, str):
-        return text + GAP + content
-    if isinstance(content, list):
-        return [{"type": part_type, "text": text}, *content]
+        part = {"type": part_type, "text": text}
+        return [part, *content] if first else [*content, part]
     return None
 
 
@@ -162,23 +145,17 @@ def place(entries: list[Any], block: str, placement: str, form: MessageFormat) -
             at = last_user
         case "after_system":
             at = system_end
-        case "merge_system" if system_end:
-            content = with_text_after(entries[system_end - 1].get("content"), block, form.part_type)
-            return _with_content(entries, system_end - 1, content)
-        case "merge_system":
+        case "merge_system" if not system_end:
             at = 0
-        case "in_user":
-            content = with_text_before(entries[last_user].get("content"), block, form.part_type)
-            return _with_content(entries, last_user, content)
+        case "merge_system" | "in_user":
+            in_user = placement == "in_user"
+            at = last_user if in_user else system_end - 1
+            content = with_text(entries[at].get("content"), block, form.part_type, first=in_user)
+            extended = {**entries[at], "content": content}
+            return None if content is None else [*entries[:at], extended, *entries[at + 1 :]]
         case _:
             raise KeyError(placement)
     return [*entries[:at], form.system(block), *entries[at:]]
-
-
-def _with_content(entries: list[Any], at: int, content: Any) -> list[Any] | None:
-    if content is None:
-        return None
-    return [*entries[:at], {**entries[at], "content": content}, *entries[at + 1 :]]
 
 
 # ---------------------------------------------------------------- the dialects
@@ -410,27 +387,32 @@ class ResponsesDialect(Dialect):
     format = MessageFormat(_speaker, lambda text: message_item("system", text), "input_text")
 
     def conversation(self, body: Body) -> Iterator[Message]:
-        """Yield `instructions` as a system message, then what `input` holds of a conversation."""
-        instructions = Message("system", text_of(body.get("instructions")))
-        return spoken(chain([instructions], _input_messages(_items(body))))
+        """Yield `instructions` as a system message, then what `input` holds of a conversation: a call as the
+        assistant's turn and its output as a tool's; reasoning, references and everything else are not part of
+        what was said."""
+        found, items = [Message("system", text_of(body.get("instructions")))], _items(body)
+        for item, role in zip(items, speakers(items, _speaker), strict=True):
+            if role is not None and _input_role(item):
+                found.append(message(role, text_of(item.get("content"))))
+            elif role is not None:
+                found.append(Message(role, text_of(item.get("output")) if role == "tool" else ""))
+        return spoken(found)
 
     def insert(self, body: Body, block: str, placement: str) -> Body:
         """Return the body with the block as an input item, inside one, or in the instructions."""
         if not block:
             return body
+        field, placed = "input", None
         if placement == "merge_system":
-            return self._with_instructions(body, block)
-        if placement == "in_user" and isinstance(body.get("input"), str):
-            return {**body, "input": with_text_before(body["input"], block, self.format.part_type)}
-        placed = place(_items(body), block, placement, self.format)
-        return body if placed is None else {**body, "input": placed}
-
-    def _with_instructions(self, body: Body, block: str) -> Body:
-        if "user" not in speakers(_items(body), _speaker):
-            return body
-        given = body.get("instructions")
-        merged = block if given is None else with_text_after(given, block, self.format.part_type)
-        return body if merged is None else {**body, "instructions": merged}
+            field, given = "instructions", body.get("instructions")
+            if "user" in speakers(_items(body), _speaker):
+                part_type = self.format.part_type
+                placed = block if given is None else with_text(given, block, part_type, first=False)
+        elif placement == "in_user" and isinstance(body.get("input"), str):
+            placed = with_text(body["input"], block, self.format.part_type, first=True)
+        else:
+            placed = place(_items(body), block, placement, self.format)
+        return body if placed is None else {**body, field: placed}
 
     def same_shape(self, body: Body) -> str:
         return "merge_system" if body.get("instructions") else "in_user"
@@ -464,16 +446,6 @@ def asks_to_compact(body: Body) -> bool:
     return isinstance(last, dict) and last.get("type") == "compaction_trigger"
 
 
-def _input_messages(items: Sequence[Any]) -> Iterator[Message]:
-    """Yield a call as the assistant's turn and its output as a tool's; reasoning, references and everything
-    else are not part of what was said. A dozen kinds of tools share the two endings."""
-    for item, role in zip(items, speakers(items, _speaker), strict=True):
-        if role is not None and _input_role(item):
-            yield message(role, text_of(item.get("content")))
-        elif role is not None:
-            yield Message(role, text_of(item.get("output")) if role == "tool" else "")
-
-
 # The field that holds a piece of the text ("delta") or all of a part's.
 _TEXT_EVENTS = {
     "response.output_text.delta": "delta",
@@ -495,14 +467,20 @@ def _of_events(values: Values, events: Iterable[Json]) -> Answer:
             response_id = text_field(response, "id") or response_id
             usage = tokens_of(response.get("usage")) or usage
         if isinstance(kind, str) and kind in _TEXT_EVENTS:
-            _add_text(parts, event)
+            key, field = (event.get("output_index"), event.get("content_index")), _TEXT_EVENTS[kind]
+            text = event.get(field)
+            if isinstance(text, str) and all(isinstance(index, int | None) for index in key):
+                pieces = parts.setdefault(key, [])
+                if field != "delta":
+                    pieces.clear()
+                pieces.append(text)
         elif kind == "response.output_item.done":
             calls = calls or _is_call(event.get("item"))
         elif kind in ("response.completed", "response.incomplete"):
             final = _of_response(response) if isinstance(response, dict) else Answer()
-            text = final.text or _said_in(parts)
+            text = final.text or behind_thoughts(joined(map("".join, parts.values())))
             return Answer(text, True, response_id, usage=usage, calls=calls or final.calls)
-    return Answer(_said_in(parts), False, response_id, usage=usage)
+    return Answer(behind_thoughts(joined(map("".join, parts.values()))), False, response_id, usage=usage)
 
 
 def _of_response(response: Json) -> Answer:
@@ -517,18 +495,3 @@ def _of_response(response: Json) -> Answer:
 def _is_call(item: Any) -> bool:
     kind = item.get("type") if isinstance(item, dict) else None
     return isinstance(kind, str) and kind in CALLS
-
-
-def _said_in(parts: dict[tuple[Any, Any], list[str]]) -> str:
-    return behind_thoughts(joined(map("".join, parts.values())))
-
-
-def _add_text(parts: dict[tuple[Any, Any], list[str]], event: Json) -> None:
-    key = (event.get("output_index"), event.get("content_index"))
-    field = _TEXT_EVENTS[event["type"]]
-    text = event.get(field)
-    if isinstance(text, str) and all(isinstance(index, int | None) for index in key):
-        pieces = parts.setdefault(key, [])
-        if field != "delta":
-            pieces.clear()
-        pieces.append(text)

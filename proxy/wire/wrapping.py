@@ -53,13 +53,15 @@ def unwrapped(text: str, depth: int = _MAX_DEPTH) -> Authorship:
     """Return the user's words; `text` itself if nothing was put around them."""
     if (asked := _asked_in_json(text)) is not None:
         return Authorship(asked, wrapped=True)
-    followed, cut = _without_appendix(text)
-    inner, bounded = _without_delimited(followed)
+    # Up to what a client adds after the user's words.
+    starts = [found for addition in TABLE["additions"]["appended"] if (found := text.find(addition)) >= 0]
+    starts = [found for found in starts if not found or text[found - 1] == "\n"]
+    inner, bounded = _without_delimited(text[: min(starts, default=len(text))])
     scan = _Scan(inner, depth)
     scan.run()
     typed, mailed = _without_mail(scan.typed())
     typed, chatted = _without_chat(typed)
-    pasted, wrapped = scan.pasted or mailed or chatted, scan.wrapped or bounded or cut
+    pasted, wrapped = scan.pasted or mailed or chatted, scan.wrapped or bounded or bool(starts)
     return Authorship(_tidied(typed), pasted, wrapped) if pasted or wrapped else Authorship(text)
 
 
@@ -68,13 +70,6 @@ def replies_in(text: str) -> str:
     scan = _Scan(text, _MAX_DEPTH, own=REPLIES, wrapped=True)
     scan.run()
     return _tidied("\n\n".join(scan.owned))
-
-
-def _without_appendix(text: str) -> tuple[str, bool]:
-    """Return the text up to what a client adds after the user's words."""
-    starts = [found for addition in TABLE["additions"]["appended"] if (found := text.find(addition)) >= 0]
-    starts = [found for found in starts if not found or text[found - 1] == "\n"]
-    return (text[: min(starts)], True) if starts else (text, False)
 
 
 def _asked_in_json(text: str) -> str | None:
@@ -147,7 +142,8 @@ class _Scan:
     def run(self) -> None:
         """Read the text to its end."""
         self.json_left = 4 * len(self.text) + 1_000
-        signs = _signs(self.text)
+        more = any(sign in self.text for sign in ('"""', "'''", ":\n", "：\n"))
+        signs = _MORE_SIGNS if more else SIGNS
         looked, seen, sign = 0, 0, signs.search(self.text)
         while sign is not None:
             start, end, looked = sign.start(), None, looked + 1
@@ -179,15 +175,22 @@ class _Scan:
             return None if mark["shut"] else self._bracket(mark)
         if mark["fence"]:
             return self._fence(mark) if self._begins_line(mark.start()) else None
-        if mark["cited"]:
-            return self._cited(mark)
-        if mark["rule"]:
-            return self._ruled(mark)
+        start, after = mark.start(), mark.end()
+        if mark["cited"]:  # up to the same marks
+            closing = ">>>" if mark["cited"] == "<<<" else mark["cited"]
+            found = self._find(closing, after)
+            return None if found is None else self._leave_out(start, found + len(closing), pasted=True)
+        if mark["rule"]:  # what a colon announces: up to the next ruled line, else all of it
+            end = self.text.find("\n" + mark["sign"] * 3, after)
+            end = len(self.text) if end < 0 else _line_end(self.text, end + 1)
+            return self._leave_out(start + 1, end, pasted=True)
         if mark["quote"]:
-            return self._quote(mark.start())
-        if mark["json"]:
-            return self._json(mark.start())
-        return self._comment(mark.start())
+            following = self.text[after : after + 1]
+            begins = following.isalnum() or following in " \t>\n\"'“«"
+            if not begins or not self._begins_line(start, indent=3):
+                return None
+            return self._leave_out(start, _line_end(self.text, start), pasted=True)
+        return self._json(start) if mark["json"] else self._comment(start)
 
     def _leave_out(self, start: int, end: int, *, pasted: bool) -> int:
         before = self.text[self.at : start]
@@ -199,11 +202,11 @@ class _Scan:
         return end
 
     def _find(self, closing: str, at: int) -> int | None:
-        """Return the next place of the closing mark. A search that found nothing is not repeated."""
+        """Return the next place of the closing mark, or tag. A search that found nothing is not repeated."""
         if closing in self.unclosed:
             return None
-        found = self.text.find(closing, at)
-        if found < 0:
+        found = self._find_name(closing, at) if closing[1:2] == "/" else self.text.find(closing, at)
+        if found is None or found < 0:
             self.unclosed.add(closing)
             self.misses += 1
             return None
@@ -222,7 +225,8 @@ class _Scan:
             return self._unclosed_tag(mark)
         after = self.text.find(">", end) + 1 or len(self.text)
         inner = self.text[mark.end() : end]
-        if self._is_own(folded(name), start, after):
+        is_frame = folded(name) in _FRAMES and not (self.text[:start].strip() or self.text[after:].strip())
+        if self.depth and (folded(name) in self.own or is_frame):
             return self._own(folded(name), inner, start, after)
         if lowered in _RICH_TEXT:
             self.rich.append(unwrapped(inner, self.depth - 1).typed if self.depth else inner)
@@ -230,11 +234,6 @@ class _Scan:
             self.at = after
             return after
         return self._leave_out(start, after, pasted=lowered in _PAGE)
-
-    def _is_own(self, name: str, start: int, after: int) -> bool:
-        if not self.depth or name in self.own:
-            return bool(self.depth)
-        return name in _FRAMES and not (self.text[:start].strip() or self.text[after:].strip())
 
     def _own(self, name: str, inner: str, start: int, after: int) -> int:
         """Take the words in a tag for the user's: nothing else is, if the tag has lines to itself. A tag of a
@@ -285,13 +284,8 @@ class _Scan:
 
     def _closing(self, opening: str, closing: str, at: int) -> int | None:
         """Return where the closing tag begins that belongs to a tag opened before `at`, or the last one."""
-        if closing in self.unclosed:
-            return None
         level, last = 1, None
-        found = self._find_name(closing, at)
-        if found is None:
-            self.unclosed.add(closing)
-            self.misses += 1
+        if (found := self._find(closing, at)) is None:
             return None
         opened = self._find_name(opening, at)
         while found is not None:
@@ -320,24 +314,6 @@ class _Scan:
                 return self._leave_out(mark.start(), _line_end(self.text, found), pasted=True)
             at = found + len(fence)
         return self._leave_out(mark.start(), len(self.text), pasted=True)
-
-    def _cited(self, mark: re.Match[str]) -> int | None:
-        """Leave out what is between triple quotation marks."""
-        closing = ">>>" if mark["cited"] == "<<<" else mark["cited"]
-        found = self._find(closing, mark.end())
-        return None if found is None else self._leave_out(mark.start(), found + len(closing), pasted=True)
-
-    def _ruled(self, mark: re.Match[str]) -> int:
-        """Leave out what a colon announces below a ruled line: up to the next such line, else all of it."""
-        end = self.text.find("\n" + mark["sign"] * 3, mark.end())
-        after = len(self.text) if end < 0 else _line_end(self.text, end + 1)
-        return self._leave_out(mark.start() + 1, after, pasted=True)
-
-    def _quote(self, start: int) -> int | None:
-        following = self.text[start + 1 : start + 2]
-        if not self._begins_line(start, indent=3) or not (following.isalnum() or following in " \t>\n\"'“«"):
-            return None
-        return self._leave_out(start, _line_end(self.text, start), pasted=True)
 
     def _json(self, start: int) -> int | None:
         """Leave out a JSON object, an array of them, or any array with a line to itself."""
@@ -385,12 +361,6 @@ class _Scan:
         if not before:
             return at <= indent or self.text[at - indent - 1] == "\n"
         return before[-1] == "\n" or (before[-1] == ">" and self.at >= at - indent)
-
-
-def _signs(text: str) -> re.Pattern[str]:
-    """Return what a mark of this text may begin with."""
-    more = '"""' in text or "'''" in text or ":\n" in text or "：\n" in text
-    return _MORE_SIGNS if more else SIGNS
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -472,15 +442,11 @@ _SAID_LINE = re.compile(
 _MIN_SAID_LINES = 2  # such lines that are taken for an export
 
 
-def _may_hold_mail(text: str) -> bool:
-    """False if a look shows that there is no mail and no chat export in the text."""
-    return "\n" in text and (":" in text or "：" in text or "--" in text)
-
-
 def _without_mail(text: str) -> tuple[str, bool]:
     """Return the text up to a mail that was forwarded or pasted; of a text that begins with one, the question
     at its end."""
-    start = _mail_in(text[:_MAIL_CHARS]) if _may_hold_mail(text) else None
+    may_hold_one = "\n" in text and (":" in text or "：" in text or "--" in text)
+    start = _mail_in(text[:_MAIL_CHARS]) if may_hold_one else None
     if start is None:
         return text, False
     if text[:start].strip():
