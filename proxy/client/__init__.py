@@ -111,7 +111,11 @@ class MemoryClient:
                 yield response
         except urllib.error.HTTPError as e:
             with e:
-                raise RequestRefused(e.code, _message(e.code, e.read())) from None
+                try:
+                    message = str(json.loads(e.read())["error"]["message"])  # OpenAI's shape
+                except (ValueError, KeyError, TypeError):
+                    message = f"the proxy answered with status {e.code}"
+                raise RequestRefused(e.code, message) from None
         except (OSError, ValueError, http.client.HTTPException) as e:  # unknown host, cut off, no JSON
             raise NotAnswering(self.url) from e
 
@@ -128,11 +132,3 @@ def encoded_query(query: Mapping[str, Any]) -> str:
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _message(status: int, raw: bytes) -> str:
-    """Return the message of an error in OpenAI's shape, else a sentence with the status."""
-    try:
-        return str(json.loads(raw)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"the proxy answered with status {status}"

@@ -83,7 +83,7 @@ def expiry(text: str) -> float | str:
         return text
     if duration := _DURATION.fullmatch(text):
         return math.floor(time.time()) + int(duration[1]) * _UNITS_S[duration[2]]
-    for parse in (float, _timestamp):
+    for parse in (float, lambda text: datetime.fromisoformat(text.upper()).timestamp()):
         try:
             seconds = parse(text)
         except (ValueError, OverflowError):  # some machines cannot represent the year 1
@@ -91,10 +91,6 @@ def expiry(text: str) -> float | str:
         if math.isfinite(seconds):
             return seconds
     raise argparse.ArgumentTypeError(f"must be {TIMES}")
-
-
-def _timestamp(text: str) -> float:
-    return datetime.fromisoformat(text.upper()).timestamp()
 
 
 # ---------------------------------------------------------------- subcommands

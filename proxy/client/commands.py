@@ -215,18 +215,14 @@ def forget(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
         total = _deleted(api.delete(**filters, dry_run=True))
         of = f" of project {args.project}" if args.project else ""
         kind = f", type {args.type}," if args.type else ""
-        if not _is_confirmed(f"{total}{of} of user {args.user}{kind}"):
+        what, answer = escape(f"{total}{of} of user {args.user}{kind}"), ""
+        if sys.stdin.isatty():
+            answer = _Terminal().input(f"Forget {what}? This cannot be undone. \\[y/N] ")
+        else:
+            print_error(f"This would forget {what}. Add --yes to do it.")
+        if answer.strip().lower() not in ("y", "yes"):
             return CommandResult(None, ["Nothing was forgotten."], REFUSED)
     return _forgotten(api.delete(**filters))
-
-
-def _is_confirmed(what: str) -> bool:
-    """Ask before something is lost for good. Without a terminal the answer is no."""
-    if not sys.stdin.isatty():
-        print_error(f"This would forget {escape(what)}. Add --yes to do it.")
-        return False
-    answer = _Terminal().input(f"Forget {escape(what)}? This cannot be undone. \\[y/N] ")
-    return answer.strip().lower() in ("y", "yes")
 
 
 def receipts(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
@@ -309,8 +305,8 @@ def jobs(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     for one in answer["data"]:
         name = _two_lines(str(one["session_id"]), str(one["id"]))
         state = f"{one['state']} ({one['reason']})" if one["reason"] else one["state"]
-        cells = (name, escape(one["user_id"]), escape(state), str(one["attempts"]), _when(one["created_at"]))
-        rows.add_row(*cells)
+        user, tries = escape(one["user_id"]), str(one["attempts"])
+        rows.add_row(name, user, escape(state), tries, _when(one["created_at"]))
     return _page(answer, rows, "No jobs.")
 
 
@@ -356,7 +352,13 @@ def import_(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     except OSError as e:
         raise WrongUse(f"Cannot read {args.file}: {e.strerror}.") from None
     with file, _progress("bytes", total=size) as (progress, task):
-        answer = api.import_memories(_chunks(file, progress, task), size, user_id=args.user)
+
+        def chunks() -> Iterator[bytes]:
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+                progress.advance(task, len(chunk))
+
+        answer = api.import_memories(chunks(), size, user_id=args.user)
     skipped = f", {answer['skipped']} known already" if answer["skipped"] else ""
     refused = f", {answer['refused']} refused" if answer["refused"] else ""
     lines = [f"Imported: {_counted(answer['imported'], 'memory')}{skipped}{refused}."]
@@ -382,12 +384,6 @@ def _output(name: str) -> Iterator[BinaryIO]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _chunks(file: BinaryIO, progress: Progress, task: TaskID) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
-        progress.advance(task, len(chunk))
 
 
 @contextmanager
@@ -464,11 +460,8 @@ def show_document(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
 
 def delete_document(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
     answer = api.delete("documents", args.id, user_id=args.user)
-    lines = [
-        f"Deleted: {escape(answer['id'])}, and the stored answers that were given with it in the prompt.",
-        f"[dim]Receipt: {escape(str(answer['receipt']))}[/]",
-    ]
-    return CommandResult(answer, lines)
+    line = f"Deleted: {escape(answer['id'])}, and the stored answers that were given with it in the prompt."
+    return CommandResult(answer, [line, f"[dim]Receipt: {escape(str(answer['receipt']))}[/]"])
 
 
 def _size(document: dict[str, Any]) -> str:
@@ -521,13 +514,12 @@ def _table(*columns: str) -> Table:
 
 def _page(answer: dict[str, Any], rows: Table, empty: str) -> CommandResult:
     """Return a page as a table with how to see the next one, or `empty` without rows."""
-    if not answer["data"]:
-        return CommandResult(answer, [empty])
-    if not answer.get("has_more"):
-        return CommandResult(answer, [rows])
-    of = f" of {answer['total']}" if answer.get("total") else ""
-    last = escape(str(answer["data"][-1]["id"]))
-    return CommandResult(answer, [rows, f"{len(answer['data'])}{of}; for more: --after {last}"])
+    shown: list[RenderableType] = [rows if answer["data"] else empty]
+    if answer["data"] and answer.get("has_more"):
+        of = f" of {answer['total']}" if answer.get("total") else ""
+        last = escape(str(answer["data"][-1]["id"]))
+        shown.append(f"{len(answer['data'])}{of}; for more: --after {last}")
+    return CommandResult(answer, shown)
 
 
 def _two_lines(content: str, below: str, mark: str = "") -> str:

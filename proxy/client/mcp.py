@@ -89,10 +89,10 @@ def server(send: Send) -> Server[Any]:
             if (tool := TOOLS.get(params.name)) is None:
                 raise RequestRefused(404, f"Unknown tool. Known: {', '.join(TOOLS)}.")
             answer = await send(context.request, tool.call(tool.checked(params.arguments or {})))
-        except RequestRefused as error:
-            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
-        except NotAnswering as error:
-            text = f"No memory-proxy answers at {error}. Start one with `memory-proxy serve`."
+        except (RequestRefused, NotAnswering) as error:
+            text = str(error)
+            if isinstance(error, NotAnswering):
+                text = f"No memory-proxy answers at {text}. Start one with `memory-proxy serve`."
             return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
         text, data = tool.result(answer)
         return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=data)
@@ -112,11 +112,10 @@ def server(send: Send) -> Server[Any]:
 def _memory(memory: Answer) -> Answer:
     """Return what a model needs of a memory."""
     shown = {name: memory[name] for name in ("id", "content", "type", "tags", "project_id")}
-    return shown | {name: _time(memory[name]) for name in ("created_at", "updated_at", "expires_at")}
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    for name in ("created_at", "updated_at", "expires_at"):
+        at = memory[name]
+        shown[name] = at if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    return shown
 
 
 def _line(memory: Answer) -> str:
@@ -303,22 +302,20 @@ def _serve(args: argparse.Namespace) -> int:
     named = {"X-Memory-User-Id": user, "X-Memory-Project-Id": args.project}
     headers = {name: value for name, value in named.items() if value}
     client = MemoryClient(args.url, args.key or os.environ.get(API_KEY, ""), headers)
-    asyncio.run(_run(client))
-    return 0
-
-
-async def _run(client: MemoryClient) -> None:
-    is_named = "X-Memory-User-Id" in client.headers
 
     def request(call: Call) -> Answer:
         # Without a user, an id would be looked up among all users.
-        if not is_named and client.get("me")["user_id"] is None:
+        if not user and client.get("me")["user_id"] is None:
             raise RequestRefused(400, NO_USER)
         return client.send(call.method, *call.path, query=dict(call.query), body=call.body)
 
     async def send(_request: None, call: Call) -> Answer:
         return await asyncio.to_thread(request, call)
 
-    made = server(send)
-    async with stdio_server() as (incoming, outgoing):
-        await made.run(incoming, outgoing, made.create_initialization_options())
+    async def run() -> None:
+        made = server(send)
+        async with stdio_server() as (incoming, outgoing):
+            await made.run(incoming, outgoing, made.create_initialization_options())
+
+    asyncio.run(run())
+    return 0

@@ -22,6 +22,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -71,7 +72,11 @@ class RateLimitMiddleware:
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         subject = f"{self.name}\0{_subject(scope, self.identify)}"
         verdict = await self.limits.ask(subject, self.rate)
-        ours = _headers(self.rate, verdict)
+        ours = [
+            (b"x-ratelimit-limit-requests", b"%d" % self.rate.burst),
+            (b"x-ratelimit-remaining-requests", b"%d" % verdict.remaining),
+            (b"x-ratelimit-reset-requests", _seconds(verdict.reset_s).encode()),
+        ]
         if not verdict.passes:
             wait_s = verdict.retry_after_s
             raise RateLimited(
@@ -94,27 +99,14 @@ def _subject(scope: ASGIScope, identify: Callable[[ASGIScope], Caller]) -> str:
     In mode open a caller may name any user, and so choose the budget: there the limit is a courtesy among the
     users of a trusted application.
     """
-    try:
+    with suppress(ClientError):  # malformed: its endpoint will say so, but not for free
         caller = identify(scope)
-    except ClientError:
-        return _peer(scope)  # malformed: its endpoint will say so, but not for free
-    if caller.label.startswith("key:"):
-        return caller.label
-    user = caller.user or caller.named
-    return f"user\0{caller.tenant}\0{user}" if user else _peer(scope)
-
-
-def _peer(scope: ASGIScope) -> str:
+        if caller.label.startswith("key:"):
+            return caller.label
+        if user := caller.user or caller.named:
+            return f"user\0{caller.tenant}\0{user}"
     client = scope.get("client")
     return f"peer\0{client[0] if client else ''}"
-
-
-def _headers(rate: Rate, verdict: RateVerdict) -> list[Header]:
-    return [
-        (b"x-ratelimit-limit-requests", b"%d" % rate.burst),
-        (b"x-ratelimit-remaining-requests", b"%d" % verdict.remaining),
-        (b"x-ratelimit-reset-requests", _seconds(verdict.reset_s).encode()),
-    ]
 
 
 def _seconds(value: float) -> str:
@@ -211,31 +203,22 @@ def _opened(path: Path) -> int:
     directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)  # processes that start together must share one file
-        if not _is_ours(path):
-            _make(path)
+        is_ours = False
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            is_ours = file.read(len(_MAGIC)) == _MAGIC and path.stat().st_size == _FILE_BYTES
+        if not is_ours:
+            fd, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # readable by its owner only
+            # Every byte is written now: a full disk is an error here, and would kill the process later.
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    file.write(_header().ljust(_FILE_BYTES, b"\0"))
+                Path(name).replace(path)
+            except OSError:
+                Path(name).unlink()
+                raise
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
     finally:
         os.close(directory)
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC and path.stat().st_size == _FILE_BYTES
-    except FileNotFoundError:
-        return False
-
-
-def _make(path: Path) -> None:
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # readable by its owner only
-    # Every byte is written now: a full disk is an error here, and would kill the process later.
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(_header().ljust(_FILE_BYTES, b"\0"))
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink()
-        raise
 
 
 def _header() -> bytes:

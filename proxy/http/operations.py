@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
 
 from proxy import COMMIT, __version__, telemetry
 from proxy.domain.core import Level
@@ -64,7 +63,18 @@ class Operations:
                 content_type = b"text/plain; version=0.0.4; charset=utf-8"
                 await send_bytes(send, 200, self.metrics.render(), content_type)
             case "/health":
-                await send_json(send, 200, await self._health())
+                looked, jobs = await self._look()
+                found = self.vitals()
+                languages = {"texts": found.texts, "unread_texts": found.unread} if found.unread else {}
+                health = {
+                    "status": "degraded" if looked.reason else "ok",
+                    "version": __version__,
+                    "commit": self.commit,
+                    "uptime_seconds": round(max(0.0, self.clock() - self._started_at)),
+                    "memory": {"level": looked.level.value, **_reason_of(looked), **languages},
+                    "jobs": None if jobs is None else _by_state(jobs),
+                }
+                await send_json(send, 200, health)
             case "/ready":
                 # A degraded proxy is ready, since requests pass without memory too. One that has never opened
                 # its own directory is misconfigured.
@@ -75,19 +85,6 @@ class Operations:
             case _:
                 about = {"service": "memory-proxy", "version": __version__, "base_url": "/v1"}
                 await send_json(send, 200, about)
-
-    async def _health(self) -> dict[str, Any]:
-        vitals, jobs = await self._look()
-        found = self.vitals()
-        languages = {"texts": found.texts, "unread_texts": found.unread} if found.unread else {}
-        return {
-            "status": "degraded" if vitals.reason else "ok",
-            "version": __version__,
-            "commit": self.commit,
-            "uptime_seconds": round(max(0.0, self.clock() - self._started_at)),
-            "memory": {"level": vitals.level.value, **_reason_of(vitals), **languages},
-            "jobs": None if jobs is None else _by_state(jobs),
-        }
 
     async def _refresh(self) -> None:
         """Set the gauges; those of a store or disk that does not answer stay as they are."""
@@ -165,21 +162,13 @@ _OTHER_SCRIPTS = ("app.js", "theme.js")  # index.html names them itself
 _TEXT = b"text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
 class Asset:
     """A file as it is sent."""
 
-    body: bytes
-    media_type: bytes
-    cache: bytes
-    etag: bytes
-
-    @classmethod
-    def of(cls, name: str, body: bytes, cache: bytes) -> "Asset":
-        """Return the asset of a file."""
-        media_type = MEDIA_TYPES[name.rpartition(".")[2]]
-        etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        return cls(body, media_type, cache, etag.encode())
+    def __init__(self, name: str, body: bytes, cache: bytes) -> None:
+        self.body, self.cache = body, cache
+        self.media_type = MEDIA_TYPES[name.rpartition(".")[2]]
+        self.etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +187,8 @@ class Ui:
         modules = [name for name in sorted(bodies) if name.endswith(".js") and name not in _OTHER_SCRIPTS]
         links = "\n  ".join(_MODULE % name for name in modules).encode()
         page = bodies.pop("index.html").replace(_MODULES, links).replace(_VERSION, version.encode())
-        assets = {f"{version}/{name}": Asset.of(name, body, _FOREVER) for name, body in bodies.items()}
-        return cls({"": Asset.of("index.html", page, _REVALIDATE), **assets})
+        assets = {f"{version}/{name}": Asset(name, body, _FOREVER) for name, body in bodies.items()}
+        return cls({"": Asset("index.html", page, _REVALIDATE), **assets})
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD; the page itself at /ui/, where its relative addresses are right."""
@@ -214,16 +203,12 @@ class Ui:
         elif asset is None:
             await send_bytes(send, 404, b"Nothing here. The page is at /ui/.\n", _TEXT)
         else:
-            await _send_asset(scope, send, asset)
-
-
-async def _send_asset(scope: ASGIScope, send: Send, asset: Asset) -> None:
-    headers = [(b"etag", asset.etag), (b"cache-control", asset.cache)]
-    status, body = 200, asset.body
-    if asset.etag in dict(scope["headers"]).get(b"if-none-match", b""):
-        status, body = 304, b""
-    else:
-        length = b"%d" % len(body)
-        headers += [(b"content-type", asset.media_type), (b"content-length", length)]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+            headers = [(b"etag", asset.etag), (b"cache-control", asset.cache)]
+            status, body = 200, asset.body
+            if asset.etag in dict(scope["headers"]).get(b"if-none-match", b""):
+                status, body = 304, b""
+            else:
+                length = b"%d" % len(body)
+                headers += [(b"content-type", asset.media_type), (b"content-length", length)]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
