@@ -409,8 +409,6 @@ class TracingSettings(Section):
 
 
 class Settings(Section):
-    """All settings of one process."""
-
     server: ServerSettings = ServerSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     storage: StorageSettings = StorageSettings()

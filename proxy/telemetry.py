@@ -127,8 +127,6 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.5, 1, 5,
 
 
 class Metrics:
-    """The Prometheus metrics of one process, in a registry of their own."""
-
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._answers: dict[tuple[str, int], Counter] = {}  # the children of `requests`: `labels` is slow
@@ -216,7 +214,6 @@ class Metrics:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time the block."""
         started = perf_counter()
         try:
             with span(f"memory.{name}"):

@@ -53,7 +53,6 @@ _caller_of = partial(caller_of, project_key=safe_id)
 
 
 def routes(services: Services) -> Application:
-    """Return the ASGI application."""
     settings, limited = services.settings, _limiter(services)
     intercept = _interceptor(services)
     responses, stored = _responses_apps(services, intercept)

@@ -60,8 +60,6 @@ _FIXED_SECTIONS = frozenset(("cache", "qdrant", "tracing"))
 
 @dataclass(frozen=True, slots=True)
 class ReloadPlan:
-    """What changes with a new configuration."""
-
     settings: Settings  # the new ones, with the old values of fixed keys
     changed: tuple[str, ...]  # keys that take effect now
     needs_restart: tuple[str, ...]  # keys that take effect after a restart
@@ -143,7 +141,6 @@ class SteadyClock:
         self._jump: tuple[float, float] | None = None  # the offset after a jump, and when it was first seen
 
     def __call__(self) -> float:
-        """Return the time."""
         with self._lock:
             elapsed = self._elapsed()
             offset = self._wall() - elapsed
@@ -318,7 +315,6 @@ class Generation:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         self.requests += 1
         try:
             await self.app.routes(scope, receive, send)

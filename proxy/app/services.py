@@ -95,8 +95,6 @@ class Learner:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """All services of one process."""
-
     settings: Settings
     clock: Clock
     metrics: telemetry.Metrics

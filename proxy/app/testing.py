@@ -38,8 +38,6 @@ class Mock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunningProxy:
-    """A proxy that serves at `base_url`."""
-
     base_url: str
 
     def settle(self, user: str, within_s: float = 30) -> None:

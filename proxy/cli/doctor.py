@@ -48,8 +48,6 @@ CLOCK_S = 300.0  # that stored times may be ahead of the clock
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check, and what to do about it."""
-
     mark: str
     subject: str
     text: str
@@ -253,7 +251,6 @@ def _embedder(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _reranker(settings: Settings) -> Iterator[CheckResult]:
-    """Yield whether the configured reranker can be loaded; nothing without one."""
     wanted, allow_download = settings.retrieval.rerank, settings.embedding.allow_download
     with _models_dir(settings) as directory:
         loaded = load_reranker(directory, wanted, allow_download=allow_download)

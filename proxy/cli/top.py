@@ -118,7 +118,6 @@ class Sample:
 
     @property
     def uptime_s(self) -> float:
-        """Seconds since the start of the proxy."""
         return float(self.health.get("uptime_seconds", math.inf))
 
     def since(self, before: "Sample | None") -> Self:
@@ -141,7 +140,6 @@ class Sample:
         return sums
 
     def total(self, name: str, **only: str) -> float:
-        """Return the sum of the series that have these labels."""
         return sum(self.by(name, "", **only).values())
 
     def quantile(self, q: float, name: str, **only: str) -> float | None:

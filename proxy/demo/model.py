@@ -67,8 +67,6 @@ _MODEL_CARD = {"id": MODEL, "object": "model", "created": 1767225600, "owned_by"
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of a conversation, as plain text."""
-
     role: str
     text: str
 
@@ -182,7 +180,6 @@ class Completion:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def whole(self) -> dict[str, Any]:
-        """Return the chat.completion object."""
         message = {"role": "assistant", "content": "".join(self._pieces()), "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason()}
         return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage()}

@@ -52,11 +52,9 @@ class Question:
     pattern: str
 
     def answered_by(self, text: str) -> bool:
-        """Return whether the text has the answer."""
         return bool(re.search(self.pattern, text, re.IGNORECASE))
 
     def among(self, memories: Memories) -> Memories:
-        """Return the memories that have the answer."""
         return [m for m in memories if self.answered_by(m["content"])]
 
 
@@ -106,7 +104,6 @@ class Screen:
         self._stopped.set()
 
     def panel(self, title: str, markup: str) -> None:
-        """Show a framed text."""
         self._out.print(Panel(markup, title=title, width=self._width, padding=(0, 1)))
         self._out.print()
 
@@ -117,12 +114,10 @@ class Screen:
             self.narrate(explanation)
 
     def narrate(self, text: str) -> None:
-        """Show a sentence about what comes next."""
         self._out.print(Text(text, style="italic"), width=self._width)
         self.pause(1)
 
     def said(self, who: str, text: str) -> None:
-        """Show what a person says."""
         write = self.speaker(who, style="bold")
         write(text)
         write("\n")
@@ -145,7 +140,6 @@ class Screen:
         self._indented(Text(" " * NAME_COLUMNS), Text("\n".join(lines), style="dim"))
 
     def check(self, ok: bool, text: str) -> None:
-        """Show a check and its result."""
         mark = f"{' ' * (NAME_COLUMNS - 2)}{self._yes if ok else self._no} "
         self._indented(Text(mark, style="green" if ok else "bold red"), Text(text, style="" if ok else "red"))
         self._out.print()
@@ -238,8 +232,6 @@ def _run(screen: Screen, proxy_url: str, model: str | None, wait_s: float) -> in
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer and its headers."""
-
     text: str
     headers: dict[str, str]  # names in lower case
 

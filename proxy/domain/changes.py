@@ -166,8 +166,6 @@ Change = Create | Supersede | Confirm | Edit | Hold | Release | Archive | Restor
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a memory's history."""
-
     at: float
     action: str  # "created" | "confirmed" | "superseded" | "updated" | "archived" | "restored" | "pinned" | …
     by: str  # the memory's source, the id of what superseded it, or what archived it (see Archive)
@@ -274,7 +272,6 @@ class EvolutionPolicy:
 
 
 def active_at(memory: Memory) -> float:
-    """Return when the memory was last stated, corrected, recalled or used."""
     return max(memory.updated_at, memory.used_at or 0.0, memory.last_accessed or 0.0)
 
 
@@ -306,8 +303,7 @@ class Step(Protocol):
     """One part of the background pass. It may run again after a crash: its changes must be idempotent."""
 
     @property
-    def name(self) -> str:
-        """A name for logs and metrics."""
+    def name(self) -> str: ...
 
     def is_on(self, policy: EvolutionPolicy) -> bool:
         """False if the policy switches it off."""

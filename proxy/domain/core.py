@@ -82,8 +82,6 @@ class Reason(StrEnum):
 # ---------------------------------------------------------------- memory types
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One memory type of the closed list."""
-
     name: str
     parent: str | None  # a filter on the parent matches this kind too
     pack_order: int  # when the token budget is short, lower goes in first
@@ -276,7 +274,6 @@ class MemoryFilter:
 
     @property
     def is_timed(self) -> bool:
-        """True if a time narrows the list."""
         return (self.as_of, self.since, self.until) != (None, None, None)
 
 
@@ -332,8 +329,6 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions:
-    """The memory options of one request, with defaults filled in."""
-
     read: bool
     write: bool
     types: tuple[str, ...] | None
@@ -437,8 +432,6 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedCandidate:
-    """A candidate in quarantine."""
-
     id: str
     scope: Scope
     candidate: Candidate

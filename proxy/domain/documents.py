@@ -110,8 +110,6 @@ class PassageHit:
 
 @dataclass(frozen=True, slots=True)
 class PassageToEmbed:
-    """A passage without a vector."""
-
     seq: int
     headings: tuple[str, ...]
     text: str

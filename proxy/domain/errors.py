@@ -242,5 +242,4 @@ class ConfigError(ProxyError):
 
 
 def error_body(message: str, type_: str, param: str | None, code: str | None) -> dict[str, Any]:
-    """Return OpenAI's error object."""
     return {"error": {"message": message, "type": type_, "param": param, "code": code}}

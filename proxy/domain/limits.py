@@ -62,19 +62,16 @@ class TTLCache(Generic[K, V]):
                 self._remove(next(iter(self._entries)))
 
     def pop(self, key: K) -> None:
-        """Remove the value if it is there."""
         with self._lock:
             self._remove(key)
 
     def clear(self) -> None:
-        """Remove everything."""
         with self._lock:
             self._entries.clear()
             self._size = 0
 
     @property
     def filled(self) -> float:
-        """The share of `max_size` that is used."""
         return self._size / self._max_size
 
     def __iter__(self) -> Iterator[K]:
@@ -137,7 +134,6 @@ class CircuitBreaker:
         return 0.0
 
     def succeeded(self) -> None:
-        """Close."""
         self._failures = self._openings = 0
         self._open_until, self._succeeded_at = _NEVER, self._clock()
 
@@ -280,8 +276,6 @@ def _wait_s(hour: Sequence[float], limit: int, now: float) -> float:
 
 
 class LocalCallQuota:
-    """The quota of this process alone."""
-
     def __init__(self) -> None:
         self._times: list[float] = []
 

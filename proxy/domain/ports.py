@@ -180,8 +180,6 @@ class Quarantine(Protocol):
 
 
 class Receipts(Protocol):
-    """Proofs of forgets."""
-
     async def list(
         self, tenant: str, user: str | None, *, limit: int, after: str | None = None
     ) -> Sequence[Receipt]:
@@ -224,8 +222,6 @@ class KeyStore(Protocol):
 
 
 class RateLimits(Protocol):
-    """Request rates by subject."""
-
     async def ask(self, subject: str, rate: Rate) -> RateVerdict:
         """Decide on a request that the subject makes now, and count it if it may pass."""
 
@@ -233,8 +229,7 @@ class RateLimits(Protocol):
 class FormStore(Protocol):
     """The request forms that models were found to accept (upstream.forms): rows by key, each with `until`."""
 
-    async def load(self) -> Mapping[str, str]:
-        """Return all rows."""
+    async def load(self) -> Mapping[str, str]: ...
 
     async def save(self, rows: Mapping[str, str], most: int) -> None:
         """Add or replace these rows, and keep the `most` that are valid the longest."""
@@ -290,8 +285,6 @@ class TokenCounter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """One of our own LLM calls."""
-
     role: str  # "memory_extraction" | "memory_rewrite" | …
     system: str
     user: str
@@ -302,8 +295,6 @@ class CompletionRequest:
 
 
 class Completer(Protocol):
-    """Our own LLM calls."""
-
     async def complete(self, request: CompletionRequest) -> str:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
         CompletionFailed."""
@@ -345,8 +336,6 @@ class Reading:
 
 
 class MemoryText(NamedTuple):
-    """A memory as `Judge.helps` takes it."""
-
     content: str
     vector: bytes | None = None
 
@@ -382,7 +371,6 @@ class Statement:
 
     @property
     def main_sense(self) -> str:
-        """Return the most probable sense."""
         return max(self.sense, key=self.sense.__getitem__)
 
 

@@ -132,8 +132,7 @@ class ConversationStore(Protocol):
     ) -> ItemPage | None:
         """Return items after the one with id `after`; None if the conversation or that item is absent."""
 
-    async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
-        """Return one item."""
+    async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None: ...
 
     async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
         """Delete one item; False if there is none."""

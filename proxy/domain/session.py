@@ -36,8 +36,6 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class RecentTurn:
-    """One turn, to be shown in short."""
-
     said: str
     answered: str
     at: float
@@ -97,8 +95,6 @@ class StoredExchange:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an exchange ended."""
-
     answer: str
     whole: bool  # False: broken off by client, upstream or a crash
     response_id: str | None = None
@@ -124,7 +120,6 @@ class Exchange:
 
     @property
     def said_at(self) -> float:
-        """When it was said, Unix seconds."""
         return self.at if self.dated is None else self.dated
 
     @property
@@ -227,8 +222,6 @@ class JobInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """Jobs by state."""
-
     queued: int = 0
     running: int = 0
     waiting: int = 0  # for a credential
@@ -272,8 +265,6 @@ class ExchangeStore(Protocol):
 
 
 class SessionStore(ExchangeStore, Protocol):
-    """Sessions with their exchanges."""
-
     async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
         """Return the session's last exchanges, oldest first."""
 
@@ -314,8 +305,7 @@ class JobQueue(Protocol):
     async def wake(self, scope: Scope | None) -> bool:
         """Make the waiting jobs of the user, or of all users, due; return whether there were any."""
 
-    async def counts(self) -> QueueCounts:
-        """Return the numbers of jobs by state."""
+    async def counts(self) -> QueueCounts: ...
 
     async def list(
         self, tenant: str, user: str | None, *, state: JobState | None, limit: int, after: str | None = None
