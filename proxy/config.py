@@ -27,10 +27,10 @@ from pydantic import (
     model_validator,
 )
 
-from proxy.domain import timezones
 from proxy.domain.base_url import parse_base_url
-from proxy.domain.core import KINDS
+from proxy.domain.core import DEFAULT_TIMEZONE, KINDS
 from proxy.domain.errors import ConfigError
+from proxy.text.dates import canonical
 
 PREFIX = "MEMORY_PROXY__"
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file if the command line does not
@@ -316,7 +316,7 @@ class MemorySettings(Section):
     extraction_peak: int = Field(24, ge=0, le=128)
     extraction_calls_per_hour: int = Field(0, ge=0)
     ttl_days: dict[str, float] = {}
-    timezone: Annotated[str, AfterValidator(timezones.canonical)] = timezones.DEFAULT
+    timezone: Annotated[str, AfterValidator(canonical)] = DEFAULT_TIMEZONE
     session_summaries: bool = True
     compress: bool = False
     compress_threshold_tokens: int = Field(4_000, ge=0)

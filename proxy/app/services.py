@@ -13,9 +13,8 @@ from proxy.admit.gate import Gate
 from proxy.admit.safety import PII, SafetyPolicy, redact, safe_id
 from proxy.app.factories import cache_of, network_of, stores_of
 from proxy.config import Settings
-from proxy.domain import timezones
 from proxy.domain.changes import EvolutionPolicy, Step
-from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
+from proxy.domain.core import DEFAULT_TIMEZONE, Level, MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.domain.limits import CallQuota, TurnPriority, trim_heap
 from proxy.domain.ports import Clock, Completer
@@ -42,7 +41,7 @@ from proxy.recall.prepare import RecallTools, prepare
 from proxy.recall.rewrite import QueryRewriter, SearchPlanner
 from proxy.recall.search import ProfileSorter, Ranking, Reranking, Searcher
 from proxy.recall.triage import Restraint, readable
-from proxy.text.dates import past_period
+from proxy.text.dates import local_time, past_period
 from proxy.upstream.client import Credentials, Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter, load_httpx
 from proxy.upstream.connection import ConnectionLimits, Timeouts
@@ -364,7 +363,7 @@ async def with_query_models(
 async def _warm_up(tools: RecallTools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:
     """Go once through everything that is loaded on first use (libraries, models, tables, patterns): some 0.2
     s that no request's deadline has."""
-    asked = timezones.local(WARM_UP_TURN.at, timezones.DEFAULT)
+    asked = local_time(WARM_UP_TURN.at, DEFAULT_TIMEZONE)
     for look in (safe_id, recorder.redact, partial(past_period, asked=asked)):
         await asyncio.to_thread(look, WARM_UP_TURN.said)
     unhurried = replace(tools, shelf=replace(tools.shelf, deadline_s=WARM_UP_S))

@@ -9,8 +9,6 @@ from hashlib import blake2b
 from itertools import dropwhile, takewhile
 from typing import Literal
 
-from proxy.domain import timezones
-
 
 # ---------------------------------------------------------------- response headers
 class Status(StrEnum):
@@ -108,7 +106,7 @@ def with_children(types: tuple[str, ...]) -> frozenset[str]:
     return frozenset(k.name for k in KINDS.values() if k.name in types or k.parent in types)
 
 
-DEFAULT_TIMEZONE = timezones.DEFAULT
+DEFAULT_TIMEZONE = "UTC"
 
 
 # ---------------------------------------------------------------- who

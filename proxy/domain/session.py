@@ -6,10 +6,8 @@ instructions, recent turns are shown in short, and the state sums up everything 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, Protocol, get_args
 
-from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Stamp, Turn
 
 # ---------------------------------------------------------------- notes
@@ -121,11 +119,6 @@ class Exchange:
     @property
     def said_at(self) -> float:
         return self.at if self.dated is None else self.dated
-
-    @property
-    def local(self) -> datetime:
-        """When it was said, in the user's time zone."""
-        return timezones.local(self.said_at, self.timezone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

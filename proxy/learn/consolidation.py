@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from proxy.admit.decision import CLOSE, FAR, cosine_of, memory_id, verdict
 from proxy.admit.gate import Gate, sort, vector_of, with_readings
-from proxy.domain import timezones
 from proxy.domain.changes import (
     Applied,
     Change,
@@ -49,6 +48,7 @@ from proxy.domain.ports import Completer, Judge, Relation
 from proxy.learn.extractor import FOLLOWS, RESOLVED
 from proxy.learn.llm_io import chosen, numbered, objects, request_of
 from proxy.telemetry import log
+from proxy.text.dates import local_time
 from proxy.text.words import fold, is_question, sentences, terms, without_inner_stops
 
 ROLE = "memory_consolidation"
@@ -108,7 +108,7 @@ def unsupported(text: str, sources: Sequence[Memory], of_others: Collection[str]
     """Return why the text cannot have been made of the sources alone, in a word; "" if it can. `of_others`:
     ids of the sources that are about another person than the user."""
     said = " ".join(m.content for m in sources)
-    dates = {timezones.local(m.valid_from, DEFAULT_TIMEZONE).date().isoformat() for m in sources}
+    dates = {local_time(m.valid_from, DEFAULT_TIMEZONE).date().isoformat() for m in sources}
     known, held = set(terms(said)), set(terms(text))
     if not held or len(held & known) < _SUPPORT * len(held):
         return "unsupported"

@@ -15,7 +15,6 @@ from uuid import uuid4
 from proxy.admit.decision import decide_changes
 from proxy.admit.gate import Basis, Gate, admit, relate, vector_of, vectors_of, weigh, with_readings
 from proxy.admit.safety import SafetyPolicy, redact, refusal_of, safe_id, without_personal_data
-from proxy.domain import timezones
 from proxy.domain.changes import (
     Change,
     Confirm,
@@ -35,7 +34,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import Conflict, InvalidRequest, NotFound, QuotaExceeded
 from proxy.domain.ports import Clock, Quarantine
-from proxy.text.dates import anchored
+from proxy.text.dates import anchored, local_time
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,7 +75,7 @@ class MemoryEditor:
         """Return the memory that now states it, and "created", "superseded" or "confirmed". `said`: which
         of the candidate's `expires_at`, `importance` and `tags` a memory takes over that it confirms."""
         self._check(candidate)
-        at = timezones.local(candidate.observed_at, candidate.timezone)
+        at = local_time(candidate.observed_at, candidate.timezone)
         candidate = await asyncio.to_thread(_dated, candidate, at)
         for _ in range(_ATTEMPTS):
             try:

@@ -42,7 +42,7 @@ from proxy.learn.llm_io import (
     user_text,
 )
 from proxy.learn.recorder import RULE, intent_of
-from proxy.text.dates import anchored, expiry
+from proxy.text.dates import anchored, expiry, local_time
 from proxy.text.words import is_question, normalise, sentences, terms, window_of
 
 ROLE = "memory_extraction"
@@ -256,9 +256,10 @@ def _grounded(candidate: Candidate, span: EvidenceSpan, known: Sequence[Memory])
     evidence = candidate.evidence if span.literal and candidate.evidence else sentence
     evidence = evidence[:500].replace(REMOVED, "")
     window = window_of(span.source.sentences, span.first, span.last, candidate.content)
+    said = local_time(exchange.said_at, exchange.timezone)
     placed = replace(
         candidate,
-        content=anchored(candidate.content, candidate.type, exchange.local),
+        content=anchored(candidate.content, candidate.type, said),
         evidence=evidence,
         importance=0.6 if candidate.type == "preference" else candidate.importance,
         source="assistant" if span.source.replies else candidate.source,
@@ -405,7 +406,7 @@ async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: 
 def _sentence_candidates(exchange: Exchange, policy: SafetyPolicy) -> list[Grounded]:
     """Return the sentences that may be worth storing, each with its window; numbered steps as one."""
     parts, found = _with_steps(clean(exchange.said, policy)), list[Grounded]()
-    texts = [text for text, _ in parts]
+    texts, said = [text for text, _ in parts], local_time(exchange.said_at, exchange.timezone)
     for n, (text, is_steps) in enumerate(parts):
         shortest = _FEWEST_CHARS - 2 * (not text.isascii())
         fits = shortest <= len(text) <= (_MOST_STEPS_CHARS if is_steps else _MOST_CHARS)
@@ -415,7 +416,7 @@ def _sentence_candidates(exchange: Exchange, policy: SafetyPolicy) -> list[Groun
         type_ = "procedural" if is_steps else "semantic"
         candidate = Candidate(
             type=type_,
-            content=anchored(text[0].upper() + text[1:], type_, exchange.local),
+            content=anchored(text[0].upper() + text[1:], type_, said),
             confidence=_VERBATIM_CONFIDENCE,
             evidence=text,
             source="verbatim",

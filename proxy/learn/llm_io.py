@@ -21,11 +21,11 @@ from typing import Any
 import json_repair
 
 from proxy.admit.safety import SafetyPolicy, clean
-from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, STATED_KINDS, Candidate, Memory, Scope
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Exchange
 from proxy.prompts import prompt
+from proxy.text.dates import local_time
 from proxy.text.words import NAME_KINDS, key_of
 from proxy.wire.authorship import without_thoughts
 
@@ -73,7 +73,7 @@ def memory_line(
     memory: Memory, policy: SafetyPolicy, timezone: str = DEFAULT_TIMEZONE, label: object = None
 ) -> str:
     """Return a memory in one line: its id or another label, its type, first day and content."""
-    since = timezones.local(memory.valid_from, timezone).date().isoformat()
+    since = local_time(memory.valid_from, timezone).date().isoformat()
     content = " ".join(defused(clean(memory.content, policy)).split())
     replaced = ", replaced since" if memory.superseded_by else ""
     return f"[{label or memory.id}] ({memory.type}, {since}{replaced}) {content}"
@@ -103,7 +103,8 @@ def _framed(exchange: Exchange, user: str, assistant: str) -> str:
 
 
 def _date(exchange: Exchange) -> str:
-    return f"{exchange.local:%Y-%m-%d %H:%M} {exchange.timezone}, {exchange.local:%A}"
+    said = local_time(exchange.said_at, exchange.timezone)
+    return f"{said:%Y-%m-%d %H:%M} {exchange.timezone}, {said:%A}"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -23,6 +23,7 @@ from proxy.domain.session import Batch, Exchange, Job, NoteStore
 from proxy.learn.llm_io import assistant_text, conversation, defused, in_full, objects, request_of, user_text
 from proxy.learn.recorder import YES
 from proxy.telemetry import log
+from proxy.text.dates import local_time
 from proxy.text.words import fold, terms, without_inner_stops
 
 # ---------------------------------------------------------------- state
@@ -204,7 +205,8 @@ class _SessionTerms:
     def __init__(self, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> None:
         text = "\n".join(
             # With the date: "tomorrow" becomes one in a summary.
-            f"{user_text(e, policy)}\n{assistant_text(e, policy)}\n{e.local:%Y-%m-%d %Y %B %d %A}"
+            f"{user_text(e, policy)}\n{assistant_text(e, policy)}\n"
+            f"{local_time(e.said_at, e.timezone):%Y-%m-%d %Y %B %d %A}"
             for e in exchanges
         )
         self._text, self._terms = fold(text).replace(",", ""), frozenset(terms(text))

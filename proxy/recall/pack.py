@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from proxy.domain import timezones
 from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
 from proxy.domain.ports import TokenCounter
 from proxy.domain.session import MOST_LINE_CHARS, NO_NOTES, SessionNotes
+from proxy.text.dates import local_time
 from proxy.text.words import cut_short, fold, terms
 from proxy.wire.authorship import NOTICE, fence, neutralise
 
@@ -236,7 +236,7 @@ def _beginning(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _day(at: float, timezone: str) -> str:
-    return timezones.local(at, timezone).date().isoformat()
+    return local_time(at, timezone).date().isoformat()
 
 
 # ---------------------------------------------------------------- what the conversation shows

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from proxy.domain import timezones
 from proxy.domain.core import (
     DEFAULT_TIMEZONE,
     Level,
@@ -49,7 +48,7 @@ from proxy.recall.search import (
 )
 from proxy.recall.triage import Restraint, Verdict, begins, query_of, triage
 from proxy.telemetry import ThrottledLog, log
-from proxy.text.dates import past_period
+from proxy.text.dates import day_start, local_time, past_period
 from proxy.text.words import names
 
 QUESTION_CHARS = 300  # of a message that are read for the times that it names
@@ -363,14 +362,14 @@ async def _past(turn: Turn, tools: RecallTools, ids: Sequence[str]) -> list[Memo
     zone = turn.timezone or DEFAULT_TIMEZONE
     at = turn.at if turn.said_at is None else turn.said_at
     # Read before the store is asked: few messages name a past time.
-    if (period := past_period(turn.query[:QUESTION_CHARS], timezones.local(at, zone))) is None:
+    if (period := past_period(turn.query[:QUESTION_CHARS], local_time(at, zone))) is None:
         return []
     try:
         earlier = await tools.timeline.earlier(turn.scope, ids)
     except StoreError:
         tools.seldom.warning("memory.past_unavailable")
         return []
-    start, end = (timezones.day_start(day.year, day.month, day.day, zone) for day in period)
+    start, end = (day_start(day.year, day.month, day.day, zone) for day in period)
     found = {m.id: m for id_ in ids for m in earlier.get(id_, ())}
     return _not_visible(turn, [m for m in found.values() if m.valid_from < end and m.held_until > start])
 

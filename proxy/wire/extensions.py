@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from proxy.domain.core import KINDS
-from proxy.domain.timezones import LAST_SECOND, SKEW_S, UnknownZone, canonical, instant
+from proxy.text.dates import LAST_SECOND, SKEW_S, UnknownZone, canonical, instant
 from proxy.wire.body import BOOLEAN, INTEGER, NUMBER, Body, checked, refused, type_name, wrong_type
 
 MAX_ID_CHARS = 256
@@ -36,7 +36,7 @@ class Extensions:
     user_id: str | None = None
     project_id: str | None = None
     session_id: str | None = None
-    timezone: str | None = None  # canonical: see timezones.py
+    timezone: str | None = None  # canonical: see text.dates
     created_at: float | None = None  # when it was said: only the body can tell
     unfilled: bool | None = None  # the user is named by a placeholder that was never filled in
 

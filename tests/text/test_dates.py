@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.timezones import local
-from proxy.text.dates import anchored, expiry, past_period
+from proxy.text.dates import anchored, expiry, local_time, past_period
 
 THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC)
 CORPUS = Path(__file__).parent / "relative_dates.txt"
@@ -67,7 +66,7 @@ def test_no_time_and_no_count_is_too_odd(at, zone):
     """In the years 1 and 9999 some days are outside of the calendar: text that names them stays as it is."""
     odd = ("in 999 years", "999 years ago", "vor 999 Wochen", "半年后", "in 0 days")
     for text in (*(text for _, _, text in RECALLED), *odd):
-        assert anchored(text, "semantic", local(at, zone))
+        assert anchored(text, "semantic", local_time(at, zone))
 
 
 @settings(max_examples=200)

@@ -14,10 +14,10 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from proxy.domain.core import KINDS, Source
+from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Source
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.session import JobState
-from proxy.domain.timezones import DEFAULT, LAST_SECOND, instant, period
+from proxy.text.dates import LAST_SECOND, instant, period
 from proxy.wire.extensions import MAX_ID_CHARS, checked_id, checked_zone
 
 MAX_CONTENT_CHARS = 4_000
@@ -57,7 +57,7 @@ def _seconds(value: object) -> object:
 
 
 def _when(value: str) -> str:
-    if moment(value, DEFAULT) is None:
+    if moment(value, DEFAULT_TIMEZONE) is None:
         raise ValueError(
             "it must be Unix seconds, a day (2027-01-31), a month (2027-01) or ISO 8601 with a zone"
         )

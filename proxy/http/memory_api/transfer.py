@@ -19,13 +19,13 @@ from proxy.domain.changes import Event
 from proxy.domain.core import Evidence, Memory, MemoryFilter, Page, Scope, Stamp, own_id
 from proxy.domain.errors import ClientError, Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.ports import Clock, MemoryStore
-from proxy.domain.timezones import local
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import request_schemas as asked
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import ApiRequest, Operation, body_chunks, json_value, media_type, validated
 from proxy.http.turns import Zones
 from proxy.learn.edits import MemoryEditor
+from proxy.text.dates import local_time
 
 MEDIA_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json")
 MAX_LINE_BYTES = 1_000_000
@@ -231,7 +231,7 @@ class _Import:
         if line.id is None and (line.created_at is not None or line.valid_from is not None):
             # Not an export's line: those are stored as they are.
             zone = await self.api.zones.of(memory.scope, self.owner.caller.timezone)
-            self.said[memory.id] = local(memory.valid_from, zone)
+            self.said[memory.id] = local_time(memory.valid_from, zone)
         self.batch.append((number, memory, _history(line, self.owner, memory.scope)))
         self.batch_bytes += len(raw)
         if len(self.batch) >= BATCH or self.batch_bytes >= BATCH_BYTES:

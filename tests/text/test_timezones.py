@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proxy.domain.timezones import LAST_SECOND, UnknownZone, canonical, day_start, instant, local
+from proxy.text.dates import LAST_SECOND, UnknownZone, canonical, day_start, instant, local_time
 
 AT = datetime(2026, 3, 5, 22, 30, tzinfo=UTC).timestamp()
 
@@ -24,7 +24,7 @@ AT = datetime(2026, 3, 5, 22, 30, tzinfo=UTC).timestamp()
 def test_names_and_offsets_are_zones(name, stored):
     assert canonical(name) == stored
     assert canonical(stored) == stored
-    assert local(AT, stored).timestamp() == AT
+    assert local_time(AT, stored).timestamp() == AT
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_anything_else_is_none(name):
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "-12:00", "America/Los_Angeles", "No/Such", ""])
 @pytest.mark.parametrize("at", [0.0, -1e30, 1e30, -62_135_596_800.0, float(LAST_SECOND)])
 def test_no_moment_and_no_stored_name_fails(zone, at):
-    assert 1 <= local(at, zone).year <= 9999
+    assert 1 <= local_time(at, zone).year <= 9999
 
 
 @pytest.mark.parametrize("day", [(1, 1, 1), (9999, 12, 31), (2026, 3, 29), (2011, 12, 30)])
