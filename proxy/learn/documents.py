@@ -15,12 +15,10 @@ import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from proxy.admit.gate import vectors_of
 from proxy.admit.safety import DEFAULT, SafetyPolicy, cleaned, find, is_planted
@@ -42,6 +40,10 @@ from proxy.domain.ports import Clock, Embedder
 from proxy.telemetry import ThrottledLog
 from proxy.text.words import WIDE, pieces
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 # ---------------------------------------------------------------- passages
 # In units: a character, three for one of a script without spaces. Some 170 tokens; the model reads 256.
 TARGET = 700
@@ -55,8 +57,15 @@ _CLAUSE = re.compile(r"[^;；]*+[;；]\s*+|[^;；]+")
 NO_BRACKETS = str.maketrans("[]", "()")  # of headings: they are cited in brackets
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")  # as Markdown counts lines
 # Blocks only: the inline markup of headings is parsed apart.
-_BLOCKS = MarkdownIt("commonmark").enable("table").disable(["inline", "reference"])
-_INLINE = MarkdownIt("commonmark").enable("strikethrough")
+
+
+@cache
+def _parsers() -> "tuple[MarkdownIt, MarkdownIt]":
+    """Return the parser of blocks, and that of what is inside a line. Loaded with the first document."""
+    from markdown_it import MarkdownIt
+
+    blocks = MarkdownIt("commonmark").enable("table").disable(["inline", "reference"])
+    return blocks, MarkdownIt("commonmark").enable("strikethrough")
 
 
 @dataclass(slots=True)
@@ -83,7 +92,7 @@ def split(text: str, format: DocumentFormat, most: int = sys.maxsize) -> tuple[P
     more than `most`, the rest may be missing."""
     lines = _LINE.findall(text)
     front = _front_matter(lines) if format == "markdown" else 0
-    tokens = _BLOCKS.parse("".join(lines[front:]))
+    tokens = _parsers()[0].parse("".join(lines[front:]))
     code = {front + n for one in tokens if one.type == "fence" and one.map for n in range(*one.map)}
     sections = _by_headings(lines, front, tokens) if format == "markdown" else [_Section((), lines)]
     passages: list[Passage] = []
@@ -108,7 +117,7 @@ def split(text: str, format: DocumentFormat, most: int = sys.maxsize) -> tuple[P
 
 
 # ---------------------------------------------------------------- sections
-def _by_headings(lines: Sequence[str], front: int, tokens: Sequence[Token]) -> list[_Section]:
+def _by_headings(lines: Sequence[str], front: int, tokens: "Sequence[Token]") -> list[_Section]:
     """Return the sections in order; the first has no heading, and is empty if the text begins with one."""
     path: list[tuple[int, str]] = []
     sections, at = [_Section(())], 0
@@ -151,7 +160,7 @@ def _front_matter(lines: Sequence[str]) -> int:
 @lru_cache(maxsize=4_096)
 def _plain(title: str) -> str:
     """Return a heading's words without markup, on one line, fit for a citation."""
-    (inline,) = _INLINE.parseInline(title)
+    (inline,) = _parsers()[1].parseInline(title)
     words = "".join(
         " " if one.type.endswith("break") else one.content
         for one in inline.children or ()

@@ -18,8 +18,6 @@ from functools import lru_cache
 from string import Template
 from typing import Any
 
-import json_repair
-
 from proxy.admit.safety import SafetyPolicy, clean
 from proxy.domain.core import DEFAULT_TIMEZONE, STATED_KINDS, Candidate, Memory, Scope
 from proxy.domain.ports import CompletionRequest
@@ -228,6 +226,8 @@ def _values(text: str, *, may_be_cut: bool = True) -> Iterator[Any]:
         try:
             value, at = _JSON.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
+            import json_repair  # loaded with the first broken answer
+
             rest = text[opening.start() :]
             if may_be_cut or rest.count("{") <= rest.count("}"):
                 whole = rest[: max(rest.rfind("}"), rest.rfind("]")) + 1]

@@ -19,7 +19,7 @@ from proxy.domain.errors import TooLarge, UpstreamError
 from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
-from proxy.upstream.relay import ClientLeft, Downstream, Ending, Tap, passthrough
+from proxy.upstream.relay import ClientLeft, Departure, Downstream, Ending, Tap, passthrough
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
@@ -381,12 +381,19 @@ class Messages:
 WHOLE = {"type": "http.request", "body": b"all", "more_body": False}
 
 
-async def test_work_for_a_client_that_leaves_is_cancelled_quietly():
+@pytest.mark.parametrize("seen_by", ["receive", "the protocol", "the protocol before the work"])
+async def test_work_for_a_client_that_leaves_is_cancelled_quietly(seen_by):
     receive = Messages(WHOLE)
+    departure = None if seen_by == "receive" else Departure()
+    if departure is not None and seen_by == "the protocol before the work":
+        departure.happen()
     cancelled = False
-    async with asyncio.timeout(30), Downstream(receive) as downstream:
+    async with asyncio.timeout(30), Downstream(receive, departure) as downstream:
         assert await downstream.read(10) == b"all"
-        receive.leave.set()
+        if seen_by == "receive":
+            receive.leave.set()
+        elif departure is not None and seen_by == "the protocol":
+            departure.happen()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
