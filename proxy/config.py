@@ -448,10 +448,13 @@ class Settings(Section):
 def load(
     file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Settings:
-    """Return the settings of `file`, overridden by `environ`, overridden by `overrides` (command line).
+    """Return the settings of `file`, or else of the file that `environ` names, overridden by `environ`,
+    overridden by `overrides` (command line).
 
     Raises ConfigError naming the key, the file or variable that sets it, and the remedy.
     """
+    if file is None and environ.get(CONFIG_FILE):
+        file = Path(environ[CONFIG_FILE])
     sources: list[Source] = [(f"in {file}", _read(file))] if file else []
     sources += [*_from_environment(environ), ("on the command line", overrides or {})]
     values: dict[str, Any] = {}
@@ -468,12 +471,6 @@ def load(
         problems = [cast(dict[str, Any], problem) for problem in e.errors()]
         lines = (_explain(one) + _set_by(one["loc"], sources) for one in problems)
         raise ConfigError("\n".join(lines)) from None
-
-
-def config_file(given: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """Return the file to read: the one that is given, else the one that the environment names, if any."""
-    named = environ.get(CONFIG_FILE)
-    return given or (Path(named) if named else None)
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from proxy import __version__, telemetry
 from proxy.app.factories import refuse_open_network
 from proxy.app.http import routes
 from proxy.app.services import Services, log_unavailable, open_store
-from proxy.config import PREFIX, Settings, config_file, load
+from proxy.config import PREFIX, Settings, load
 from proxy.domain.errors import ConfigError, StoreUnavailable
 from proxy.domain.limits import raise_file_limit
 from proxy.domain.ports import Clock
@@ -107,11 +107,6 @@ def _plain(value: object) -> str:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     return "" if value is None else str(value)
-
-
-def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Return the settings of an environment and of the file that it names. Raises ConfigError."""
-    return load(config_file(None, environ), environ)
 
 
 # ---------------------------------------------------------------- the clock
@@ -461,7 +456,7 @@ class ReloadableApp:
     async def _change(self, tasks: asyncio.TaskGroup) -> None:
         old = self._current
         assert old is not None, "signals are handled after the first start"
-        plan = plan_reload(old.settings, settings_of(os.environ))
+        plan = plan_reload(old.settings, load(None, os.environ))
         if plan.needs_restart:
             telemetry.log.warning("config.reload.needs_restart", keys=plan.needs_restart)
         if not plan.changed:

@@ -26,9 +26,8 @@ from proxy.app.reloadable import (
     Terminal,
     pinned_environment,
     plan_reload,
-    settings_of,
 )
-from proxy.config import IdentitySettings, Settings, load, misspelt_variables
+from proxy.config import CONFIG_FILE, IdentitySettings, Settings, load, misspelt_variables
 from proxy.domain.base_url import parse_base_url
 from proxy.domain.errors import ConfigError
 from proxy.domain.limits import enable_keep_alive
@@ -92,7 +91,7 @@ class Workers(Multiprocess):
             self.should_exit.set()
             return
         try:
-            plan = plan_reload(self._settings, settings_of(self._environ))
+            plan = plan_reload(self._settings, load(None, self._environ))
         except ConfigError as error:
             telemetry.log.error("config.reload.failed", error=str(error), changed=[])
             return
@@ -121,7 +120,7 @@ class Workers(Multiprocess):
 
 def worker() -> ReloadableApp:
     """Return the application of one worker process, with the settings of the parent's environment."""
-    settings = settings_of(os.environ)
+    settings = load(None, os.environ)
     telemetry.configure(settings.logging.level, settings.logging.format)
 
     def stop_with(parent: int) -> None:
@@ -187,27 +186,27 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
         raise ConfigError("--upstream needs a model: --model NAME")
     if model and not upstream:
         raise ConfigError("--model needs the URL of its provider: --upstream URL")
-    # Extraction starts after a second without a message, so that the audience does not wait. The long
-    # deadline shows memory on a busy machine too.
-    soon = {"idle_seconds": 1, "personal_idle_seconds": 0.3, "session_summaries": False, "deadline_ms": 5_000}
-    with tempfile.TemporaryDirectory(prefix="memory-proxy-demo-") as directory:
-        sections: dict[str, Any] = {"storage": {"data_dir": directory}, "upstream": {"base_url": upstream}}
-        sections |= {"memory": soon, "logging": {"level": "error"}}
-        settings = load(None, os.environ, sections)
-        telemetry.configure(settings.logging.level, settings.logging.format)
-        return asyncio.run(_play(settings, model, fast=fast))
-
-
-async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
-    served = ReloadableApp(settings, scripted=scripted_at(0 if fast else CHUNK_DELAY_S))
     try:
         from proxy.demo.tour import run_demo
     except ModuleNotFoundError as e:
         if e.name != "openai":
             raise
         raise ConfigError("the demo needs the OpenAI SDK: run scripts/install") from e
-    async with running(served, http=RawTargetProtocol) as origin:
-        return await run_demo(f"{origin}/v1", model=model, fast=fast)
+    # Extraction starts after a second without a message, so that the audience does not wait. The long
+    # deadline shows memory on a busy machine too.
+    soon = {"idle_seconds": 1, "personal_idle_seconds": 0.3, "session_summaries": False, "deadline_ms": 5_000}
+    with tempfile.TemporaryDirectory(prefix="memory-proxy-demo-") as directory:
+        sections: dict[str, Any] = {"storage": {"data_dir": directory}, "upstream": {"base_url": upstream}}
+        sections |= {"memory": soon, "logging": {"level": "error"}}
+        settings = load(None, {**os.environ, CONFIG_FILE: ""}, sections)
+        telemetry.configure(settings.logging.level, settings.logging.format)
+
+        async def play() -> int:
+            served = ReloadableApp(settings, scripted=scripted_at(0 if fast else CHUNK_DELAY_S))
+            async with running(served, http=RawTargetProtocol) as origin:
+                return await run_demo(f"{origin}/v1", model=model, fast=fast)
+
+        return asyncio.run(play())
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.app.reloadable import ReloadableApp
 from proxy.app.server import running, scripted_at
@@ -42,16 +42,14 @@ class RunningProxy:
 
     def settle(self, user: str, within_s: float = 30) -> None:
         """Return when all that the user said is extracted. Raises TimeoutError."""
-        deadline = time.monotonic() + within_s
-        while any(session["pending"] for session in self._sessions(user)):
+        deadline, url = time.monotonic() + within_s, f"{self.base_url}/memory/sessions?user_id={user}"
+        while True:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                if not any(session["pending"] for session in json.load(answer)["data"]):
+                    return
             if time.monotonic() > deadline:
                 raise TimeoutError("not extracted yet: see GET /v1/memory/jobs")
             time.sleep(0.02)
-
-    def _sessions(self, user: str) -> list[dict[str, Any]]:
-        with urllib.request.urlopen(f"{self.base_url}/memory/sessions?user_id={user}", timeout=10) as answer:
-            sessions: list[dict[str, Any]] = json.load(answer)["data"]
-        return sessions
 
 
 @contextmanager
@@ -75,27 +73,10 @@ def running_proxy(upstream: Mock, **sections: dict[str, object]) -> Iterator[Run
             loop.close()
 
 
-async def _serve(upstream: Mock, given: dict[str, Any], address: "Future[str]", stop: asyncio.Event) -> None:
-    try:
-        async with running(_MockedUpstream(upstream), lifespan="off") as origin:
-            settings: Settings = load(None, {}, {"upstream": {"base_url": f"{origin}/v1"}, **given})
-            app = ReloadableApp(settings, scripted=scripted_at())
-            async with running(app, http=RawTargetProtocol) as served:
-                address.set_result(served)
-                await stop.wait()
-    except BaseException as error:
-        if address.done():
-            raise
-        address.set_exception(error)
+def _over_a_socket(mock: Mock) -> ASGIApp:
+    """Return what answers a request as the mock does, so that the relay is the one of production."""
 
-
-class _MockedUpstream:
-    """Answers over a real socket what the mock answers, so that the relay is the one of production."""
-
-    def __init__(self, mock: Mock) -> None:
-        self._mock = mock
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body, is_whole = b"", False
         while not is_whole:
             message = await receive()
@@ -106,7 +87,7 @@ class _MockedUpstream:
             scope["method"], f"http://upstream{target}", headers=scope["headers"], content=body
         )
         try:
-            response = await self._mock.async_handler(request)
+            response = await mock.async_handler(request)
         except AssertionError:  # respx: no route matches
             text = f"the mock has no answer for {request.method} {target}"
             response = httpx.Response(501, json={"error": {"message": text, "type": "mock"}})
@@ -116,3 +97,19 @@ class _MockedUpstream:
         async for chunk in response.stream:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+    return app
+
+
+async def _serve(upstream: Mock, given: dict[str, Any], address: "Future[str]", stop: asyncio.Event) -> None:
+    try:
+        async with running(_over_a_socket(upstream), lifespan="off") as origin:
+            settings: Settings = load(None, {}, {"upstream": {"base_url": f"{origin}/v1"}, **given})
+            app = ReloadableApp(settings, scripted=scripted_at())
+            async with running(app, http=RawTargetProtocol) as served:
+                address.set_result(served)
+                await stop.wait()
+    except BaseException as error:
+        if address.done():
+            raise
+        address.set_exception(error)

@@ -26,10 +26,10 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def settings_of(config: Path | None, data_dir: str | None = None) -> "Settings":
     """Return the settings of `config`, or of the file that the environment names, with the data directory on
     top. Raises ConfigError."""
-    from proxy.config import config_file, load
+    from proxy.config import load
 
     overrides = {"storage": {"data_dir": data_dir}} if data_dir is not None else None
-    return load(config_file(config, os.environ), os.environ, overrides)
+    return load(config, os.environ, overrides)
 
 
 @contextlib.asynccontextmanager

@@ -124,7 +124,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 def _settings(args: argparse.Namespace) -> "Settings":
     """Return the settings with those of the command line on top, and export these to worker processes."""
-    from proxy.config import CONFIG_FILE, PREFIX, config_file, load
+    from proxy.config import CONFIG_FILE, PREFIX, load
 
     flags = {
         "upstream": {"base_url": args.upstream},
@@ -140,7 +140,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         os.environ.update({f"{PREFIX}{section}__{key}".upper(): str(value) for key, value in keys.items()})
     if args.config:
         os.environ[CONFIG_FILE] = str(args.config.absolute())
-    return load(config_file(args.config, os.environ), os.environ, given)
+    return load(args.config, os.environ, given)
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -205,29 +205,29 @@ async def run_demo(
     `wait_s` limits each answer and each wait for extraction.
     """
     screen = Screen(console or Console(highlight=False), fast=fast)
+    origin = proxy_url.rstrip("/").removesuffix("/v1")
+    api_key = os.environ.get("OPENAI_API_KEY") if model else None
+
+    def run() -> int:
+        options: dict[str, Any] = {"max_retries": 0, "timeout": wait_s}
+        with OpenAI(base_url=f"{origin}/v1", api_key=api_key or "none", **options) as client:
+            tour = Tour(screen, MemoryClient(origin), client, model, wait_s)
+            try:
+                tour.run()
+            except (OpenAIError, RequestRefused, NotAnswering) as e:
+                tour.check(False, f"the demo cannot continue: {type(e).__name__}: {str(e)[:300]}")
+            except Stopped:
+                return 1
+            finally:
+                tour.delete_everything()
+        return 1 if tour.failed else 0
+
     try:
         # In a thread: the SDK's blocking client is easiest to read, and the proxy may run in this event loop.
-        return await asyncio.to_thread(_run, screen, proxy_url, model, wait_s)
+        return await asyncio.to_thread(run)
     except asyncio.CancelledError:
         screen.stop()
         raise
-
-
-def _run(screen: Screen, proxy_url: str, model: str | None, wait_s: float) -> int:
-    origin = proxy_url.rstrip("/").removesuffix("/v1")
-    api_key = os.environ.get("OPENAI_API_KEY") if model else None
-    options: dict[str, Any] = {"max_retries": 0, "timeout": wait_s}
-    with OpenAI(base_url=f"{origin}/v1", api_key=api_key or "none", **options) as client:
-        tour = Tour(screen, MemoryClient(origin), client, model, wait_s)
-        try:
-            tour.run()
-        except (OpenAIError, RequestRefused, NotAnswering) as e:
-            tour.check(False, f"the demo cannot continue: {type(e).__name__}: {str(e)[:300]}")
-        except Stopped:
-            return 1
-        finally:
-            tour.delete_everything()
-    return 1 if tour.failed else 0
 
 
 @dataclass(frozen=True, slots=True)
