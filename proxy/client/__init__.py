@@ -60,7 +60,6 @@ class MemoryClient:
         return self.send("PATCH", *path, query=query, body=changes)
 
     def delete(self, *path: str, **query: Any) -> dict[str, Any]:
-        """Delete one object, or all that match."""
         return self.send("DELETE", *path, query=query)
 
     def export(self, **query: Any) -> Iterator[bytes]:

@@ -68,7 +68,6 @@ def _run(command: Command, args: argparse.Namespace) -> int:
 
 # ---------------------------------------------------------------- argument types
 def page_limit(text: str) -> int:
-    """Return the length of a page. Raises ArgumentTypeError."""
     if not text.isdigit() or not 1 <= int(text) <= 100:
         raise argparse.ArgumentTypeError("must be a whole number from 1 to 100")
     return int(text)

@@ -60,7 +60,6 @@ class CommandResult:
 
 
 def _asked(args: argparse.Namespace, api: MemoryClient, *path: str, **filters: Any) -> dict[str, Any]:
-    """Return the page of a list that the shared arguments name."""
     page = {"user_id": args.user, "project_id": args.project, "limit": args.limit, "after": args.after}
     return api.get(*path, **page, **filters)
 
@@ -167,7 +166,6 @@ def undo(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
 
 
 def contradictions(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
-    """List contradictions, or decide one."""
     if args.id:
         answer = api.post("contradictions", args.id, user_id=args.user, keep=args.keep)
         return CommandResult(answer, [f"Decided: {escape(answer['id'])}"])
@@ -412,7 +410,6 @@ def add_documents(args: argparse.Namespace, api: MemoryClient) -> CommandResult:
 
 
 def _add_document(args: argparse.Namespace, api: MemoryClient, file: str) -> int:
-    """Send one file, print the outcome and return the exit code."""
     try:
         raw = sys.stdin.buffer.read() if file == STANDARD else Path(file).read_bytes()
         content = raw.decode("utf-8-sig")
@@ -492,7 +489,6 @@ def print_result(result: CommandResult, *, as_json: bool) -> int:
 
 
 def print_error(markup: str) -> None:
-    """Print a line to standard error."""
     _Terminal(stderr=True).print(markup)
 
 

@@ -77,8 +77,6 @@ Send = Callable[[Any, Call], Awaitable[Answer]]
 
 
 def server(send: Send) -> Server[Any]:
-    """Return the MCP server."""
-
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[tool.shown for tool in TOOLS.values()])
 
@@ -282,7 +280,6 @@ def _without_id(given: dict[str, Any]) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- memory-proxy mcp
 def add_mcp(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `mcp`."""
     parser.description = (
         "Serve the memory of a running proxy to an MCP client, over standard input and output. MCP clients"
         " that speak HTTP need no command: they connect to the proxy's /mcp."

@@ -29,8 +29,6 @@ _ACCOUNT = re.compile(r"[\w.-]+ \((uid \d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """The state of memory."""
-
     level: Level
     reason: str  # "" while all of it works; at level full: nothing new can be stored now
     cause: str = ""  # details for an operator
@@ -41,8 +39,6 @@ class Vitals:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The operators' endpoints."""
-
     vitals: Callable[[], Vitals]
     counts: Callable[[], Awaitable[QueueCounts]]
     metrics: telemetry.Metrics
@@ -163,8 +159,6 @@ _TEXT = b"text/plain; charset=utf-8"
 
 
 class Asset:
-    """A file as it is sent."""
-
     def __init__(self, name: str, body: bytes, cache: bytes) -> None:
         self.body, self.cache = body, cache
         self.media_type = MEDIA_TYPES[name.rpartition(".")[2]]

@@ -125,7 +125,6 @@ class Browsers:
         return cls(allowed, named, check_host, private_names, server_key)
 
     def visit(self, scope: ASGIScope) -> "Visit":
-        """Return the parts of the request that say which page is behind it."""
         headers = tuple([header for header in scope["headers"] if header[0] in _READ])
         _, mark, rest = scope.get("raw_target", b"").partition(b"://")
         absolute = mark and not scope["raw_target"].startswith(b"/")  # `http://authority/path`
@@ -246,7 +245,6 @@ class Visit:
         return with_headers(send, self._with_cors)
 
     async def answer_preflight(self, scope: ASGIScope, send: Send) -> None:
-        """Allow the page to send what it asks for."""
         asked = dict(scope["headers"])
         wanted, method = asked.get(b"access-control-request-headers", b""), self._header(_ASKED_METHOD)
         methods = _METHODS if method in _METHODS.split(b", ") or not _METHOD.fullmatch(method) else method
@@ -307,7 +305,6 @@ def reason_of(error: ClientError) -> Reason | None:
 
 
 def foreign_page() -> Forbidden:
-    """Return the refusal of a page of another origin."""
     return Forbidden(
         "Web pages of this origin may not use this proxy: add the origin to identity.allowed_origins.",
         param="origin",

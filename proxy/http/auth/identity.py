@@ -78,7 +78,6 @@ class Caller:
     project_key: Callable[[str], str] = str  # what a project's id is stored as: a digest, if it is a secret
 
     def stored_project(self, project_id: str | None) -> str | None:
-        """Return what the project is stored under."""
         return None if project_id is None else self.project_key(project_id)
 
     def require(self, right: str) -> None:
@@ -237,8 +236,6 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenAuth:
-    """Mode `open`."""
-
     ambient: bool = True
     only_caller: Caller | None = OPEN
 
@@ -248,8 +245,6 @@ class OpenAuth:
 
 @dataclass(frozen=True, slots=True)
 class KeyAuth:
-    """Mode `keys`."""
-
     keys: KeyRing
     ambient: bool = False
     only_caller: Caller | None = None
@@ -287,7 +282,6 @@ class HeaderAuth:
 
     @classmethod
     def of(cls, user_header: str, tenant_header: str | None, trusted_peers: Sequence[str]) -> "HeaderAuth":
-        """Return the mode for these settings. Raises ConfigError."""
         try:
             trusted = tuple(ipaddress.ip_network(peer) for peer in trusted_peers)
         except ValueError as error:
@@ -354,7 +348,6 @@ class Auth:
     refused: Callable[[Reason], None] = lambda reason: None  # counts pages and hosts that are not trusted
 
     def guard(self, app: ASGIApp, area: Area) -> "AuthMiddleware":
-        """Return the app behind authentication."""
         spends = self.browsers.server_key or self.browsers.allowed_origins
         free = self.authenticator.only_caller if area is Area.PASSTHROUGH and not spends else None
         return AuthMiddleware(app, area, self, free)

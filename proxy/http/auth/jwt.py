@@ -70,14 +70,11 @@ _CHECKS: tuple[tuple[type[Exception], str], ...] = (
 # ---------------------------------------------------------------- keys
 @dataclass(frozen=True, slots=True)
 class SharedSecret:
-    """A secret that both sides have."""
-
     secret: bytes
     algorithms: tuple[str, ...] = ("HS256",)
 
     @classmethod
     def of(cls, secret: str, algorithms: Sequence[str]) -> "SharedSecret":
-        """Return the keys for these settings. Raises ConfigError."""
         if len(secret.encode()) < MIN_SECRET_BYTES:
             raise ConfigError(f"identity.jwt_secret must have at least {MIN_SECRET_BYTES} bytes")
         return cls(secret.encode(), _allowed(algorithms, HMAC_ALGORITHMS, ("HS256",), "a secret"))
@@ -99,8 +96,6 @@ def _allowed(
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """One key of the set."""
-
     kid: str | None
     family: str
     curve: str | None
@@ -197,8 +192,6 @@ class _CheckFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JwtAuth:
-    """Mode `jwt`."""
-
     keys: SharedSecret | PublicKeys
     audience: str
     issuer: str | None = None

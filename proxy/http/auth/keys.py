@@ -56,7 +56,6 @@ def is_key(text: str) -> bool:
 
 
 def digest_of(key: str) -> bytes:
-    """Return what the store finds the key by."""
     return sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 

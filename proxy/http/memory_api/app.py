@@ -272,7 +272,6 @@ async def body_chunks(request: Request) -> AsyncIterator[bytes]:
 
 
 def media_type(request: Request) -> str:
-    """Return the body's media type, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

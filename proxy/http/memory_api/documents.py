@@ -22,8 +22,6 @@ _READ_ATTEMPTS = 8  # a new version may replace the one being read
 
 @dataclass(frozen=True, slots=True)
 class DocumentEndpoints:
-    """Documents are posted under a name, listed, shown, deleted."""
-
     library: DocumentIngester
     clock: Clock
 

@@ -29,8 +29,6 @@ _UNDO_ATTEMPTS = 16
 
 @dataclass(frozen=True, slots=True)
 class MemoryEndpoints:
-    """Everything about single memories."""
-
     memories: MemoryStore
     edits: MemoryEditor
     zones: Zones
@@ -274,8 +272,6 @@ class EvolutionEndpoints:
 # ---------------------------------------------------------------- what was made from memories
 @dataclass(frozen=True, slots=True)
 class DerivedEndpoints:
-    """Consolidated memories and contradictions."""
-
     memories: MemoryStore
     derivation: DerivationStore
     contradictions: Contradictions

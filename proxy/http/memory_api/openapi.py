@@ -60,8 +60,6 @@ _COMMON_REFUSALS = {400: "The request is malformed; `param` names what.",
 
 @dataclass(frozen=True, slots=True)
 class OpenApi:
-    """Serves the document."""
-
     version: str
     server_url: str = "."  # relative to the document, so that it is right behind a front end's sub-path
 
@@ -74,7 +72,6 @@ class OpenApi:
 
 @cache
 def document(version: str, server_url: str = ".") -> dict[str, Any]:
-    """Return the whole document."""
     schemas, definitions = _schemas()
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:

@@ -136,8 +136,6 @@ Cursor = Annotated[Id, Field(description="the id of the last item of the page be
 
 # ---------------------------------------------------------------- queries
 class Query(BaseModel):
-    """The parameters of one operation, as text."""
-
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

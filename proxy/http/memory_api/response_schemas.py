@@ -272,7 +272,6 @@ def filled(shape: Shape, source: object, **given: Any) -> Answer:
 
 
 def owner_fields(scope: Scope) -> dict[str, str | None]:
-    """Return the fields that name a user and a project."""
     return {"user_id": scope.user, "project_id": scope.project}
 
 
@@ -283,7 +282,6 @@ def whole_seconds(source: object, *names: str) -> dict[str, int | None]:
 
 
 def json_answer(value: object, status: int = 200) -> Response:
-    """Return a JSON answer."""
     return Response(dump(value), status, media_type="application/json")
 
 
@@ -294,7 +292,6 @@ def list_of(data: Sequence[Any], *, has_more: bool, **more: Any) -> Answer:
 
 
 def whole_list(data: Sequence[Any], **more: Any) -> Response:
-    """Answer with a list that has no pages."""
     return json_answer({"object": "list", "data": data, "has_more": False, **more})
 
 
@@ -312,11 +309,9 @@ class MemoryShaper:
     clock: Clock
 
     async def __call__(self, memory: Memory) -> Answer:
-        """Return one memory."""
         return (await self.all([memory]))[0]
 
     async def all(self, memories: Iterable[Memory]) -> list[Answer]:
-        """Return all of them, in order."""
         shown, policies, now = list[Answer](), dict[tuple[str, str], EvolutionPolicy](), self.clock()
         times = ("created_at", "updated_at", "valid_from", "valid_to", "expires_at", "last_accessed")
         for memory in memories:
@@ -339,7 +334,6 @@ class MemoryShaper:
 
 
 def deleted_answer(counts: ForgetCounts, *, id: str | None = None, dry_run: bool = False) -> Response:
-    """Answer with what was deleted, or would be."""
     shown: Answer = {"object": "memory.deleted", "deleted": not dry_run}
     if id is not None:
         shown["id"] = id

@@ -44,8 +44,6 @@ _AS_IT_IS = set(  # fields of a line that its memory takes unchanged
 
 @dataclass(frozen=True, slots=True)
 class TransferEndpoints:
-    """Export and import."""
-
     memories: MemoryStore
     edits: MemoryEditor
     zones: Zones
@@ -213,7 +211,6 @@ class _Import:
     began: dict[str, Stamp] = field(default_factory=dict)  # by user, when their first line came
 
     async def take(self, number: int, raw: bytes | None) -> None:
-        """Read one line into the batch."""
         if raw is None:
             self._refuse(number, f"it is longer than {MAX_LINE_BYTES} bytes")
             return
@@ -238,7 +235,6 @@ class _Import:
             await self.flush()
 
     async def flush(self) -> None:
-        """Store the batch."""
         if not self.batch:
             return
         batch, self.batch, self.batch_bytes = self.batch, [], 0

@@ -58,7 +58,6 @@ class AnswerParser:
         return self._values.is_heavy
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Return the events that the bytes give rise to."""
         if self.ended:
             return []
         events = [event for value in self._values.feed(chunk) for event in self._translation.feed(value)]
@@ -208,7 +207,6 @@ class KeepAlive:
             self._task = tasks.create_task(self._comment())
 
     def stop(self) -> None:
-        """End, in front of the answer's end."""
         if self._task is not None:
             self._task.cancel()
 
@@ -220,8 +218,6 @@ class KeepAlive:
 
 
 class StreamOutlet:
-    """Server-sent events, as they come."""
-
     def __init__(
         self, send: Send, save: Save, weigh: Weigh, tasks: asyncio.TaskGroup, silence_s: float
     ) -> None:
@@ -264,20 +260,16 @@ class StreamOutlet:
         await self.close()
 
     async def close(self) -> None:
-        """End the stream, if it has not ended."""
         self.stop()
         if self._open:
             self._open = False
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def stop(self) -> None:
-        """End what keeps the connection alive."""
         self._send.stop()
 
 
 class JsonOutlet:
-    """One JSON object at the end."""
-
     def __init__(self, send: Send, save: Save, weigh: Weigh, translation: Translation) -> None:
         self._send, self._save, self._weigh, self._translation = send, save, weigh, translation
         self._headers: Sequence[Header] = ()

@@ -72,8 +72,6 @@ MAX_NEW_ITEMS = 20  # of one request, as at OpenAI
 
 @dataclass(frozen=True, slots=True)
 class ListRange:
-    """The part of a list that is asked for."""
-
     limit: int
     after: str | None
     ascending: bool
@@ -116,7 +114,6 @@ def owner_in(request: Request, identify: Identify, named: str | None = None) -> 
 
 
 def stored_app(responses: "ResponsesApi", conversations: "ConversationsApi") -> Starlette:
-    """Return the ASGI app over both."""
     response, conversation = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
     items = conversation + "/items"
     table = (
@@ -140,7 +137,6 @@ def stored_app(responses: "ResponsesApi", conversations: "ConversationsApi") -> 
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """Answer an unknown path or method."""
     assert isinstance(error, HTTPException)
     refusal = NotFound(f"No such endpoint: {request.method} {request.url.path}.", code="unknown_url")
     response = json_answer(error_of(refusal)[1], error.status_code)
@@ -161,8 +157,6 @@ def _unknown_after() -> InvalidRequest:
 # ---------------------------------------------------------------- responses
 @dataclass(frozen=True, slots=True)
 class ResponsesApi:
-    """The endpoints below /v1/responses/{id}."""
-
     store: ResponseStore
     background: BackgroundRegistry
     identify: Identify
@@ -185,7 +179,6 @@ class ResponsesApi:
         return EventFeed(self._last_event(owner, stored, int(text)), self.silence_s)
 
     async def delete(self, request: Request) -> Response:
-        """Delete the response, and end the work on it."""
         owner, stored = await self._find_in(request)
         running = self.background.under_way(owner, stored.id)
         if not await self.store.delete(owner, stored.id):
@@ -306,25 +299,20 @@ class EventFeed(Response):
 # ---------------------------------------------------------------- conversations
 @dataclass(frozen=True, slots=True)
 class ConversationsApi:
-    """The endpoints below /v1/conversations."""
-
     store: ResponseStore
     identify: Identify
     max_body_bytes: int
 
     async def create(self, request: Request) -> Response:
-        """A new conversation, with its first items."""
         body, user = await self._body(request, "items", "metadata")
         items, metadata = _new_items(body.get("items") or []), check_metadata(body.get("metadata"))
         owner = owner_in(request, self.identify, user)
         return json_answer(_shown(await self.store.converse(owner, items, metadata)))
 
     async def retrieve(self, request: Request) -> Response:
-        """The conversation, without its items."""
         return json_answer(_shown((await self._find(request))[1]))
 
     async def update(self, request: Request) -> Response:
-        """Replace the metadata."""
         body, user = await self._body(request, "metadata")
         owner, found = await self._find(request, user)
         if "metadata" not in body:
@@ -334,7 +322,6 @@ class ConversationsApi:
         return json_answer({**_shown(found), "metadata": metadata})
 
     async def delete(self, request: Request) -> Response:
-        """Delete the conversation and its items."""
         owner, found = await self._find(request)
         await self.store.drop_conversation(owner, found)
         return json_answer({"id": found.id, "object": "conversation.deleted", "deleted": True})
@@ -348,7 +335,6 @@ class ConversationsApi:
         return json_answer(list_of(items, has_more=False))
 
     async def items(self, request: Request) -> Response:
-        """A page of the items, newest first by default."""
         _, found = await self._find(request)
         wanted = ListRange.of(request.query_params)
         page = await self.store.conversations.items(
@@ -361,7 +347,6 @@ class ConversationsApi:
         return await _answer_large(list_of(items, has_more=page.has_more), size)
 
     async def item(self, request: Request) -> Response:
-        """One item."""
         _, found = await self._find(request)
         item_id = request.path_params["item_id"]
         item = await self.store.conversations.item(found.scope, found.id, item_id)

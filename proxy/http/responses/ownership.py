@@ -94,14 +94,12 @@ class Owner:
 
     @property
     def named(self) -> bool:
-        """True if the request is on behalf of a user."""
         return self.scope != self.credential
 
 
 def owner_of(
     caller: Caller, headers: Iterable[Header], user: str | None, project: str | None = None
 ) -> Owner:
-    """Return the owner of what a request makes or asks for."""
     if caller.user is not None:
         return Owner(Scope(caller.tenant, caller.user, project), None)
     # A key of ours is identified by its id: the upstream's key, in the headers now, may be shared.
@@ -177,8 +175,6 @@ class SealKey:
 
 
 class Sealed:
-    """Implements Seals for one owner."""
-
     def __init__(self, key: bytes, owner: Owner) -> None:
         """What is sealed for a named user can be read by that user, and by its credential if that names no
         user."""
@@ -192,7 +188,6 @@ class Sealed:
             self._reads_as = [user, unnamed] if owner.named else [anyone]
 
     def seal(self, kind: str, text: str) -> str:
-        """Return the text as one opaque word."""
         own = token_bytes(_KEY)
         wraps = b"".join(_encrypted(self._server, own, reader) for reader in self._readers)
         body = _encrypted(_cipher(own), text.encode("utf-8", "surrogatepass"), kind.encode())
@@ -322,7 +317,6 @@ class Maker(NamedTuple):
         return first.credential not in ("", self.credential)
 
     def further_names(self, id_: str) -> tuple[str, str]:
-        """Return the ids of a further owner's notes: for its tenant's keys, and for its user."""
         return f"{id_}{_FURTHER}{self.tenant}", f"{id_}{_FURTHER}{self.user}"
 
 
@@ -508,7 +502,6 @@ class IdWatcher:
 
     @property
     def ids(self) -> list[str]:
-        """All ids that were read."""
         return [self.id, *self.items] if self.id else self.items
 
     async def __call__(self, message: Any) -> None:

@@ -48,14 +48,12 @@ class BackgroundResponse:
         self._ended = asyncio.Event()
 
     def cancel(self) -> None:
-        """End the work, unless it has ended."""
         if not self._ended.is_set():
             self.cancelled = True
             if self.stop is not None:
                 self.stop()
 
     def add(self, event: bytes) -> None:
-        """Note an event for followers."""
         self._events.append(event)
         self.size += len(event)
         self._wake()
@@ -98,7 +96,6 @@ class BackgroundRegistry:
         )
 
     def begin(self, live: BackgroundResponse) -> None:
-        """Register a response that begins."""
         self._running[live.id] = live
 
     def end(self, live: BackgroundResponse) -> None:
@@ -168,8 +165,6 @@ class ChainHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewResponse:
-    """A response to store."""
-
     id: str
     owner: Owner
     generation: int | None  # None: it could not be read, and nothing can be stored
@@ -284,7 +279,6 @@ class ResponseStore:
         return None
 
     async def _scopes(self, owner: Owner, response_id: str) -> list[Scope]:
-        """Return where the owner may have the response."""
         if owner.credential is None:
             return [owner.scope]
         if owner.named:
@@ -366,7 +360,6 @@ class ResponseStore:
 
     # ------------------------------------------------------------ conversations
     async def converse(self, owner: Owner, items: Sequence[Item], metadata: Any) -> Conversation:
-        """Make a conversation with its first items."""
         now = self.clock()
         made = Conversation(
             id=new_id("conv"), scope=owner.scope, metadata=dump(metadata), created_at=now, used_at=now
@@ -396,7 +389,6 @@ class ResponseStore:
         return found if found.used_at + self.conversation_ttl_s > self.clock() else None
 
     async def describe(self, owner: Owner, conversation: Conversation, metadata: Any) -> None:
-        """Replace the conversation's metadata."""
         at = self.clock()
         await self.conversations.update(conversation.scope, conversation.id, dump(metadata), at=at)
         await self._touch(owner, conversation, at)
@@ -502,7 +494,6 @@ class ResponseStore:
         return items
 
     def _too_much(self, param: str, what: str) -> InvalidRequest:
-        """Return the refusal of more bytes than can be replayed."""
         most = f"{self.most_replayed_bytes / 2**20:.3g} MB"
         return InvalidRequest(
             f"{what} more than {most}. Start a new one, or compact it.",

@@ -74,8 +74,6 @@ _JSON: list[Header] = [(b"content-type", b"application/json")]
 
 @dataclass(frozen=True, slots=True)
 class TranslationPorts:
-    """Everything that translated requests share."""
-
     upstream: Upstream
     store: ResponseStore
     background: BackgroundRegistry
@@ -123,7 +121,6 @@ class ResponseInProgress:
 
     @property
     def under_way(self) -> bool:
-        """True until the terminal event."""
         return self.translation.status in UNDER_WAY
 
     def size(self) -> int:
@@ -132,7 +129,6 @@ class ResponseInProgress:
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response object as the client may see it."""
         response = self.translation.response
         return {**response, "status": "queued"} if self.queued and self.under_way else response
 
@@ -187,7 +183,6 @@ class TranslatedForwarding:
 
     @property
     def _draft(self) -> Draft:
-        """The request as the upstream was asked last."""
         assert self.draft is not None, "acknowledge comes first"
         return self.draft
 
@@ -271,7 +266,6 @@ class TranslatedForwarding:
         await self._outlet(current).emit(current.translation.start())
 
     async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
-        """Ask for a chat completion."""
         client, self.draft = draft.request.client, draft
         answered, starting = asyncio.Event(), None
         if self._current.plan.stream and self._current.stream is None:
@@ -482,6 +476,5 @@ class TranslatedForwarding:
 
 
 def dropped(planned: ChatPlan) -> list[Header]:
-    """Return the headers that name what is left out of the upstream's request."""
     named = {b"x-memory-dropped-tools": planned.dropped, b"x-memory-dropped-items": planned.left_out}
     return [(name, ",".join(types).encode("ascii")) for name, types in named.items() if types]
