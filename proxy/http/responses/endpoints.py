@@ -18,13 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.domain.errors import (
-    InvalidRequest,
-    NotFound,
-    ProxyError,
-    StoreError,
-    UpstreamBroken,
-)
+from proxy.domain.errors import InvalidRequest, NotFound, ProxyError, StoreError, UpstreamBroken
 from proxy.domain.ports import Clock, TokenCounter
 from proxy.domain.responses import Conversation, StoredResponse
 from proxy.http.asgi import ASGIScope, Receive, Send, answer, error_of, read_body, send_json

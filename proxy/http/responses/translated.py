@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
@@ -41,7 +40,7 @@ from proxy.http.responses.response_store import (
 from proxy.http.turns import OFF_LOOP, ParsedRequest, bounded
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
-from proxy.upstream.forms import Form, Learning, ModelRoute, RequestTraits
+from proxy.upstream.forms import Form, Learning, RequestTraits
 from proxy.upstream.relay import Ending, log_refused, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.answers import LIMIT_BYTES
@@ -104,13 +103,8 @@ class ResponseInProgress:
 
     plan: ChatPlan
     translation: Translation
-    id: str
-    owner: Owner
-    generation: int | None  # None: it cannot be kept
-    session_id: str
-    created_at: float
-    asked_bytes: int = 0  # of the client's request, parts of which are echoed
-    refers: tuple[str, ...] = ()  # responses with items that the input names: they are copied into this one
+    made: NewResponse  # as it is stored, without what the answer adds
+    asked_bytes: int  # of the client's request, parts of which are echoed
     live: BackgroundResponse | None = None
     beat: asyncio.Task[None] | None = None
     stream: StreamOutlet | None = None  # once it is begun
@@ -215,23 +209,22 @@ class TranslatedForwarding:
             messages = await OFF_LOOP.run(size, lambda: bounded(CHAT.messages(planned.chat)))
             session = turn.session_id if turn.named else earlier.session_id or turn.session_id
             turn = replace(turn, messages=messages, session_id=session)
-        created_at, id_ = self._shared.clock(), new_id("resp")
-        self._in_progress = ResponseInProgress(
-            plan=planned,
-            translation=translation_of(
-                planned,
-                response_id=id_,
-                created_at=int(created_at),
-                limit_bytes=self._shared.max_answer_bytes,
-            ),
-            id=id_,
+        made = NewResponse(
+            id=new_id("resp"),
             owner=owner,
             generation=generation,
             session_id=turn.session_id if turn else earlier.session_id,
-            created_at=created_at,
-            asked_bytes=len(request.payload),
-            refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
+            previous_id=planned.previous_response_id,
+            conversation_id=planned.conversation,
+            response=b"",
+            input_items=planned.input_items,
+            created_at=self._shared.clock(),
+            # Responses with items that the input names: they are copied into this one.
+            recalled=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
+        most, at = self._shared.max_answer_bytes, int(made.created_at)
+        translation = translation_of(planned, response_id=made.id, created_at=at, limit_bytes=most)
+        self._in_progress = ResponseInProgress(planned, translation, made, len(request.payload))
         return replace(request, turn=turn)
 
     def conversation(self, form: Form) -> tuple[Body, HistoryFormat]:
@@ -250,20 +243,20 @@ class TranslatedForwarding:
         if not current.plan.background:
             return
         current.queued = True
-        live = BackgroundResponse(current.id, current.owner, lambda: current.response)
-        if not await self._keep(current, with_beat(current.response, self._shared.clock())):
+        live = BackgroundResponse(current.made.id, current.made.owner, lambda: current.response)
+        if not await self._keep(with_beat(current.response, self._shared.clock())):
             raise StoreUnavailable("a background response cannot be stored")
         self.promised = await draft.committed()
         headers = [*draft.memory_headers(queued=self.promised, answered=False), *dropped(current.plan)]
         if current.plan.stream:
-            await self._stream(current).start(headers)
+            await self._stream().start(headers)
         else:
             await send_bytes(client.send, 200, json_body.dump(current.response), b"application/json", headers)
         current.live = live
         live.stop = client.downstream.hold()
         self._shared.background.begin(live)
-        current.beat = client.tasks.create_task(self._beat(current, live))
-        await self._outlet(current).emit(current.translation.start())
+        current.beat = client.tasks.create_task(self._beat(live))
+        await self._outlet().emit(current.translation.start())
 
     async def open(self, draft: Draft) -> tuple[Draft, UpstreamResponse]:
         client, self.draft = draft.request.client, draft
@@ -293,12 +286,11 @@ class TranslatedForwarding:
         try:
             await asyncio.wait_for(answered.wait(), start_s)
         except TimeoutError:
-            current = self._current
             self.promised = await draft.committed()
             headers = draft.memory_headers(queued=self.promised, answered=False)
-            stream = self._stream(current)
-            await stream.start(for_client((), [*headers, *dropped(current.plan)]))
-            await stream.emit(current.translation.start())
+            stream = self._stream()
+            await stream.start(for_client((), [*headers, *dropped(self._current.plan)]))
+            await stream.emit(self._current.translation.start())
 
     # ------------------------------------------------------------ the answer
     async def answer(
@@ -309,9 +301,9 @@ class TranslatedForwarding:
         if not 200 <= opened.status < 300:
             return await self._refuse(opened, [*headers, *dropped(current.plan)])
         current.queued = False
-        if self._shared.learning.forms.of(draft.model).begins_in_thoughts:
+        forms, outlet = self._shared.learning.forms, self._outlet()
+        if (known := forms.of(draft.model)).begins_in_thoughts:
             current.translation.expect_thoughts()
-        outlet = self._outlet(current)
         with opened:
             try:
                 await outlet.start(for_client(opened.headers, [*headers, *dropped(current.plan)]))
@@ -324,7 +316,9 @@ class TranslatedForwarding:
                     await outlet.emit(events)
                 if current.live is None:
                     draft.request.client.downstream.settle()
-                self._learn_thoughts(draft.model)
+                begins = current.translation.begins_in_thoughts()
+                if begins is not None:  # the model's next answer is then split
+                    forms.learn(draft.model, known, replace(known, begins_in_thoughts=begins))
                 await outlet.finish(parser)
                 if not parser.broken:  # read the rest, so that the connection can be used again
                     with suppress(TimeoutError, UpstreamCut):
@@ -336,13 +330,6 @@ class TranslatedForwarding:
                 if not draft.request.client.downstream.absorb():
                     raise
         return Ending.CLIENT_LEFT
-
-    def _learn_thoughts(self, model: ModelRoute) -> None:
-        """Remember whether the model begins an answer in its thoughts: the next one is then split."""
-        begins, forms = self._current.translation.begins_in_thoughts(), self._shared.learning.forms
-        if begins is not None:
-            known = forms.of(model)
-            forms.learn(model, known, replace(known, begins_in_thoughts=begins))
 
     async def _refuse(self, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Pass on the upstream's refusal in OpenAI's shape; a stream that has begun is ended."""
@@ -362,20 +349,19 @@ class TranslatedForwarding:
                 await send_bytes(client.send, refusal.status, refusal.body, b"application/json", own)
         return Ending.COMPLETE
 
-    def _stream(self, current: ResponseInProgress) -> StreamOutlet:
+    def _stream(self) -> StreamOutlet:
+        current, client, silence_s = self._current, self._draft.request.client, self._shared.silence_s
         if current.stream is None:
-            save, client = partial(self._save, current), self._draft.request.client
-            silence_s = self._shared.silence_s
-            current.stream = StreamOutlet(client.send, save, current.size, client.tasks, silence_s)
+            current.stream = StreamOutlet(client.send, self._save, current.size, client.tasks, silence_s)
         return current.stream
 
-    def _outlet(self, current: ResponseInProgress) -> Outlet:
-        save = partial(self._save, current)
+    def _outlet(self) -> Outlet:
+        current = self._current
         if current.live is not None:
-            return BackgroundOutlet(current.live, save, current.size, current.stream)
+            return BackgroundOutlet(current.live, self._save, current.size, current.stream)
         if current.plan.stream:
-            return self._stream(current)
-        return JsonOutlet(self._draft.request.client.send, save, current.size, current.translation)
+            return self._stream()
+        return JsonOutlet(self._draft.request.client.send, self._save, current.size, current.translation)
 
     # ------------------------------------------------------------ what is left
     async def conclude(self, *, refused: bool) -> Answer:
@@ -398,10 +384,10 @@ class TranslatedForwarding:
             current.beat.cancel()
         events = current.translation.fail(current.why, current.code) if left else []
         cancelled = left and (not refused if live is None else live.cancelled)
-        await self._save(current, cancelled=cancelled)
+        await self._save(cancelled=cancelled)
         tells = live is not None or (stream is not None and stream.started)
         if events and tells:
-            await self._outlet(current).emit(events)
+            await self._outlet().emit(events)
         if stream is not None and (live is not None or (events and tells)):
             await stream.close()
         elif stream is not None:
@@ -409,8 +395,9 @@ class TranslatedForwarding:
         if live is not None:
             self._shared.background.end(live)
 
-    async def _save(self, current: ResponseInProgress, *, cancelled: bool = False) -> None:
+    async def _save(self, *, cancelled: bool = False) -> None:
         """Save the final response, and append to its conversation; once, both or none."""
+        current, made = self._current, self._current.made
         if current.saved:
             return
         response = current.translation.response
@@ -421,58 +408,41 @@ class TranslatedForwarding:
         ended = await OFF_LOOP.run(current.size(), dump_large, response)
         for _ in range(SAVE_TRIES):
             # Another process may have changed it: what it has reported as cancelled stays cancelled.
-            seen = await self._store.seen(current.owner, current.id) if current.live is not None else None
+            seen = await self._store.seen(made.owner, made.id) if current.live is not None else None
             if seen is not None and json_body.loads(seen)["status"] == "cancelled":
                 break
-            if await self._keep(current, ended, over=seen, output=output):
-                break
-            if seen is None:
+            if await self._keep(ended, over=seen, output=output) or seen is None:
                 break
         if output is not None and not current.plan.store:
-            await self._store.add(self._new_response(current, b""), output)
+            await self._store.add(self._to_store(b""), output)
         current.saved = True
 
     async def _keep(
-        self,
-        current: ResponseInProgress,
-        response: bytes,
-        *,
-        over: bytes | None = None,
-        output: Sequence[dict[str, Any]] | None = None,
+        self, response: bytes, *, over: bytes | None = None, output: Sequence[dict[str, Any]] | None = None
     ) -> bool:
-        if not current.plan.store or current.generation is None:
+        if not self._current.plan.store or self._current.made.generation is None:
             return False
-        return await self._store.keep(self._new_response(current, response), over=over, output=output)
+        return await self._store.keep(self._to_store(response), over=over, output=output)
 
-    def _new_response(self, current: ResponseInProgress, response: bytes) -> NewResponse:
-        draft, commit = self._draft, self._draft.recalled.commit
-        return NewResponse(
-            id=current.id,
-            owner=current.owner,
-            generation=current.generation,
-            session_id=current.session_id,
-            previous_id=current.plan.previous_response_id,
-            conversation_id=current.plan.conversation,
-            response=response,
-            input_items=current.plan.input_items,
-            created_at=current.created_at,
-            size=len(draft.payload),
-            recalled=(*draft.prepared.memory_ids, *current.refers),
-            exchange=commit.begun if commit is not None else None,
-        )
+    def _to_store(self, response: bytes) -> NewResponse:
+        draft, made = self._draft, self._current.made
+        commit, recalled = draft.recalled.commit, (*draft.prepared.memory_ids, *made.recalled)
+        exchange = commit.begun if commit is not None else None
+        return replace(made, response=response, size=len(draft.payload), recalled=recalled, exchange=exchange)
 
-    async def _beat(self, current: ResponseInProgress, live: BackgroundResponse) -> None:
+    async def _beat(self, live: BackgroundResponse) -> None:
         """Save a heartbeat while the response is made; end it if it was cancelled in another process."""
+        current, made = self._current, self._current.made
         while True:
             await asyncio.sleep(response_store.BEAT_S)
             with suppress(StoreError):
-                stored = await self._store.find(current.owner, current.id)
+                stored = await self._store.find(made.owner, made.id)
                 if stored is None or json_body.loads(stored.response)["status"] not in UNDER_WAY:
                     live.cancel()
                 elif current.under_way and not current.saved:
                     # Over what was read: a cancellation or the end, if saved since, is not overwritten.
                     beat = with_beat(current.response, self._shared.clock())
-                    await self._keep(current, beat, over=stored.response)
+                    await self._keep(beat, over=stored.response)
 
 
 def dropped(planned: ChatPlan) -> list[Header]:
