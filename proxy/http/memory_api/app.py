@@ -200,7 +200,15 @@ def _query_of(request: Request, model: type[Model]) -> Model:
     """Return the query's parameters. Unknown, empty and repeated ones are refused: they were meant to narrow
     something."""
     given: dict[str, str] = {}
-    for name, value in _pairs(request.scope["query_string"]):
+    for pair in filter(None, request.scope["query_string"].replace(b"+", b" ").split(b"&")):
+        raw_name, _, raw_value = pair.partition(b"=")
+        name = "query"
+        try:
+            name = unquote_to_bytes(raw_name).decode()
+            value = unquote_to_bytes(raw_value).decode()
+        except UnicodeDecodeError:  # not replaced: two ids would become one
+            why = "The query is not UTF-8."
+            raise InvalidRequest(why, param=name[:_QUOTED_CHARS], code="invalid_value") from None
         shown, known = name[:_QUOTED_CHARS], ", ".join(model.model_fields) or "none"
         if name not in model.model_fields:
             why = f"Unknown parameter `{shown}`. Known: {known}."
@@ -211,21 +219,6 @@ def _query_of(request: Request, model: type[Model]) -> Model:
             raise InvalidRequest(f"`{shown}` is empty.", param=shown, code="invalid_value")
         given[name] = value
     return validated(given, model)
-
-
-def _pairs(query: bytes) -> list[tuple[str, str]]:
-    """Return names and values. Bytes that are not UTF-8 are refused: replaced, two ids would become one."""
-    pairs = []
-    for pair in filter(None, query.replace(b"+", b" ").split(b"&")):
-        raw_name, _, raw_value = pair.partition(b"=")
-        param = "query"
-        try:
-            param = name = unquote_to_bytes(raw_name).decode()
-            pairs.append((name, unquote_to_bytes(raw_value).decode()))
-        except UnicodeDecodeError:
-            why = "The query is not UTF-8."
-            raise InvalidRequest(why, param=param[:_QUOTED_CHARS], code="invalid_value") from None
-    return pairs
 
 
 # ---------------------------------------------------------------- bodies

@@ -170,6 +170,10 @@ def _given(schema: dict[str, Any]) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the other routes
 def _model_paths(routes: Mapping[str, Any]) -> dict[str, Any]:
+    components, added = routes["components"], routes["added"]
+    added["parameters"] = [{"$ref": f"#/components/parameters/{name}"} for name in components["parameters"]]
+    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in components["headers"]}
+    added["responses"]["200"]["headers"] = headers
     see = {"model": "See OpenAI's reference.", "operations": "As the summary says."}
     paths: dict[str, Any] = {}
     for tag in ("with_memory", "model", "operations"):
@@ -177,35 +181,10 @@ def _model_paths(routes: Mapping[str, Any]) -> dict[str, Any]:
             for method, id_, summary in operations:
                 described = {"operationId": id_, "summary": summary}
                 if tag == "with_memory":
-                    described |= {"tags": ["model"], **_with_memory(routes["components"])}
+                    described |= added
                 else:
                     described |= {"tags": [tag], "responses": {"default": {"description": see[tag]}}}
                     if parameters := _path_parameters(path):
                         described["parameters"] = parameters
                 paths.setdefault(path, {})[method] = described
     return paths
-
-
-def _with_memory(components: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the proxy adds to a model route: two body fields, request headers, response headers."""
-    refused = _json({"$ref": "#/components/schemas/ErrorBody"})
-    body = {
-        "type": "object",
-        "description": "As the upstream takes it, and two fields in addition.",
-        "additionalProperties": True,
-        "properties": {
-            "memory_config": {"$ref": "#/components/schemas/MemoryConfig"},
-            "memory_context": {"$ref": "#/components/schemas/MemoryContext"},
-        },
-    }
-    headers = {name: {"$ref": f"#/components/headers/{name}"} for name in components["headers"]}
-    return {
-        "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in components["parameters"]],
-        "requestBody": {"required": True, "content": _json(body)},
-        "responses": {
-            "200": {"description": "The model's answer, streamed or whole.", "headers": headers},
-            "400": {"description": "A field or header of ours is malformed.", "content": refused},
-            "401": {"description": "No credential, or an invalid one.", "content": refused},
-            "default": {"description": "The upstream's own answer, byte for byte."},
-        },
-    }

@@ -205,11 +205,14 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class AddBody(Body):
-    content: Content
-    type: Kind = "semantic"
+class ScopeBody(Body):
     user_id: Id | None = None
     project_id: Id | None = None
+
+
+class AddBody(ScopeBody):
+    content: Content
+    type: Kind = "semantic"
     tags: Tags = []
     importance: Share = 0.5
     created_at: Moment | None = None  # when it was said: "yesterday" in it is the day before
@@ -217,10 +220,8 @@ class AddBody(Body):
     expires_at: Moment | None = None
 
 
-class SearchBody(Body):
+class SearchBody(ScopeBody):
     query: Annotated[str, Field(min_length=1, max_length=20_000)]
-    user_id: Id | None = None
-    project_id: Id | None = None
     memory_types: list[Kind] | None = None
     limit: Annotated[int, Field(ge=1, le=100)] | None = None
     similarity_threshold: Share | None = None
@@ -237,18 +238,15 @@ class MessageBody(Body):
     content: str | list[dict[str, Any]] | None = None
 
 
-class ExplainBody(Body):
+class ExplainBody(ScopeBody):
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=1_000)]
-    user_id: Id | None = None
-    project_id: Id | None = None
     session_id: Id | None = None
     model: Label = ""
     timezone: Zone | None = None
 
 
-class EndBody(Body):
-    user_id: Id | None = None
-    project_id: Id | None = None
+class EndBody(ScopeBody):
+    pass
 
 
 class DecideBody(Body):
@@ -286,12 +284,10 @@ class SettingsBody(Body):
     exempt_types: Annotated[list[Kind], Field(max_length=16)] | None = None
 
 
-class DocumentBody(Body):
+class DocumentBody(ScopeBody):
     name: Name
     content: Annotated[str, Field(min_length=1, max_length=1_000_000)]
     format: Literal["markdown", "text"] = "markdown"
-    user_id: Id | None = None
-    project_id: Id | None = None
 
 
 def _partial(schema: dict[str, Any]) -> None:

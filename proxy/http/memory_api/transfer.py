@@ -72,8 +72,8 @@ class TransferEndpoints:
         """Import an export; sending it twice imports nothing twice."""
         if media_type(request.http) not in MEDIA_TYPES:  # web pages cannot send any of them without asking
             raise InvalidRequest(f"Send NDJSON, with Content-Type: {MEDIA_TYPES[0]}.", param="content-type")
-        owner = _Owner(request.caller, request.user_or_all(), maps=request.query.user_id is not None)
-        running = _Import(self, owner, self.clock())
+        maps, user = request.query.user_id is not None, request.user_or_all()
+        running = _Import(self, request.caller, user, maps, self.clock())
         async for number, raw in lines_of(body_chunks(request.http)):
             await running.take(number, raw)
             if number % _LINES_PER_SLICE == 0:
@@ -164,42 +164,14 @@ async def lines_of(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, byt
         yield number, rest
 
 
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """The user whose memories the lines become."""
-
-    caller: Caller
-    user: str | None  # fixed by the credential or named by the request
-    maps: bool  # the request gives all lines to that user
-
-    def scope_of(self, line: asked.MemoryLine) -> Scope:
-        """Return the line's scope. Raises Forbidden for another user's line, InvalidRequest for one without
-        a user, and for another project than the request's header names. A line without `project_id` belongs
-        to the header's project; `null`, as an export writes it, means no project."""
-        if self.user is not None and not self.maps and line.user_id not in (None, self.user):
-            raise Forbidden("this line is another user's; add `user_id` to the query to import it as yours")
-        user = self.user or line.user_id
-        if user is None:
-            raise InvalidRequest("it names no `user_id`, and neither does the query")
-        project = line.project_id
-        if project is not None or "project_id" not in line.model_fields_set:
-            project = self.caller.project_of(project)
-        return Scope(self.caller.tenant, user, project)
-
-    def id_of(self, line: asked.MemoryLine, scope: Scope, id_: str | None) -> str | None:
-        """Return an id as the user may have it. One that came from another user is replaced by an id derived
-        from it, so that links between lines hold and one id never names two users' memories."""
-        if id_ is None or line.user_id in (None, scope.user):
-            return id_
-        return own_id(scope, id_)
-
-
 @dataclass(slots=True)
 class _Import:
     """One running import: counts, and the batch that is not stored yet."""
 
     api: TransferEndpoints
-    owner: _Owner
+    caller: Caller
+    owner: str | None  # fixed by the credential or named by the request
+    maps: bool  # the request gives all lines to that user
     now: float
     imported: int = 0
     skipped: int = 0
@@ -216,7 +188,7 @@ class _Import:
             return
         try:
             line = validated(json_value(raw), asked.MemoryLine)
-            memory = _memory(line, self.owner, self.now)
+            memory = self._memory(line)
         except ClientError as e:
             self._refuse(number, e.message)
             return
@@ -227,9 +199,9 @@ class _Import:
             self.began[memory.scope.user] = await self.api.memories.stamp(memory.scope)
         if line.id is None and (line.created_at is not None or line.valid_from is not None):
             # Not an export's line: those are stored as they are.
-            zone = await self.api.zones.of(memory.scope, self.owner.caller.timezone)
+            zone = await self.api.zones.of(memory.scope, self.caller.timezone)
             self.said[memory.id] = local_time(memory.valid_from, zone)
-        self.batch.append((number, memory, _history(line, self.owner, memory.scope)))
+        self.batch.append((number, memory, self._history(line, memory.scope)))
         self.batch_bytes += len(raw)
         if len(self.batch) >= BATCH or self.batch_bytes >= BATCH_BYTES:
             await self.flush()
@@ -259,33 +231,52 @@ class _Import:
         if len(self.errors) < MAX_ERRORS:
             self.errors.append({"line": number, "message": message})
 
+    def _memory(self, line: asked.MemoryLine) -> Memory:
+        """Return the line as a memory; times that it leaves out are `now`."""
+        scope = self._scope_of(line)
+        created = self.now if line.created_at is None else line.created_at
+        return Memory(
+            id=self._id_of(line, scope, line.id) or own_id(scope, line.model_dump_json()),
+            scope=scope,
+            created_at=created,
+            updated_at=created if line.updated_at is None else line.updated_at,
+            valid_from=created if line.valid_from is None else line.valid_from,
+            superseded_by=self._id_of(line, scope, line.superseded_by),
+            tags=tuple(line.tags),
+            evidence=tuple(Evidence(**one.model_dump()) for one in line.evidence[-MAX_EVIDENCE:]),
+            used_at=line.last_used_at,
+            sources=tuple(self._id_of(line, scope, each) or "" for each in line.sources),
+            **line.model_dump(include=_AS_IT_IS),
+        )
 
-def _memory(line: asked.MemoryLine, owner: _Owner, now: float) -> Memory:
-    """Return the line as a memory; times that it leaves out are `now`."""
-    scope = owner.scope_of(line)
-    created = now if line.created_at is None else line.created_at
-    return Memory(
-        id=owner.id_of(line, scope, line.id) or own_id(scope, line.model_dump_json()),
-        scope=scope,
-        created_at=created,
-        updated_at=created if line.updated_at is None else line.updated_at,
-        valid_from=created if line.valid_from is None else line.valid_from,
-        superseded_by=owner.id_of(line, scope, line.superseded_by),
-        tags=tuple(line.tags),
-        evidence=tuple(Evidence(e.session_id, e.exchange_id, e.span) for e in line.evidence[-MAX_EVIDENCE:]),
-        used_at=line.last_used_at,
-        sources=tuple(owner.id_of(line, scope, each) or "" for each in line.sources),
-        **line.model_dump(include=_AS_IT_IS),
-    )
+    def _scope_of(self, line: asked.MemoryLine) -> Scope:
+        """Return the line's scope. Raises Forbidden for another user's line, InvalidRequest for one without
+        a user, and for another project than the request's header names. A line without `project_id` belongs
+        to the header's project; `null`, as an export writes it, means no project."""
+        if self.owner is not None and not self.maps and line.user_id not in (None, self.owner):
+            raise Forbidden("this line is another user's; add `user_id` to the query to import it as yours")
+        user = self.owner or line.user_id
+        if user is None:
+            raise InvalidRequest("it names no `user_id`, and neither does the query")
+        project = line.project_id
+        if project is not None or "project_id" not in line.model_fields_set:
+            project = self.caller.project_of(project)
+        return Scope(self.caller.tenant, user, project)
 
+    def _id_of(self, line: asked.MemoryLine, scope: Scope, id_: str | None) -> str | None:
+        """Return an id as the user may have it. One that came from another user is replaced by an id derived
+        from it, so that links between lines hold and one id never names two users' memories."""
+        if id_ is None or line.user_id in (None, scope.user):
+            return id_
+        return own_id(scope, id_)
 
-def _history(line: asked.MemoryLine, owner: _Owner, scope: Scope) -> tuple[Event, ...]:
-    """Return the line's history. A superseding memory is named by the id that its own line gets."""
-    events = list(line.history)
-    if len(events) > MAX_EVENTS:  # how it began, and what came last
-        events = [*events[:2], *events[2 - MAX_EVENTS :]]
-    newest_first = dict.fromkeys(e.content for e in reversed(events))
-    wordings = set(list(newest_first)[:MAX_WORDINGS])
-    known = [e for e in events if e.content in wordings]
-    by = [owner.id_of(line, scope, e.by) or "" if e.action == "superseded" else e.by for e in known]
-    return tuple(Event(e.at, e.action, who, e.content) for e, who in zip(known, by, strict=True))
+    def _history(self, line: asked.MemoryLine, scope: Scope) -> tuple[Event, ...]:
+        """Return the line's history. A superseding memory is named by the id that its own line gets."""
+        events = list(line.history)
+        if len(events) > MAX_EVENTS:  # how it began, and what came last
+            events = [*events[:2], *events[2 - MAX_EVENTS :]]
+        newest_first = dict.fromkeys(e.content for e in reversed(events))
+        wordings = set(list(newest_first)[:MAX_WORDINGS])
+        known = [e for e in events if e.content in wordings]
+        by = [self._id_of(line, scope, e.by) or "" if e.action == "superseded" else e.by for e in known]
+        return tuple(Event(e.at, e.action, who, e.content) for e, who in zip(known, by, strict=True))

@@ -61,14 +61,9 @@ class EndpointProbe:
         self._mode, self._reprobe_s = mode, reprobe_s
         self._absent_since: float | None = None
 
-    @property
-    def settled(self) -> bool:
-        """True where the setting leaves nothing to find out."""
-        return self._mode is not ResponsesMode.AUTO
-
     def speaks(self, now: float) -> bool:
         """True if a request is to be sent as it is. While one asks again, the others stay translated."""
-        if self.settled:
+        if self._mode is not ResponsesMode.AUTO:  # nothing to find out
             return self._mode is ResponsesMode.NATIVE
         if self._absent_since is None:
             return True
@@ -84,7 +79,7 @@ class EndpointProbe:
     def heard(self, status: int, body: bytes, now: float) -> bool:
         """Note an answer of the endpoint; True if it says that there is no such endpoint. `body` matters
         for 404 only."""
-        if self.settled:
+        if self._mode is not ResponsesMode.AUTO:
             return False
         absent = is_absence(status, body)
         if absent:
