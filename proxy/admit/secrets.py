@@ -401,8 +401,8 @@ def _spoken_of(text: str, start: int, end: int) -> bool:
     _, blank, paragraph = before.rpartition("\n\n")
     if blank:
         # A line above that ends in a colon, and is not code, announces what is below it.
-        end = start - len(paragraph)
-        line = text[max(0, end - _LONGEST_HEADING) : end].rstrip().rpartition("\n")[2]
+        above = start - len(paragraph)
+        line = text[max(0, above - _LONGEST_HEADING) : above].rstrip().rpartition("\n")[2]
         if not line.endswith((":", "\uff1a")) or _CODE.match(line):
             before = paragraph
     words = list(_SECRET_WORD.finditer(before))
