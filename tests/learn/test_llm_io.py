@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.admit import safety
 from proxy.admit.safety import DEFAULT, SafetyPolicy
-from proxy.learn import llm_io, session_notes
-from proxy.learn.extractor import sources
+from proxy.learn import llm_io
 from proxy.learn.llm_io import MAX_READ, Unreadable, read_facts
 from tests.learn.support import exchange
 
@@ -20,14 +18,15 @@ EXPECTED = json.loads((CORPUS / "expected.json").read_text("utf-8"))
 ANSWERS = {file.stem: file.read_bytes().decode("utf-8") for file in CORPUS.glob("*.txt")}
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_whole_facts_of_a_malformed_answer_are_read_and_nothing_else(name):
-    assert ANSWERS.keys() == EXPECTED.keys()
-    if EXPECTED[name] == "unreadable":
-        with pytest.raises(Unreadable):
-            read_facts(ANSWERS[name])
-        return
-    assert [[f.type, f.content] for f in read_facts(ANSWERS[name])] == EXPECTED[name]
+def found_in(answer):
+    try:
+        return [[fact.type, fact.content] for fact in read_facts(answer)]
+    except Unreadable:
+        return "unreadable"
+
+
+def test_whole_facts_of_a_malformed_answer_are_read_and_nothing_else():
+    assert {name: found_in(answer) for name, answer in ANSWERS.items()} == EXPECTED
 
 
 def test_an_answer_that_is_cut_off_anywhere_yields_no_fact_that_it_does_not_hold():
@@ -48,12 +47,11 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("answer", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_answer_is_read_in_bounded_time(answer):
-    began = time.thread_time()
-    with suppress(Unreadable):
-        read_facts(answer)
-    assert time.thread_time() - began < 5  # some 0.4 s
+def test_a_hostile_answer_is_read_in_bounded_time():
+    for answer in HOSTILE:
+        began = time.thread_time()
+        found_in(answer)
+        assert time.thread_time() - began < 5, answer[:20]  # some 0.4 s
 
 
 def test_unknown_types_and_chapters_are_dropped_and_a_flood_is_bounded():
@@ -84,20 +82,7 @@ def test_names_that_the_fact_neither_has_nor_quotes_are_dropped():
 
 
 # ---------------------------------------------------------------- what models are shown
-def test_each_text_of_a_job_is_cleaned_once_per_policy(monkeypatch):
-    cleaned: list[str] = []
-    without_planted = safety.without_planted
-
-    def counted(text):
-        cleaned.append(text)
-        return without_planted(text)
-
-    monkeypatch.setattr(safety, "without_planted", counted)
-    said = [exchange("I keep bees in Ulm.", "How many hives?"), exchange("Nine hives of them.", "Nine!")]
-    llm_io.conversation(said, DEFAULT)
-    sources(said, DEFAULT)
-    session_notes.state_request(None, said, DEFAULT)
-    assert len(cleaned) == len(set(cleaned)) == 4
+def test_a_text_is_shown_as_the_policy_of_the_moment_allows():
     address = exchange("My address is anna@example.org.")
     for policy, shown in (("allow", True), ("redact", False), ("allow", True)):
         text = llm_io.user_text(address, SafetyPolicy(pii={**DEFAULT.pii, "email": policy}))

@@ -10,12 +10,11 @@ import pytest
 
 from proxy.admit import safety
 from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
-from proxy.domain.core import MemoryOptions, Message, Turn
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Outcome
 from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder, on_completion
 from tests.admit.corpus import PERSONAL, PLANTED, SECRETS
-from tests.learn.support import ANA, NOON, House
+from tests.learn.support import House, turn
 
 STRICT = SafetyPolicy(pii={**DEFAULT_PII, "email": "redact"})
 FEW = 6  # lines of an exchange: a model's answer is read up to a number of facts
@@ -39,18 +38,6 @@ def recorder(house: House) -> ExchangeRecorder:
         trigger=on_completion(house.policy),
         wake=asyncio.Event(),
         redact=partial(safety.redact, policy=STRICT),
-    )
-
-
-def turn(said: str, session: str = "s-1") -> Turn:
-    return Turn(
-        request_id="r",
-        scope=ANA,
-        session_id=session,
-        model="m",
-        messages=(Message("user", said),),
-        options=MemoryOptions(True, True, None, 10, None),
-        at=NOON,
     )
 
 
@@ -80,7 +67,7 @@ def forms(value: str) -> list[bytes]:
 @pytest.mark.parametrize("side", ["user", "assistant"])
 async def test_no_secret_or_identifying_number_is_found_on_disk_or_in_the_prompt(house, caplog, capsys, side):
     caplog.set_level(logging.DEBUG)
-    rows = SECRETS + PERSONAL
+    rows = (SECRETS + PERSONAL)[::3]  # all are tried on the detectors themselves
     for at in range(0, len(rows), FEW):
         text = "I live in Ghent.\n\n" + "\n\n".join(t for t, _ in rows[at : at + FEW])
         await (record(house, text) if side == "user" else record(house, "I like tea. What is new?", text))
@@ -110,7 +97,7 @@ async def test_no_planted_instruction_reaches_the_model_or_becomes_a_memory(hous
 
 async def test_a_secret_across_the_place_where_a_long_text_is_cut_is_gone(house):
     card = "4111 1111 1111 1111"
-    for shift in (-16, -12, -8, -4):
+    for shift in (-12, -4):
         before = "tea " * ((MAX_CHARS // 2 + shift) // 4)
         await record(house, f"{before}{card}{' tea' * MAX_CHARS}")
         after = " tea" * ((MAX_CHARS // 2 + shift) // 4)

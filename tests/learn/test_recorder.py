@@ -1,57 +1,32 @@
 """Exchanges are committed bounded and redacted, late ones are not lost, and accesses are counted."""
 
 import asyncio
-import threading
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
-from proxy.domain.core import MemoryOptions, Message, Scope, Turn
+from proxy.domain.core import Message, Scope
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.session import EXPLICIT, Outcome, StoredExchange
 from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
-from tests.learn.support import ANA, NOON, House
+from tests.learn.support import ANA, NOON, House, turn
 from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge
 
 BEN = Scope("t", "ben")
 
 
-@dataclass
-class Readers:
-    """Replace the detectors; record their threads."""
-
-    threads: set[int] = field(default_factory=set)
-
-    def redact(self, text: str) -> str:
-        self.threads.add(threading.get_ident())
-        return text
-
-
-def recorder(house: House, readers: Readers) -> ExchangeRecorder:
+def recorder(house: House) -> ExchangeRecorder:
     return ExchangeRecorder(
         sessions=house.stores.sessions,
         trigger=on_completion(TriggerPolicy(batch_size=1)),
         wake=asyncio.Event(),
-        redact=readers.redact,
+        redact=str,
     )
 
 
 RULE = replace(ASKS_NOTHING, rule=0.9)
-
-
-def turn(said: str) -> Turn:
-    options = MemoryOptions(True, True, None, 5, None)
-    return Turn(
-        request_id="r",
-        scope=ANA,
-        session_id="s-1",
-        model="m",
-        messages=(Message("user", said),),
-        options=options,
-        at=NOON,
-    )
 
 
 async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(house, monkeypatch):
@@ -59,7 +34,7 @@ async def test_a_late_answer_is_not_lost_if_its_commit_is_cancelled(house, monke
         await asyncio.Event().wait()
         return False
 
-    recording = recorder(house, Readers())
+    recording = recorder(house)
     recording.keep(await recording.begin(turn("I like tea."), "k-1"), Outcome("Noted.", True))
     with monkeypatch.context() as patched:
         patched.setattr(SqlSessions, "complete", hangs)
@@ -83,7 +58,7 @@ async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_later(hous
         return await asyncio.shield(commits[0])
 
     commits: list[asyncio.Task[StoredExchange]] = []
-    recording = recorder(house, Readers())
+    recording = recorder(house)
     with monkeypatch.context() as patched:
         patched.setattr(SqlSessions, "begin", slow)
         with pytest.raises(TimeoutError):
@@ -99,7 +74,7 @@ async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_later(hous
 
 
 async def test_responses_of_two_users_with_one_id_belong_to_their_users(house):
-    recording = recorder(house, Readers())
+    recording = recorder(house)
     for scope in (ANA, BEN):
         begun = await recording.begin(replace(turn("When does it end?"), scope=scope), "k-1")
         await recording.finish(begun, Outcome("Let me look.", whole=False, response_id="resp_1"))
@@ -118,7 +93,7 @@ async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_chan
     judge = ScriptedJudge(
         asks=lambda text: RULE if text.startswith("Answer") else ASKS_NOTHING, relation=lambda *_: CHANGED
     )
-    recording = replace(recorder(house, Readers()), judge=judge, notes=house.stores.notes)
+    recording = replace(recorder(house), judge=judge, notes=house.stores.notes)
     for number, said in enumerate(("Answer in Welsh.", "I like tea.", "Answer in Dutch.")):
         await recording.begin(turn(said), f"k-{number}")
     (anchor,) = (await house.stores.notes.notes(ANA, "s-1")).anchors
@@ -130,7 +105,7 @@ async def test_an_explicit_ask_is_extracted_at_once_and_a_failing_judge_costs_no
         async def read(self, text, *, closely=False):
             raise EmbeddingFailed("no")
 
-    patient = replace(recorder(house, Readers()), trigger=on_completion(TriggerPolicy(batch_size=9)))
+    patient = replace(recorder(house), trigger=on_completion(TriggerPolicy(batch_size=9)))
     asks = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, remember=0.6))
     for key, judge in (("k-1", Failing()), ("k-2", asks)):
         recording = replace(patient, judge=judge, notes=house.stores.notes)

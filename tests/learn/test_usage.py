@@ -85,11 +85,6 @@ async def test_a_memory_that_helps_little_with_the_message_loses_nothing():
     assert (verdict.used, verdict.spared) == (frozenset(), {"m1"})
 
 
-async def test_without_models_names_and_numbers_decide():
-    said = exchange("Write to my boss", "Hi Priya!", "The user's manager is Priya Nair.", "The user is 40.")
-    assert (await UseJudge(None).verdict(said)).used == {"m0"}
-
-
 @pytest.mark.parametrize("policy", [EvolutionPolicy(use=False), EvolutionPolicy(enabled=False)])
 async def test_what_is_switched_off_is_settled_without_a_judgement(policy):
     store = Store(exchange("Write to my boss", "Hi Priya!", "The user's manager is Priya Nair."))

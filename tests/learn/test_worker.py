@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from proxy.admit.gate import Gate
-from proxy.domain.core import Candidate, MemoryFilter, Scope
+from proxy.domain.core import MemoryFilter, Scope
 from proxy.domain.errors import CompletionFailed, CompletionRefused, CredentialNeeded, StoreUnavailable
 from proxy.learn import worker as module
 from proxy.learn.recorder import TriggerPolicy
-from proxy.learn.worker import HAND_ON_EVERY_S, Worker, WorkerConfig, WorkerPace, WorkerTools
+from proxy.learn.worker import HAND_ON_EVERY_S, Worker, WorkerConfig, WorkerPace
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.memories import SqlMemories
-from tests.learn.support import ANA, House, asked, facts, stated_or_asked
-from tests.support.judge import SAME, ScriptedJudge
+from tests.learn.support import ANA, House, facts
 
 BOB = Scope("t", "bob")
 HAWAII = "User's budget for the Hawaii trip is $10,000"
@@ -207,20 +205,6 @@ async def test_an_unreadable_answer_is_asked_for_once_more_and_an_explicit_ask_i
     assert await house.contents() == ["Please remember that my locker is number 4471."]
 
 
-async def test_an_explicit_ask_is_stored_in_the_users_words_until_the_model_answers(house, embedder):
-    house.embedder = embedder
-    house.judge = ScriptedJudge(asks=asked, statement=stated_or_asked, relation=lambda old, new: SAME)
-    house.completer.answers = [CompletionFailed("no answer within 30 s"), facts(HAWAII)]
-    await house.say("Please remember that my budget for the Hawaii trip is $10,000. I also like tea.")
-    await house.worker().work_one()
-    (stored,) = await house.memories()
-    assert (stored.source, "$10,000" in stored.content) == ("explicit", True)
-    house.now += 100
-    await house.worker().work_one()
-    assert outcomes(house) == ["retried", "extracted"]
-    assert len(await house.memories()) == 1
-
-
 async def test_a_job_that_could_not_be_given_back_runs_once_the_store_is_back(house, monkeypatch):
     async def away(*_, **__):
         raise StoreUnavailable("a full disk")
@@ -241,22 +225,6 @@ async def test_a_job_that_could_not_be_given_back_runs_once_the_store_is_back(ho
 
 
 # ---------------------------------------------------------------- running and stopping
-async def test_a_running_worker_serves_a_job_as_soon_as_it_is_woken(house):
-    house.pace = WorkerPace(poll_seconds=3600, sweep_seconds=3600)
-    worker = house.worker()
-    running = asyncio.create_task(worker.run())
-    house.completer.answers = [facts(HAWAII)]
-    await house.say(SAID)
-    worker.wake.set()
-    async with asyncio.timeout(5):
-        while not house.reports:  # noqa: ASYNC110 the store's threads are at work
-            await asyncio.sleep(0.01)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert await house.contents() == [HAWAII]
-
-
 async def test_shutdown_extracts_pending_exchanges_and_leaves_a_stuck_job_to_the_next_worker(house):
     house.policy = TriggerPolicy(batch_size=10, personal_idle_seconds=15)
     house.completer.answers = [facts(HAWAII)]
@@ -297,16 +265,6 @@ async def test_a_job_claimed_for_a_cancelled_worker_is_given_back(house, monkeyp
 
 
 # ---------------------------------------------------------------- whole sessions
-SUMMARY = Candidate(type="episodic", content="User planned the Hawaii trip with its budget", source="summary")
-
-
-def with_hooks(house: House, **hooks: Any) -> Worker:
-    gate = Gate(house.stores.memories, None, judge=house.judge)
-    tools = WorkerTools(house.stores.jobs, house.stores.sessions, gate, house.completer, **hooks)
-    config = WorkerConfig(house.mode, pace=house.pace)
-    return Worker(tools, config, clock=lambda: house.now, report=house.reports.append)
-
-
 async def work_and_close(house: House, worker: Worker) -> None:
     """Do what is due, then what is due of ended sessions."""
     while await worker.work_one():
@@ -314,26 +272,6 @@ async def work_and_close(house: House, worker: Worker) -> None:
     await house.stores.notes.close(idle_since=house.now, left_since=house.now, now=house.now)
     while await worker.work_one():
         pass
-
-
-async def test_a_session_is_summarised_once_after_its_last_facts_are_stored(house):
-    read: list[int] = []
-
-    async def closing(job, batch):
-        read.append(len(house.completer.requests))
-        assert await house.contents() == [HAWAII]
-        return (SUMMARY,)
-
-    house.policy, house.pace = TriggerPolicy(batch_size=9), WorkerPace(batch_limit=2)
-    house.completer.answers = [facts(HAWAII)]
-    for n in range(3):
-        await house.say(f"{SAID}, boat number {n}.")
-    worker = with_hooks(house, closing=closing)
-    await work_and_close(house, worker)  # the closing job has read two exchanges, then the third
-    assert (len(house.completer.requests), read) == (2, [])
-    await work_and_close(house, worker)
-    assert read == [2]
-    assert sorted(await house.contents()) == sorted([HAWAII, SUMMARY.content])
 
 
 @pytest.mark.parametrize("error", [CompletionFailed("500"), ZeroDivisionError("a bug")])
@@ -347,7 +285,9 @@ async def test_failures_of_summary_and_state_cost_no_fact(house, error):
     house.completer.answers = [facts(HAWAII)]
     await house.say(SAID)
     await house.say("Thanks.")
-    await work_and_close(house, with_hooks(house, closing=failing, state=failing))
+    tools = replace(house.worker()._tools, closing=failing, state=failing)
+    config = WorkerConfig(house.mode, pace=house.pace)
+    await work_and_close(house, Worker(tools, config, clock=lambda: house.now, report=house.reports.append))
     assert await house.contents() == [HAWAII]
     assert states[0] == [HAWAII], "a state is updated once the facts are stored"
     assert outcomes(house) == ["extracted", "retried"]
@@ -359,9 +299,7 @@ async def test_failures_of_summary_and_state_cost_no_fact(house, error):
 @pytest.mark.parametrize(
     ("error", "facts"),
     [
-        (CompletionFailed("status 500"), {"error": "CompletionFailed", "reason": "status 500"}),
         (CompletionRefused("status 400"), {"error": "CompletionRefused", "reason": "status 400"}),
-        (CompletionFailed(), {"error": "CompletionFailed"}),
         (KeyError("user words"), {"error": "KeyError"}),
     ],
 )

@@ -79,15 +79,15 @@ async def test_one_run_gives_the_vector_and_what_the_heads_say(judge, embedder, 
     assert all(0 < number < 1 for number in numbers(reading))
 
 
-@pytest.mark.parametrize("text", STRANGE)
-async def test_any_text_is_judged(judge, text):
-    reading = await judge.read(text)
-    assert np.isfinite(numbers(reading)).all()
-    (relation,) = await judge.relations([(text, "User lives in Graz.")])
-    assert relation.same + relation.changed + relation.apart == pytest.approx(1)
-    (statement,) = await judge.statements([(text, text)])
-    assert statement.user + statement.other + statement.impersonal == pytest.approx(1)
-    assert await judge.helps(reading, [MemoryText(text)])
+async def test_any_text_is_judged(judge):
+    for text in STRANGE:
+        reading = await judge.read(text)
+        assert np.isfinite(numbers(reading)).all()
+        assert await judge.helps(reading, [MemoryText(text)])
+    for relation in await judge.relations([(text, "User lives in Graz.") for text in STRANGE]):
+        assert relation.same + relation.changed + relation.apart == pytest.approx(1)
+    for statement in await judge.statements([(text, text) for text in STRANGE]):
+        assert statement.user + statement.other + statement.impersonal == pytest.approx(1)
 
 
 # ---------------------------------------------------------------- memories
@@ -101,37 +101,6 @@ async def test_a_nearer_memory_helps_more(judge, embedder, runs):
     assert runs == []
     assert await judge.helps(reading, [*map(MemoryText, facts)]) == pytest.approx(given)
     assert await judge.helps(reading, []) == []
-
-
-async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(embedder, tmp_path, runs):
-    directory = write_heads(tmp_path)
-    facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
-    memories = list(map(MemoryText, facts, await embedder.embed(facts)))
-    plain = load_judge(tmp_path, embedder, directory=directory).judge
-    message = await plain.read("Where do I live?")
-    by_cosine = await plain.helps(message, memories)
-    sure, near, _ = sorted(by_cosine, reverse=True)
-    write_head(directory, "relevance", reader_arrays(), open=[0.0, sure - 1e-6], most=2)
-    certain = load_judge(tmp_path, embedder, directory=directory).judge
-    assert certain is not None
-    runs.clear()
-    assert await certain.helps(message, memories) == by_cosine
-    assert runs == []
-    write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], most=2)
-    judge = load_judge(tmp_path, embedder, directory=directory).judge
-    given = await judge.helps(message, memories)
-    unread = [at for at in range(3) if given[at] == by_cosine[at]]
-    assert [by_cosine[at] < near for at in unread] == [True]
-    assert sorted(runs) == sorted("passage: " + fact for at, fact in enumerate(facts) if at not in unread)
-    for at in {0, 1, 2} - set(unread):  # whatever else is in the batch
-        (alone,) = await judge.helps(message, [memories[at]])
-        assert alone == pytest.approx(given[at], abs=1e-5)
-    assert len(runs) == 2
-    write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], offsets={"helps": 0.5})
-    moved = load_judge(tmp_path, embedder, directory=directory).judge
-    assert all(a > b for a, b in zip(await moved.helps(message, memories), given, strict=True) if b > 0.01)
-    for each in (plain, certain, judge, moved):
-        each.close()
 
 
 async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not(embedder, tmp_path, runs):
@@ -180,7 +149,6 @@ def age(path: Path) -> None:
         ("profile", cut, "is damaged"),
         ("relevance", age, "is of another version (memory-e5-small-v0)"),
         ("relation", lambda path: path.with_suffix(".json").write_text("{"), "cannot be read"),
-        ("statement", lambda path: path.with_suffix(".json").write_text("[]"), "cannot be read"),
     ],
 )
 def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(embedder, tmp_path, name, damage, reason):
@@ -200,8 +168,6 @@ def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder, tmp_path)
     write_head(directory, "message", arrays | {"needs.bias": np.full(5, np.nan)})
     assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
     write_head(directory, "message", arrays)
-    write_head(directory, "relevance", reader_arrays() | {"f2.bias": np.full(1, np.inf)})
-    assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
     write_head(directory, "relevance", reader_arrays() | {"nq.weight": np.zeros(5)})
     assert "relevance do not fit" in load_judge(tmp_path, embedder, directory=directory).note
     write_head(directory, "relevance", reader_arrays())

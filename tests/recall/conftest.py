@@ -7,18 +7,17 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from proxy.domain.core import Hit, Memory, MemoryOptions, Message, Page, Scope, Search, Stamp, Turn
-from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
-from proxy.domain.ports import EmbeddingModel
+from proxy.domain.errors import StoreUnavailable
 from proxy.domain.session import NO_NOTES, Exchange, SessionNotes
 from proxy.recall import documents
 from proxy.recall.pack import Budget
 from proxy.recall.prepare import RecallTools
 from proxy.recall.search import Searcher
+from tests.support.embedder import ScriptedEmbedder
 from tests.support.judge import ScriptedJudge
 
 NOW = 1_780_000_000.0
 SCOPE = Scope("default", "u1")
-MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_threshold=0.3)
 
 
 def memory(id: str, content: str, **changes) -> Memory:
@@ -94,31 +93,6 @@ class Past:
         ]  # fmt: skip
 
 
-@dataclass
-class Scripted:
-    """An embedder that understands Latin script; records the texts."""
-
-    failing: bool = False
-    embedded: list[str] = field(default_factory=list)
-    begun: list[str] = field(default_factory=list)
-    model: EmbeddingModel = MODEL
-
-    async def embed_query(self, text: str) -> bytes:
-        return (await self.embed([text]))[0]
-
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        if self.failing:
-            raise EmbeddingFailed
-        self.embedded += texts
-        return [b"vector" for _ in texts]
-
-    def begin(self, text: str) -> None:
-        self.begun.append(text)
-
-    def understands(self, text: str) -> bool:
-        return text.isascii()
-
-
 class NoNotes:
     """Sessions without notes."""
 
@@ -157,7 +131,7 @@ def tools(judge):
 
 def tools_with(memories, judge, *, embedder=None, **searcher):
     """Return tools over these memories. `embedder`: one that understands Latin script by default."""
-    embedder = embedder or Scripted()
+    embedder = embedder or ScriptedEmbedder()
     return RecallTools(
         searcher=Searcher(memories, embedder, lambda: NOW, judge, **searcher), sessions=Past(),
         notes=NoNotes(), shelf=no_documents(), budget=Budget(Words(), 200, 60), clock=lambda: NOW,

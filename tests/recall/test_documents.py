@@ -13,10 +13,11 @@ from proxy.recall.pack import Block
 from proxy.recall.prepare import look_up, prepare
 from proxy.recall.triage import Verdict, query_of
 from proxy.telemetry import REMIND_S, ThrottledLog
-from proxy.wire.authorship import CLOSE, NOTICE, OPEN, fence, strip_blocks
-from tests.recall.conftest import SCOPE, Scripted, Words, memory, turn
+from proxy.wire.authorship import CLOSE, OPEN, strip_blocks
+from tests.recall.conftest import SCOPE, Words, memory, turn
 from tests.recall.conftest import Shelf as Memories
 from tests.storage.recording import recorded
+from tests.support.embedder import ScriptedEmbedder
 
 QUESTION = "Tell me how my release is rolled back?"
 ANSWER = "Run the undo command."
@@ -62,7 +63,7 @@ class Index:
 
 
 def shelf(*hits: PassageHit, memories: Memories | None = None, **fields) -> Shelf:
-    given = {"embedder": Scripted(), "deadline_s": 5.0, **fields}
+    given = {"embedder": ScriptedEmbedder(), "deadline_s": 5.0, **fields}
     return Shelf(given.pop("index", Index(list(hits))), memories or Memories(), **given)
 
 
@@ -95,21 +96,9 @@ async def test_the_gate_is_stricter_for_a_message_that_needs_no_memory():
     assert await texts(asked, shelf(hit(0.37)), Reason.GENERAL_FACT) == [ANSWER]
 
 
-async def test_passages_give_way_to_a_nearer_memory():
-    assert await texts(turn(QUESTION), shelf(hit(0.4), memories=near(0.2))) == [ANSWER]
-    assert await texts(turn(QUESTION), shelf(hit(0.4), memories=near(0.36))) == []
-
-
-async def test_a_request_s_own_threshold_decides_alone():
-    asked = turn(QUESTION)
-    asked = replace(asked, options=replace(asked.options, threshold=0.1))
-    at = shelf(hit(0.12), hit(0.09, "Second."), memories=near(0.5))
-    assert await texts(asked, at) == [ANSWER]
-
-
 async def test_passages_without_vectors_are_found_by_their_words():
     worded = hit(None, WORDED, bm25=3.0)
-    for embedder in (None, Scripted(failing=True), Scripted()):
+    for embedder in (None, ScriptedEmbedder(failing=True), ScriptedEmbedder()):
         at = shelf(worded, hit(None, "Figs."), embedder=embedder)
         assert await texts(turn(QUESTION), at) == [WORDED]
     assert sorted(await texts(turn(QUESTION), shelf(worded, hit(OPENS)))) == [WORDED, ANSWER]
@@ -135,12 +124,6 @@ async def test_a_passage_that_the_conversation_shows_is_left_out():
     assert await texts(by_tool, shelf(hit(OPENS))) == []
 
 
-async def test_no_more_passages_are_shown_than_fit():
-    at = shelf(*(hit(0.5 - n / 100, f"Passage {n}.") for n in range(9)))
-    assert len(await look_up(turn(QUESTION), at, verdict(turn(QUESTION)), None)) == at.most
-    assert len(await search(SCOPE, QUESTION, at, limit=5)) == 5
-
-
 # ---------------------------------------------------------------- failing
 @pytest.mark.parametrize("index", [Index(error=StoreUnavailable("away")), Index(waits=True)])
 async def test_a_failing_or_slow_index_costs_no_memory_and_is_logged_once_a_minute(tools, index, monkeypatch):
@@ -153,12 +136,6 @@ async def test_a_failing_or_slow_index_costs_no_memory_and_is_logged_once_a_minu
         ("documents.left_out", None),
         ("documents.left_out", 5),
     ]
-
-
-async def test_without_documents_nothing_is_embedded_or_searched():
-    at = shelf()
-    assert await texts(turn(QUESTION), at) == []
-    assert (at.embedder.embedded, at.index.asked, at.memories.asked) == ([], [], [])
 
 
 # ---------------------------------------------------------------- shown
@@ -183,30 +160,6 @@ def test_a_document_can_neither_close_the_block_nor_forge_a_citation():
 
 def _ranked(one: PassageHit) -> RankedPassage:
     return RankedPassage(one, 1.0)
-
-
-def test_passages_and_their_ids_follow_the_memories():
-    block = Block(fence(["- a memory"]), ("m1",), 50)
-    grown = with_passages(block, [_ranked(hit(0.5)), _ranked(hit(0.5, "More."))], shelf(), Words(), "m")
-    assert grown.text.startswith(block.text.removesuffix(CLOSE))
-    assert grown.text.index("- a memory") < grown.text.index("[doc")
-    assert grown.memory_ids == ("m1", "doc_0123456789abcdef")
-    added = len(grown.text.split()) - len(block.text.split())
-    assert grown.tokens == 50 + added
-    alone = with_passages(Block("", (), 0), [_ranked(hit(0.5))], shelf(), Words(), "m")
-    assert alone.text.startswith(f"{OPEN}\n{NOTICE}\n")
-    assert strip_blocks(alone.text) == ""
-    assert alone.tokens == len(alone.text.split())
-
-
-def test_a_passage_that_does_not_fit_is_skipped():
-    long, short = hit(0.5, "word " * 300), hit(0.5, "Short.")
-    block = with_passages(
-        Block("", (), 0), [_ranked(long), _ranked(short)], shelf(budget_tokens=100), Words(), "m"
-    )
-    assert "Short." in block.text
-    assert "word" not in block.text
-    assert with_passages(Block("", (), 0), [_ranked(long)], shelf(budget_tokens=100), Words(), "m").text == ""
 
 
 def test_the_beginning_of_the_best_passage_is_shown_if_not_all_of_it_fits():

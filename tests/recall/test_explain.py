@@ -10,7 +10,7 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.recall.explain import explain, search, unshown
 from proxy.recall.prepare import RecallTools, prepare
 from tests.recall.conftest import SCOPE, Shelf, memory, tools_with, turn
-from tests.support.judge import ASKS_NOTHING, NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
+from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
 
 BUDGET = Hit(memory("budget", "Our budget for the Portugal trip is $6,200."), 0.5, 3.0)
 ASKED = "What can we spend on the hotel?"
@@ -54,18 +54,6 @@ async def test_a_message_that_needs_no_memory_shows_what_a_search_would_have_fou
     explanation = await explain(turn("Good morning!"), holding(BUDGET, needs=lambda _: SMALL_TALK))
     assert explanation.prepared.reason == "greeting"
     assert reasons(explanation) == {"budget": "not_searched"}
-
-
-async def test_a_short_message_is_explained_with_the_one_that_it_was_read_with():
-    explanation = await explain(turn("We plan Portugal in May.", "Lovely!", "How much?"), holding(BUDGET))
-    assert explanation.query == "We plan Portugal in May.\nHow much?"
-
-
-async def test_what_the_message_asks_to_forget_is_left_out_and_stays_stored():
-    judge = {"asks": lambda _: replace(ASKS_NOTHING, forget=0.9), "covered": lambda *_: 0.9}
-    explanation = await explain(turn("Forget my Portugal budget."), holding(BUDGET, **judge))
-    assert reasons(explanation) == {"budget": "forgotten"}
-    assert (explanation.prepared.reason, explanation.prepared.block) == ("forgotten", "")
 
 
 async def test_an_explanation_and_a_search_call_no_external_model():

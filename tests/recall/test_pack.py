@@ -34,9 +34,15 @@ OVERHEAD = pack([memory("m0000000", "x")], 1000).tokens - len(render(memory("m00
 LINE = len(render(memory("m0000000", SIX)).split())
 
 
-def test_a_line_carries_type_date_and_short_id():
+def test_a_line_carries_type_date_short_id_and_what_qualifies_it():
     line = render(memory("mem_0123456789abcdef", "User is vegan", valid_from=1_767_225_600.0))
     assert line == "[semantic 2026-01-01 #ef] User is vegan"
+    note = memory("m1", "Deploys often", type="reflective", source="reflection")
+    assert render(note).startswith("[reflective, inferred, not said by the user ")
+    older = memory("m1", "User lives in Rome", contradicted_by="m2")
+    both = pack([older, memory("m2", "User lives in Oslo")], 1000).text
+    assert "User lives in Rome (#m2 contradicts this and is newer)" in both
+    assert "contradicts" not in pack([older], 1000).text
     block = pack([memory("mem_a1beef", "First"), memory("mem_c1beef", "Second")], 1000)
     assert block.text.index("#a1beef] First") < block.text.index("#c1beef] Second"), "ids that end alike"
     many = pack([memory(f"mem_{n:08x}", f"Fact {n}") for n in range(0, 200_000, 4096)], 5000)
@@ -54,20 +60,6 @@ def test_a_preference_of_the_project_takes_precedence_over_a_general_one():
     least = pack([general, of_project], 1000).tokens
     assert pack([general, of_project], least).tokens == least
     assert len(pack([general, of_project], least - 1).memory_ids) == 1
-
-
-def test_the_earlier_of_two_that_contradict_each_other_names_the_newer_one_if_both_are_shown():
-    older = memory("m1", "User lives in Rome", contradicted_by="m2")
-    newer = memory("m2", "User lives in Oslo")
-    both = pack([older, newer], 1000)
-    assert "User lives in Rome (#m2 contradicts this and is newer)" in both.text
-    assert "contradicts" not in pack([older], 1000).text
-    assert both.tokens > pack([replace(older, contradicted_by=None), newer], 1000).tokens
-
-
-def test_the_line_of_a_reflection_says_that_it_is_inferred():
-    note = memory("m1", "Deploys often", type="reflective", source="reflection")
-    assert render(note).startswith("[reflective, inferred, not said by the user ")
 
 
 def test_the_budget_includes_the_fence_and_no_memory_is_cut():
@@ -93,12 +85,10 @@ KINDS = [
     ("memories", "scores", "room", "chosen"),
     [
         ([*FACTS, TASTE], [1.0, *[0.6] * 4, 0.57], 4 * LINE, "s0 s1 s2 p"),  # a preference, hardly worse
-        ([*FACTS[:4], TASTE], [1.0, *[0.6] * 3, 0.3], 4 * LINE, "s0 s1 s2 s3"),  # a preference, much worse
         (
             [FACTS[0], STEPS, *FACTS[1:]], [1.0, 0.8, *[0.7] * 4], 5 * LINE, "s0 s1 s2 s3 s4",
         ),  # long, hardly better
         (KINDS, [], 2 * LINE, "m0 m3"),  # the type decides between equals
-        ([STEPS, *FACTS], [], 28, "steps"),  # the best match takes most of the budget
         ([memory("long", "word " * 500), FACTS[0]], [], 20, "s0"),  # one that does not fit
     ],
 )  # fmt: skip
@@ -152,12 +142,6 @@ def test_an_anchor_that_the_user_says_in_the_conversation_is_not_repeated():
     assert lines(cut, Message("user", "From now on, always mention every rule.")) == []
 
 
-def test_the_newest_anchors_come_first_in_a_short_budget_and_last_in_the_block():
-    notes = SessionNotes(tuple(Anchor("other", f"Rule {n} holds.", DAY) for n in range(5)))
-    assert [line[-13:] for line in lines(notes, budget=10)] == ["Rule 3 holds.", "Rule 4 holds."]
-    assert lines(SessionNotes((CHINESE,), (RecentTurn("a", "b", DAY),), {"topic": "x"}, DAY), budget=1) == []
-
-
 def test_turns_come_after_the_state_and_within_their_bounds():
     long = RecentTurn("question " * 60, "answer " * 60, DAY)
     turns = (long, long, RecentTurn("why?", "so", DAY), RecentTurn("and?", "", DAY))
@@ -183,17 +167,12 @@ MANGO = memory("m", "用户对芒果严重过敏。")
     ("one", "texts", "visible"),
     [
         (VEGAN, ["Profile: user is vegan. Suggest dinner."], True),
-        (VEGAN, ["The user is vegan. What can be cooked?"], True),  # a statement before a question
-        (VEGAN, ["User is vegan. Is that so? " + "Why is it? It is. " * 200], True),
-        (VEGAN, [], False),
         (LEARNT, ["Well, I'm vegan, so no cheese."], True),  # the words it was learnt from
-        (LEARNT, ["Suggest a dinner"], False),
         (AISLE, ["yes please book it"], False),  # a short span proves nothing
         (BEA, ["My flatmate Bea is coeliac, she eats gluten free stuff only"], True),
         (BEA, ["My flatmate Bea is coming", "something gluten free", "coeliac eats"], False),
         (BUDGET, ["Our budget for the Portugal trip is $6,200 dollars including flights."], True),
         (BUDGET, ["Our budget for the Portugal trip is 7,500 dollars including flights."], False),
-        (DENTIST, ["My only dentist in Leeds since 2019 is Dr. Ohm. Is he good?"], True),
         (DENTIST, ["Is it true that my only dentist in Leeds since 2019 is Dr. Ohm?"], False),
         (MANGO, ["你好。用户对芒果严重过敏吗?"], False),
     ],

@@ -16,7 +16,8 @@ from proxy.domain.core import (
 from proxy.domain.ports import Needs, ProfileScores
 from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sqlite import SqliteStores
-from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
+from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
+from tests.support.embedder import MODEL, ScriptedEmbedder
 from tests.support.judge import SMALL_TALK, ScriptedJudge
 
 RULE, TRAIT, FACT = (np.eye(3, dtype=np.float32)[n].tobytes() for n in range(3))
@@ -37,19 +38,11 @@ class Counting(ScriptedJudge):
         return super().profile(vectors)
 
 
-class Floats(Scripted):
-    """An embedder whose vectors are vectors: every question is near the car."""
-
-    async def embed(self, texts):
-        self.embedded += texts
-        return [FACT for _ in texts]
-
-
 @pytest.fixture
 async def stores(tmp_path):
     opened = SqliteStores(tmp_path)
     await opened.open()
-    await opened.memories.stamp_model(Floats().model)
+    await opened.memories.stamp_model(MODEL)
     rows = [Create(SPANISH, RULE), Create(COELIAC, TRAIT), Create(CAR, FACT)]
     await opened.memories.apply(SCOPE, rows, expect=Stamp(0, 0))
     yield opened
@@ -60,13 +53,7 @@ def tools_over(stores, **scripted) -> RecallTools:
     judge = Counting(
         standing=KINDS.__getitem__, **{"help": lambda _, content: "Skoda" in content, **scripted}
     )
-    return tools_with(stores.memories, judge, embedder=Floats())
-
-
-async def test_rules_and_traits_follow_the_recalled_memories(stores):
-    prepared = await prepare(turn("Which car do I drive these days?"), tools_over(stores))
-    assert prepared.memory_ids == ("car", "spanish", "coeliac")
-    assert prepared.reason is None
+    return tools_with(stores.memories, judge, embedder=ScriptedEmbedder(lambda text: FACT))
 
 
 async def test_small_talk_is_offered_the_rules_alone_and_says_so(stores):
@@ -78,25 +65,12 @@ async def test_small_talk_is_offered_the_rules_alone_and_says_so(stores):
 
 
 async def test_traits_are_offered_in_a_new_conversation_that_may_concern_the_users_life(stores):
+    note = memory("note", "User wants no sugar.", type="reflective", source="reflection")
+    await apply(stores, Create(note, TRAIT))  # inferred: never part of the profile
     tools = tools_over(stores, needs=lambda _: UNCLEAR)
     assert (await prepare(turn("Plan the whole of Saturday."), tools)).memory_ids == ("spanish", "coeliac")
     later = turn("Hello", "Hi!", "Plan the whole of Saturday.")
     assert (await prepare(later, tools)).memory_ids == ("spanish",)
-
-
-async def test_what_was_inferred_is_never_part_of_the_profile(stores):
-    note = memory("note", "User wants no sugar.", type="reflective", source="reflection")
-    await stores.memories.apply(SCOPE, [Create(note, TRAIT)], expect=await stores.memories.stamp(SCOPE))
-    tools = tools_over(stores, needs=lambda _: UNCLEAR)
-    assert (await prepare(turn("Plan the whole of Saturday."), tools)).memory_ids == ("spanish", "coeliac")
-
-
-async def test_the_profile_repeats_neither_recalled_memories_nor_the_conversation(stores):
-    tools = tools_over(stores, help=lambda *_: 0.9)
-    ids = (await prepare(turn("Which car do I drive these days?"), tools)).memory_ids
-    assert sorted(ids) == ["car", "coeliac", "spanish"]
-    said = turn("Well, user is coeliac. Which car do I drive these days?")
-    assert "coeliac" not in (await prepare(said, tools)).memory_ids
 
 
 async def test_the_requests_types_and_project_and_the_expiry_bound_the_profile(stores):
@@ -104,7 +78,7 @@ async def test_the_requests_types_and_project_and_the_expiry_bound_the_profile(s
     tabs = replace(memory("tabs", "Use tabs.", type="preference"), scope=other)
     old = memory("old", "Use emojis.", type="preference", expires_at=NOW - 1)
     await stores.memories.apply(other, [Create(tabs, RULE)], expect=await stores.memories.stamp(SCOPE))
-    await stores.memories.apply(SCOPE, [Create(old, RULE)], expect=await stores.memories.stamp(SCOPE))
+    await apply(stores, Create(old, RULE))
     tools = tools_over(stores, needs=lambda _: SMALL_TALK)
 
     async def shown(project, *types):
@@ -125,18 +99,13 @@ async def test_a_users_memories_are_sorted_once_until_they_change_or_something_i
         await prepare(turn("Good morning to you!"), tools)
     assert judge.sorted == 1
     english = memory("english", "Use British spelling.", type="preference")
-    await stores.memories.apply(SCOPE, [Create(english, RULE)], expect=await stores.memories.stamp(SCOPE))
+    await apply(stores, Create(english, RULE))
     assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("english", "spanish")
     assert judge.sorted == 2
     await stores.memories.forget(MemoryFilter(tenant=SCOPE.tenant, user=SCOPE.user), "spanish", by="u")
     assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("english",)
-
-
-async def test_a_user_of_many_memories_has_a_profile_too(stores):
-    many = [Create(memory(f"m{n}", f"Fact number {n}."), FACT) for n in range(250)]
-    await stores.memories.apply(SCOPE, many, expect=await stores.memories.stamp(SCOPE))
-    prepared = await prepare(turn("Which car do I drive these days?"), tools_over(stores))
-    assert prepared.memory_ids[-2:] == ("spanish", "coeliac")
+    await apply(stores, Pin("car", True, NOW))  # offered like a rule
+    assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("english", "car")
 
 
 async def test_a_store_without_vectors_in_memory_lists_the_preferences():
@@ -145,13 +114,8 @@ async def test_a_store_without_vectors_in_memory_lists_the_preferences():
             page = await super().list(where, limit=1)
             return replace(page, items=(SPANISH,) if where.type == "preference" else ())
 
-    class Near(Scripted):
-        async def embed(self, texts):
-            self.embedded += texts
-            return [RULE for _ in texts]
-
     judge = ScriptedJudge(standing=KINDS.__getitem__, needs=lambda _: SMALL_TALK)
-    tools = tools_with(Listed(), judge, embedder=Near())
+    tools = tools_with(Listed(), judge, embedder=ScriptedEmbedder(lambda text: RULE))
     for _ in range(2):
         assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("spanish",)
     assert tools.searcher.embedder.embedded == [SPANISH.content], "cached by the user's stamp"
@@ -159,12 +123,6 @@ async def test_a_store_without_vectors_in_memory_lists_the_preferences():
 
 async def apply(stores, *changes):
     await stores.memories.apply(SCOPE, changes, expect=await stores.memories.stamp(SCOPE))
-
-
-async def test_what_the_user_pinned_is_offered_like_a_rule(stores):
-    await apply(stores, Pin("car", True, NOW))
-    tools = tools_over(stores, needs=lambda _: SMALL_TALK)
-    assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("spanish", "car")
 
 
 @pytest.mark.parametrize(("by", "found"), [("use", True), ("decay", True), ("user", False)])

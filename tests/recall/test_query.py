@@ -13,11 +13,6 @@ def test_the_line_around_a_paste_is_read(question, shape):
     assert readable(shape.format(question=question, paste=LOG)) == question
 
 
-def test_the_last_questions_of_a_long_message_are_read():
-    story = "So we went to the lake and it rained all day long. " * 20
-    assert readable(f"{story}Did I bring my tent? {story}") == "Did I bring my tent?"
-
-
 def test_the_ends_of_a_long_message_without_questions_are_read():
     read = readable(" ".join(f"word{n}" for n in range(500)))
     assert read.startswith("word0 word1")

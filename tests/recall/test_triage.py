@@ -55,17 +55,14 @@ OF_SYSTEM = {
 }
 
 
-@pytest.mark.parametrize("order", OF_USERS.values(), ids=OF_USERS)
-def test_a_request_in_place_of_the_user_message_is_recognised(order):
+def test_a_request_in_place_of_the_user_message_or_in_a_system_message_is_recognised():
     earlier = [Message("user", "I live in Lyon."), Message("assistant", "How is it there?")]
-    assert is_housekeeping([*earlier, Message("user", order)])
-    assert not is_housekeeping([Message("user", order), Message("assistant", "Life in Lyon"), earlier[0]])
-
-
-@pytest.mark.parametrize("order", OF_SYSTEM.values(), ids=OF_SYSTEM)
-def test_a_request_in_a_system_message_is_recognised(order):
-    assert is_housekeeping([Message("system", order), Message("user", TALK)])
-    assert is_housekeeping([Message("user", TALK), Message("developer", order)])
+    for program, order in OF_USERS.items():
+        assert is_housekeeping([*earlier, Message("user", order)]), program
+        assert not is_housekeeping([Message("user", order), Message("assistant", "Life in Lyon"), earlier[0]])
+    for program, order in OF_SYSTEM.items():
+        assert is_housekeeping([Message("system", order), Message("user", TALK)]), program
+        assert is_housekeeping([Message("user", TALK), Message("developer", order)]), program
 
 
 @pytest.mark.parametrize(

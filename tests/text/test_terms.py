@@ -11,10 +11,6 @@ def test_no_text_becomes_more_than_six_times_as_long():
     assert max(len(fold(char)) for char in every) == 6  # 18 of "ﷺ", which a text may hold alone
 
 
-def test_a_ligature_is_found_as_itself_and_in_its_short_form():
-    assert terms("محمد ﷺ") == terms("محمد ﷵ")
-
-
 @pytest.mark.parametrize(
     ("text", "folded"),
     [("Straße", "stras"), ("㎯㎯", "rad∕s"), ("ΐΐΐΐΐΐ", "ιιιιι"), ("ÉÉÉÉÉÉÉ", "eeeee"), ("USER is", "user ")],
@@ -41,8 +37,3 @@ def test_places_in_the_one_are_places_in_the_other():
     every = "".join(map(chr, range(0x3400, 0xA000)))
     assert len(simplified(every)) == len(every)
     assert simplified(simplified(every)) == simplified(every)
-
-
-@pytest.mark.parametrize("text", ["Where do I live?", "東京に住んでいます", "서울", ""])
-def test_other_scripts_are_left_alone(text):
-    assert simplified(text) in (text, "东京に住んでいます")  # Kanji are signs, too: on both sides of a search

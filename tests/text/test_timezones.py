@@ -44,11 +44,11 @@ def test_no_moment_and_no_stored_name_fails(zone, at):
     assert 1 <= local_time(at, zone).year <= 9999
 
 
-@pytest.mark.parametrize("day", [(1, 1, 1), (9999, 12, 31), (2026, 3, 29), (2011, 12, 30)])
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "Pacific/Apia", "Pacific/Kiritimati", "-12:00"])
-def test_every_day_begins_at_some_time(day, zone):
+def test_every_day_begins_at_some_time():
     """Also a day that the zone skips, or its midnight."""
-    assert isinstance(day_start(*day, zone), float)
+    for zone in ("Europe/Berlin", "Pacific/Apia", "Pacific/Kiritimati", "-12:00"):
+        for day in ((1, 1, 1), (9999, 12, 31), (2026, 3, 29), (2011, 12, 30)):
+            assert isinstance(day_start(*day, zone), float)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.domain.base_url import parse_base_url
-from proxy.domain.errors import UpstreamBroken, UpstreamCut, UpstreamTimeout
-from proxy.upstream.client import MAX_REDIRECTS, Upstream, redirect_target
+from proxy.domain.errors import UpstreamBroken, UpstreamCut
+from proxy.upstream.client import Upstream, redirect_target
 from proxy.upstream.connection import ConnectionLimits, Timeouts, UpstreamResponse
 from tests.support.upstream import Exchange, ScriptedUpstream, head
 
@@ -54,15 +54,6 @@ async def test_headers_reach_the_upstream_to_the_byte_and_none_is_added():
     assert scripted.requests[0].headers == [*expected, (b"content-length", b"4")]
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE", "POST"])
-async def test_only_a_post_says_that_its_body_is_empty(method):
-    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
-        await drain(await upstream.open(method, b"/v1/x", [], b""))
-    names = [name for name, _ in scripted.requests[0].headers]
-    assert names == ([b"host", b"content-length"] if method == "POST" else [b"host"])
-    assert scripted.requests[0].method == method.encode()
-
-
 @pytest.mark.parametrize("length", [9, None])
 async def test_a_streamed_body_arrives_whole_with_its_length_or_chunked(length):
     async def body():
@@ -97,20 +88,6 @@ async def test_an_answer_is_raw_its_duplicates_and_compression_untouched():
     assert opened.headers == [(b"set-cookie", b"a"), (b"set-cookie", b"b"), (b"content-length", b"17")]
 
 
-async def test_interim_answers_are_not_acted_upon():
-    async def script(exchange):
-        await exchange.send(
-            b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"
-        )
-        await exchange.reply(b"", 307)  # without a Location
-
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
-        opened = await upstream.open("GET", b"/v1/x", [])
-        await drain(opened)
-    assert opened.status == 307
-    assert len(scripted.requests) == 1
-
-
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)])
 async def test_an_answer_without_body_leaves_the_connection_usable(method, status):
     async def script(exchange):
@@ -121,16 +98,6 @@ async def test_an_answer_without_body_leaves_the_connection_usable(method, statu
             opened = await upstream.open(method, b"/v1/x", [])
             assert (opened.status, await drain(opened)) == (status, b"")
     assert len(scripted.connections) == 1
-
-
-async def test_long_header_lines_pass():
-    async def script(exchange):
-        await exchange.reply(b"", 200, [(b"x-long", b"y" * 60_000), *[(b"x-many", b"z")] * 300])
-
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
-        opened = await upstream.open("GET", b"/v1/x", [(b"x-long", b"w" * 60_000)])
-        await drain(opened)
-    assert dict(opened.headers)[b"x-long"] == b"y" * 60_000
 
 
 async def one(upstream: Upstream) -> bytes:
@@ -166,32 +133,12 @@ async def test_an_answer_that_stops_is_cut_after_the_read_timeout():
                 await opened.read()
 
 
-async def test_an_upstream_that_takes_no_more_of_an_upload_times_out():
-    async def body():
-        while True:
-            yield bytes(65536)
-
-    async def script(exchange):
-        exchange.writer.transport.pause_reading()
-        await left.wait()
-
-    left = asyncio.Event()
-    async with (
-        ScriptedUpstream(script, read_body=False) as scripted,
-        upstream_of(scripted, timeouts=Timeouts(read_s=0.1)) as upstream,
-    ):
-        with pytest.raises(UpstreamTimeout):
-            await upstream.open("POST", b"/v1/x", [], body())
-        left.set()
-
-
 @pytest.mark.parametrize(
     "nonsense",
     [
         b"",
         b"SSH-2.0-OpenSSH\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nx-long: " + b"y" * 200_000 + b"\r\n\r\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
     ],
 )
@@ -238,22 +185,6 @@ async def test_what_arrived_of_an_answer_cut_short_is_delivered(framing, how):
             assert not opened.at_end
 
 
-async def test_a_body_that_turns_to_nonsense_is_cut_and_not_waited_for():
-    async def script(exchange):
-        await exchange.send(BEGUN["chunked"])
-        await read_first.wait()
-        await exchange.send(b"not a chunk size\r\n")
-        await exchange.client_left()
-
-    read_first = asyncio.Event()
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(30):
-        with await upstream.open("GET", b"/v1/x", []) as opened:
-            assert await opened.read() == b"hello"
-            read_first.set()
-            with pytest.raises(UpstreamCut):
-                await opened.read()
-
-
 async def test_an_early_answer_ends_an_upload_that_is_no_longer_wanted():
     ended = asyncio.Event()
 
@@ -285,11 +216,11 @@ async def test_an_early_answer_ends_an_upload_that_is_no_longer_wanted():
 async def test_no_request_is_lost_to_an_upstream_that_closes_idle_connections():
     pace = random.Random(4)
     async with ScriptedUpstream(idle_close_s=0.004) as scripted, upstream_of(scripted) as upstream:
-        for _ in range(200):
+        for _ in range(100):
             assert await one(upstream) == b"ok"
             await asyncio.sleep(pace.uniform(0.003, 0.0052))
-    assert len(scripted.requests) == 200
-    assert 1 < len(scripted.connections) <= 200
+    assert len(scripted.requests) == 100
+    assert len(scripted.connections) > 1
 
 
 async def test_a_request_lost_in_the_race_is_sent_once_more(monkeypatch):
@@ -325,15 +256,6 @@ async def test_a_request_that_was_read_is_never_sent_again(how):
             await one(upstream) and await upstream.open("GET", b"/v1/x", [])
     assert [request.body for request in scripted.requests].count(b"only once") == 1
     assert [request.method for request in scripted.requests].count(b"GET") == 1
-
-
-async def test_a_restart_of_the_upstream_costs_no_request():
-    async with ScriptedUpstream() as before, upstream_of(before) as upstream:
-        await asyncio.gather(*[one(upstream) for _ in range(8)])
-        await before.__aexit__()
-        async with ScriptedUpstream(port=before.port) as after:
-            assert await asyncio.gather(*[one(upstream) for _ in range(8)]) == [b"ok"] * 8
-    assert len(after.requests) == 8
 
 
 async def test_an_unrequested_answer_is_not_given_to_the_next_request():
@@ -387,15 +309,6 @@ async def test_an_upstream_at_a_unix_socket(tmp_path, base, theirs):
     assert len(scripted.connections) == 1
 
 
-async def test_an_ipv6_literal():
-    async with (
-        ScriptedUpstream(host="::1") as scripted,
-        Upstream(f"http://[::1]:{scripted.port}/v1") as upstream,
-    ):
-        assert await drain(await upstream.open("GET", CHAT, [])) == b"ok"
-    assert scripted.requests[0].header(b"host") == b"[::1]:%d" % scripted.port
-
-
 def test_a_base_url_is_shown_without_what_may_be_a_key():
     assert parse_base_url("https://h/v1?api-version=7&key=hush").shown == "https://h/v1?api-version=7&key=…"
     assert parse_base_url("unix:/m.sock:/b").shown == "unix:/m.sock:/b"
@@ -413,8 +326,7 @@ async def test_the_servers_key_goes_where_the_provider_reads_it(base, header):
     assert b"sk-1" not in second.head
 
 
-@pytest.mark.parametrize("status", [307, 308])
-@pytest.mark.parametrize("absolute", [True, False])
+@pytest.mark.parametrize(("status", "absolute"), [(307, True), (308, False)])
 async def test_within_the_origin_the_same_request_is_sent_again(status, absolute):
     async def script(exchange):
         if exchange.request.target == b"/v1/chat/completions/?a=1":
@@ -429,16 +341,6 @@ async def test_within_the_origin_the_same_request_is_sent_again(status, absolute
     first, second = scripted.requests
     assert (second.method, second.body, second.headers) == (b"POST", b"{}", first.headers)
     assert len(scripted.connections) == 1
-
-
-async def test_a_circle_of_redirects_ends_in_an_error():
-    async def script(exchange):
-        await exchange.reply(b"", 308, [(b"location", b"/v1/x")])
-
-    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
-        with pytest.raises(UpstreamBroken, match="without end"):
-            await upstream.open("POST", b"/v1/x", [], b"{}")
-    assert len(scripted.requests) == MAX_REDIRECTS
 
 
 async def test_an_upload_is_not_sent_twice():
@@ -489,16 +391,7 @@ def test_what_is_only_read_may_be_elsewhere(status, location, target):
     assert redirect_target(HTTPS, "GET", b"/v1/x", status, location) == target
 
 
-async def test_a_status_that_http_does_not_have_is_an_error():
-    async def script(exchange):
-        await exchange.reply(b"?", 600)
-
-    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
-        with pytest.raises(UpstreamBroken, match="600"):
-            await upstream.open("GET", b"/v1/x", [])
-
-
-@pytest.mark.parametrize("limit", [1, 5, 1_000])
+@pytest.mark.parametrize("limit", [5, 1_000])
 async def test_what_was_peeked_is_read_again(limit):
     async def script(exchange):
         await exchange.stream(b"one ", b"two ", b"three")
@@ -507,16 +400,3 @@ async def test_what_was_peeked_is_read_again(limit):
         opened = await upstream.open("GET", b"/v1/x", [])
         assert len(await opened.peek(limit)) >= min(limit, 13)
         assert await drain(opened) == b"one two three"
-
-
-async def test_a_body_that_is_cut_while_being_peeked_is_cut_for_its_reader():
-    async def script(exchange):
-        await exchange.start_stream()
-        await exchange.chunk(b"half")
-        exchange.reset()
-
-    async with ScriptedUpstream(script) as server, Upstream(server.url) as upstream:
-        opened = await upstream.open("GET", b"/v1/x", [])
-        assert await opened.peek(100) in (b"half", b"")
-        with pytest.raises(UpstreamCut):
-            await drain(opened)

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 import pytest
-import respx
 
 from proxy import __version__
 from proxy.domain.core import Scope
@@ -34,8 +32,7 @@ def question(role="memory_extraction", scope=ANN, schema=None):
 class Hours:
     """A clock that is set by hand."""
 
-    def __init__(self) -> None:
-        self.now = 1_000.0
+    now = 1_000.0
 
     def __call__(self) -> float:
         return self.now
@@ -75,28 +72,20 @@ async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is(
     }  # fmt: skip
 
 
-async def test_the_tokens_that_an_answer_reports_are_counted_for_its_role():
-    counted = list[tuple[str, int, int]]()
-    usage = {"prompt_tokens": 12, "completion_tokens": 3}
-    script = answering(completion("{}") | {"usage": usage})
-    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
-        completer = UpstreamCompleter(
-            upstream, Credentials(), {}, on_usage=lambda *counts: counted.append(counts)
-        )
-        await completer.complete(question())
-    assert counted == [("memory_extraction", 12, 3)]
-
-
 async def test_only_the_user_s_own_credential_is_used():
     credentials = Credentials()
     credentials.remember(ANN, KEY)
-    async with asking(answering(completion("x")), credentials) as (scripted, completer):
-        await completer.complete(question())
-        await completer.complete(question(scope=Scope("t", "bob")))
-        await completer.complete(question(scope=Scope("other", "ann")))
+
+    async def script(exchange):
+        body = json.dumps(completion("x")).encode()
+        await exchange.reply(body, headers=[(b"set-cookie", b"session=ann; Path=/")])
+
+    async with asking(script, credentials) as (scripted, completer):
+        for scope in (ANN, Scope("t", "bob"), Scope("other", "ann")):
+            await completer.complete(question(scope=scope))
     assert [r.header(b"authorization") for r in scripted.requests] == [b"Bearer ann", None, None]
     assert scripted.requests[0].header(b"openai-project") == b"p"
-    assert scripted.requests[0].header(b"cookie") is None
+    assert [request.header(b"cookie") for request in scripted.requests] == [None, None, None]
 
 
 async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s():
@@ -123,9 +112,7 @@ async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s():
     [
         (401, CredentialNeeded, 1),
         (400, CompletionRefused, 4),  # without options, without a system role, streamed
-        (404, CompletionFailed, 1),
         (429, CompletionPostponed, 1),
-        (503, CompletionFailed, 1),
         (500, CompletionFailed, 2),  # without options
     ],
 )
@@ -142,8 +129,9 @@ async def test_each_refusal_has_its_meaning(status, error, calls):
     [
         b"", b"<html>", b"{}", b'{"choices": [{"message": {"content": ""}}]}',
         b'{"choices": [{"message": {"content": " ", "reasoning_content": "I think that"}}]}',
-        b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n',
+        b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n', b"x" * (4 * 1024 * 1024 + 1),
     ],
+    ids=range(7),
 )  # fmt: skip
 async def test_an_answer_that_is_not_a_completion_is_a_failure(answer):
     async def script(exchange):
@@ -181,9 +169,9 @@ def refusing(*unknown: str, naming: bool = True) -> Any:
     return script
 
 
-@pytest.mark.parametrize("naming", [True, False])
 @pytest.mark.parametrize(
-    ("unknown", "taken"), [(["json_schema"], "json_object"), (["json_schema", "json_object"], None)]
+    ("unknown", "taken", "naming"),
+    [(["json_schema"], "json_object", True), (["json_schema", "json_object"], None, False)],
 )
 async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(unknown, taken, naming):
     hours = Hours()
@@ -293,17 +281,6 @@ async def test_an_upstream_that_is_away_is_asked_less_and_less_and_by_one_call_f
 
 
 # ---------------------------------------------------------------- credentials
-def test_only_the_most_recently_used_credentials_are_kept():
-    credentials = Credentials(limit=2)
-    ann, bob, cid = (Scope("t", user) for user in ("ann", "bob", "cid"))
-    for scope in (ann, bob):
-        credentials.remember(scope, [(b"authorization", scope.user.encode())])
-    credentials.get(ann)
-    credentials.remember(cid, [(b"authorization", b"cid")])
-    assert credentials.get(bob) == []
-    assert credentials.get(ann) == [(b"authorization", b"ann")]
-
-
 def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry():
     """Also if there was none: the older one may be of a key that was revoked since."""
     credentials = Credentials()
@@ -314,40 +291,6 @@ def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry():
     credentials.remember(ANN, KEY)
     credentials.forget(ANN)
     assert credentials.get(ANN) == []
-
-
-async def test_a_router_of_respx_mocks_the_calls():
-    credentials, router = Credentials(), respx.Router()
-    credentials.remember(ANN, KEY)
-    route = router.post("https://llm.example/v1/chat/completions")
-    route.side_effect = [
-        httpx.Response(200, json=completion("x")),
-        httpx.ReadError("cut"),
-        httpx.ConnectError("refused"),
-    ]
-    async with Upstream("https://llm.example/v1") as upstream:
-        mock = httpx.MockTransport(router.async_handler)
-        completer = UpstreamCompleter(upstream, credentials, {}, transport=mock)
-        assert await completer.complete(question()) == "x"
-        for reason in ("upstream_invalid_response", "upstream_unreachable", "the endpoint rests"):
-            with pytest.raises(CompletionFailed, match=reason):
-                await completer.complete(question())
-    sent = route.calls[0].request
-    assert sent.headers["user-agent"] == f"memory-proxy/{__version__} (memory_extraction)"
-    assert sent.headers["authorization"] == "Bearer ann"
-    assert json.loads(sent.content)["model"] == "model-1"
-    assert route.call_count == 3
-
-
-async def test_a_cookie_of_one_answer_is_not_sent_with_the_next_call():
-    async def script(exchange):
-        body = json.dumps(completion("x")).encode()
-        await exchange.reply(body, headers=[(b"set-cookie", b"session=ann; Path=/")])
-
-    async with asking(script) as (scripted, completer):
-        for user in ("ann", "bob"):
-            await completer.complete(question(scope=Scope("t", user)))
-    assert [request.header(b"cookie") for request in scripted.requests] == [None, None]
 
 
 async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only():
@@ -370,15 +313,6 @@ async def test_a_redirect_is_followed_to_the_endpoint_s_own_origin_only():
             with pytest.raises(CompletionFailed, match="upstream_invalid_response"):
                 await completer.complete(question())
         assert other.requests == []
-
-
-async def test_an_answer_without_end_is_a_failure():
-    async def script(exchange):
-        await exchange.reply(b"x" * (4 * 1024 * 1024 + 1))
-
-    async with asking(script) as (_, completer):
-        with pytest.raises(CompletionFailed, match="upstream_invalid_response"):
-            await completer.complete(question())
 
 
 # ---------------------------------------------------------------- upstreams that refuse how we ask
@@ -410,8 +344,6 @@ def mute(*rules: Callable[[Body], str]) -> Callable[[Body], str]:
     ("rule", "status", "learnt_after"),
     [
         (no_system, 400, 1),
-        (no_system, 500, 1),
-        (only_streams, 400, 1),
         (no_limit, 400, 1),
         (no_format, 500, 2),  # the first time it may have been any other fault
         (mute(no_system), 400, 1),
@@ -452,7 +384,6 @@ CALL = {"id": "c", "type": "function", "function": {"name": "facts", "arguments"
         {"content": [{"type": "text", "text": '{"a": 1}'}, {"type": "other"}]},
         {"content": None, "reasoning_content": 'So {this} is it:\n{"a": 1}'},
         {"content": None, "tool_calls": [CALL]},
-        {"tool_calls": [CALL, CALL | {"index": 1, "id": "d"}]},
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])
@@ -476,12 +407,10 @@ async def test_the_answer_is_read_where_the_upstream_puts_it(message, streamed):
     ("headers", "seconds"),
     [
         ([], None),
-        ([(b"Retry-After", b"20")], 20),
         ([(b"retry-after", b"1.5")], 1.5),
         ([(b"retry-after-ms", b"250"), (b"retry-after", b"1")], 0.25),
         ([(b"retry-after", b"Thu, 28 May 2026 20:26:50 GMT")], 10),
-        ([(b"retry-after", b"Thu, 28 May 2020 20:26:50 GMT")], 0),
-        *(([(b"retry-after", v)], None) for v in (b"", b"soon", b"-3", b"nan", b"inf", b"1e9", b"\xb2")),
+        *(([(b"retry-after", v)], None) for v in (b"", b"soon", b"-3", b"nan", b"1e9", b"\xb2")),
     ],
 )
 def test_retry_after_is_read_as_seconds_or_a_date(headers, seconds):

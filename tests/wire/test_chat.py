@@ -52,22 +52,16 @@ def test_every_role_and_kind_of_content_is_read():
     )  # fmt: skip
 
 
-NOTHING_SAID: list[Any] = [[IMAGE], [text(""), IMAGE], [text(BLOCK), IMAGE]]
-
-
-@pytest.mark.parametrize("content", NOTHING_SAID)
-def test_a_message_without_words_after_a_tools_output_is_part_of_it(content):
-    said = CHAT.messages(
-        {"messages": [user("Book it."), CALL, OUTPUT, user(content), HISTORY[0], user([IMAGE])]}
-    )
-    assert [m.role for m in said] == ["user", "assistant", "tool", "tool", "system", "tool"]
-    assert not said[3].text.strip()
-
-
-@pytest.mark.parametrize("content", [[IMAGE, text("Is this it?")], [AUDIO], [{"type": "new"}], 7])
-def test_who_may_have_spoken_behind_a_tools_output_is_the_user(content):
-    said = CHAT.messages({"messages": [user("Book it."), CALL, OUTPUT, user(content), user([IMAGE])]})
-    assert [m.role for m in said] == ["user", "assistant", "tool", "user", "user"]
+@pytest.mark.parametrize(
+    ("content", "role"),
+    [
+        *((content, "tool") for content in ([IMAGE], [text(BLOCK), IMAGE])),
+        *((content, "user") for content in ([IMAGE, text("Is this it?")], [AUDIO], 7)),
+    ],
+)
+def test_what_follows_a_tools_output_is_the_users_if_it_may_have_words(content, role):
+    said = CHAT.messages({"messages": [user("Book it."), CALL, OUTPUT, user(content)]})
+    assert [m.role for m in said] == ["user", "assistant", "tool", role]
 
 
 ODD_BODIES: list[dict[str, Any]] = [
@@ -91,12 +85,12 @@ def test_our_own_block_that_comes_back_is_not_read():
 @pytest.mark.parametrize(
     ("fields", "forced"),
     [
-        ({}, False), ({"tool_choice": None}, False), ({"tool_choice": "auto"}, False),
+        ({}, False), ({"tool_choice": "auto"}, False),
         ({"tool_choice": "required"}, True),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
         ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, False),
         ({"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []}}, True),
-        ({"tool_choice": {"type": "auto"}}, False), ({"function_call": {"name": "f"}}, True),
+        ({"function_call": {"name": "f"}}, True),
     ],
 )  # fmt: skip
 def test_only_a_demanded_call_forces_a_tool(fields, forced):
@@ -120,12 +114,8 @@ def test_the_conversation_key_stays_while_the_conversation_grows():
     assert CHAT.conversation_key(CHAT.insert({"messages": grown}, BLOCK, "merge_system")) == key
     assert CHAT.conversation_key({"messages": [start[0], user("Hello")]}) != key
     assert CHAT.conversation_key({"messages": start[1:]}) != key
-
-
-def test_text_cannot_move_between_system_and_user_under_the_same_key():
-    one = {"messages": [{"role": "system", "content": "a\nb"}, user("c")]}
-    other = {"messages": [{"role": "system", "content": "a"}, user("b\nc")]}
-    assert CHAT.conversation_key(one) != CHAT.conversation_key(other)
+    one, other = ([{"role": "system", "content": a}, user(b)] for a, b in (("a\nb", "c"), ("a", "b\nc")))
+    assert CHAT.conversation_key({"messages": one}) != CHAT.conversation_key({"messages": other})
 
 
 # ---------------------------------------------------------------- inserting
@@ -149,11 +139,9 @@ ANSWER = {"role": "assistant", "content": "b"}
         ("in_user", [A, B], [A, user(f"{BLOCK}\n\nb")]),
         ("in_user", [{**SHOT, "name": "ada"}], [{**user([text(BLOCK), IMAGE]), "name": "ada"}]),
         ("after_system", [*HISTORY, A, LATE, B], [*HISTORY, NOTE, A, LATE, B]),
-        ("after_system", [A], [NOTE, A]),
         ("merge_system", [*HISTORY, A], [RULES, {**BRIEF, "content": f"Be brief.\n\n{BLOCK}"}, A]),
         ("merge_system", [{**RULES, "content": [text("x")]}, A],
          [{**RULES, "content": [text("x"), text(BLOCK)]}, A]),
-        ("merge_system", [A], [NOTE, A]),
         # No user message, or content of an unknown form: no place.
         ("before_last_user", [CALL, OUTPUT, SHOT], None),
         ("after_system", [*HISTORY, CALL, OUTPUT], None),
@@ -194,10 +182,8 @@ def test_a_stream_is_heard_to_its_end():
     whole = Answer("Hello ü", whole=True)
     assert heard(ROLE, HEL, LO, STOP, USAGE, DONE) == whole
     assert heard(ROLE, HEL, LO, STOP) == whole
-    assert heard(b": keep-alive\n\n", ROLE, HEL, b"data: not json\n\n", b"data: 7\n\n", LO, STOP) == whole
-    stream = b"".join((ROLE, HEL, LO, STOP, DONE))
-    assert heard(stream.replace(b"\n", b"\r\n")) == whole
-    assert heard(*(stream[i : i + 1] for i in range(len(stream)))) == whole
+    other = chunk({"content": "other"}, "stop", index=1)  # only the first choice counts
+    stream = b"".join((b": keep-alive\n\n", ROLE, HEL, b"data: 7\n\n", other, LO, STOP, DONE))
     assert heard(stream, kind="application/json") == whole
 
 
@@ -213,16 +199,6 @@ def test_a_broken_stream_gives_what_was_heard():
     assert heard() == heard(b"") == Answer()
 
 
-def test_only_the_first_choice_counts():
-    other = chunk({"content": "other"}, "stop", index=1)
-    assert heard(HEL, other, LO, cut=True) == Answer("Hello ü", whole=False)
-
-
-def test_an_echo_of_our_block_is_not_part_of_the_answer():
-    echo = [chunk({"content": piece}) for piece in ("You told me:\n\n", BLOCK[:40], BLOCK[40:])]
-    assert heard(*echo, STOP) == Answer("You told me:", whole=True)
-
-
 def document(message: dict[str, Any], finish: str | None = "stop") -> bytes:
     return orjson.dumps({"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": finish}]})
 
@@ -233,4 +209,3 @@ def test_a_document_is_heard():
     assert heard(document({"content": [text("a"), text("b")]}), **as_json) == Answer("a\nb", whole=True)
     assert heard(document({"content": None, "refusal": "No."}), **as_json) == Answer("No.", whole=True)
     assert heard(document({"content": "Hi"})[:-3], **as_json) == Answer()
-    assert heard(document({"content": "Hi"})[:9], document({"content": "Hi"})[9:], kind="").text == "Hi"

@@ -5,12 +5,13 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.wire.authorship import ThoughtSplitter
 from proxy.wire.chat_answer import CallPiece, ChatReader, PieceKind, TextPiece
 from proxy.wire.dialect import CHAT, Answer
+from tests.support.examples import examples
 from tests.wire.translation.support import call, delta, final, kinds, streamed
 
 Json = dict[str, Any]
@@ -52,22 +53,16 @@ HALF_CALL = delta(**call(0, "c0", "f", '{"a":'))
 @pytest.mark.parametrize(
     ("values", "done", "cut", "status"),
     [
-        ([HI, delta("stop")], False, False, "completed"),
         ([HI, delta("stop")], False, True, "completed"),  # the reset came after the end
-        ([HI], True, False, "completed"),
         ([HI], False, False, "completed"),  # neither finish reason nor [DONE], ended in order
         ([HI], False, True, "failed"),
         ([delta("", content="Hi"), delta("")], False, False, "failed"),  # "" ends nothing
         ([HALF_CALL], True, False, "failed"),
-        ([HALF_CALL, delta("")], False, False, "failed"),
         ([delta(**call(0, "c", "f", "{}"))], False, False, "completed"),
         ([delta("length", content="Hi")], False, False, "incomplete"),
         ([HI, delta("error")], True, False, "failed"),
-        ([HI, delta("abort")], True, False, "failed"),
         ([delta(role="assistant", content="")], False, False, "failed"),
-        ([delta("stop", content="")], True, False, "completed"),
         ([delta(reasoning="Hm"), delta("stop")], True, False, "failed"),  # thoughts only
-        ([delta(content="<think>Hm"), delta("stop")], True, False, "failed"),
         ([delta("stop", reasoning="Hm", refusal="No.")], True, False, "completed"),
     ],
 )
@@ -83,7 +78,6 @@ def test_how_an_answer_ended_is_the_same_for_memory_and_translation(values, done
         ({"error": {"message": "kaput"}}, "kaput"),
         ({"choices": [{"index": 0, "error": {"message": "kaput", "code": 502}, "delta": {}}]}, "kaput"),
         ({"choices": None, "base_resp": {"status_code": 1004, "status_msg": "kaput"}}, "kaput"),
-        ({"type": "error", "error": {"type": "overloaded_error", "message": "kaput"}}, "kaput"),
         ({"error": {"message": "Provider", "metadata": {"raw": "kaput"}}}, "Provider: kaput"),
         ({"error": {"code": "x"}}, "The upstream's answer failed."),
         ({}, "The upstream gave no answer."),
@@ -102,16 +96,6 @@ def test_what_came_before_an_error_is_kept_and_what_follows_is_not():
     failed = final(streamed(values))
     assert failed["error"]["code"] == "rate_limit_exceeded"
     assert failed["output"][0]["content"][0]["text"] == "Hi"
-
-
-def test_what_only_looks_like_an_error_is_none():
-    for odd in (
-        {"message": "queued"},
-        {"title": "A chat"},
-        {"error": None},
-        {"base_resp": {"status_code": 0}},
-    ):
-        assert read(odd, HI, delta("stop"))[2].status == "completed"
 
 
 # ---------------------------------------------------------------- whole messages in a stream
@@ -145,15 +129,9 @@ MORE_A, MORE_B = fragment(":1}", id="a"), fragment(":2}", id="b")
     [
         [[A], [B], [MORE_A], [MORE_B]],  # null indices, by id
         [[A, MORE_A, B, MORE_B]],  # several of one call in a chunk
-
-        [[{**A, "index": 0.0}, {**B, "index": 1.0}], [fragment(":2}", index=1.0)], [{**MORE_A, "index": 0}]],
         [[{**f, "index": 0}] for f in (A, B, MORE_A, MORE_B)],  # all at one index
         [[A, B], [fragment(":1}"), fragment(":2}")]],  # by order
-
-
         [[{**A, "index": 0}], [fragment(":1}", index=0)], [{**B, "index": 0}], [fragment(":2}", index=0)]],
-
-
     ],
 )  # fmt: skip
 def test_fragments_go_to_their_call(chunks):
@@ -162,12 +140,6 @@ def test_fragments_go_to_their_call(chunks):
     assert [each[1:] for each in read(*values)[1]] == expected
     items = final(streamed([*values, delta("tool_calls")]))["output"]
     assert [(item["name"], item["arguments"]) for item in items] == expected
-
-
-def test_the_forerunner_of_tool_calls_is_one_unless_it_is_empty():
-    named = {"name": "f", "arguments": "{}"}
-    assert read(delta("stop", content="Hi", function_call=named))[1] == [(None, "f", "{}")]
-    assert read(delta("stop", content="Hi", function_call={}))[1] == []
 
 
 def test_a_thought_signature_stays_at_its_call_or_message():
@@ -185,17 +157,15 @@ def test_a_thought_signature_stays_at_its_call_or_message():
         (False, "\n <think>Hm</think>Yes </think>.", "Hm", "Yes </think>."),
         (False, "<think>Hm", "Hm", ""),
         (False, "<thought>Hm</think></thought>Yes.", "Hm</think>", "Yes."),
-        (False, "[THINK]Hm[/THINK]Yes.", "Hm", "Yes."),
-        (False, "<thin", "", "<thin"),
         (False, "Use <think>x</think>.", "", "Use <think>x</think>."),
         # The model's template begins the thoughts in the prompt.
         (True, "Hm\n</think>\n\nYes.", "Hm\n", "Yes."),
         (True, "</think>Yes </think>.", "", "Yes </think>."),
         (True, "<think>Hm</think>Yes.", "Hm", "Yes."),  # the mark came all the same
         (True, " It is blue.\n", "It is blue.\n", "It is blue."),  # no thoughts: the answer is not lost
-        (True, "</thin", "</thin", "</thin"),
     ],
 )
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(expected, content, thoughts, said, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(content)))))
@@ -225,38 +195,14 @@ def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(expected, cont
             )
         ],
         [delta(content="Hm\n", extra_content={"google": {"thought": True}}), delta(content="Yes")],
+        [delta(content=piece) for piece in ("<thi", "nk>Hm\n</", "think>\nYes")],
     ],
 )
 def test_thoughts_are_found_where_servers_put_them(values):
     assert read(*values)[0] == {PieceKind.THOUGHT: "Hm\n", PieceKind.TEXT: "Yes"}
-
-
-def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered():
-    values = [delta(content=piece) for piece in ("<thi", "nk>Hm</", "think>\nYes.")]
     thought, said = final(streamed([*values, delta("stop")]))["output"]
-    assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "Hm")
-    assert said["content"][0]["text"] == "Yes."
-    assert remembered(*values, delta("stop")) == Answer("Yes.", whole=True)
-
-
-def test_reasoning_details_are_joined_and_stay_at_the_item():
-    def detail(**fields):
-        return delta(reasoning_details=[{"index": 0, **fields}])
-
-    values = [
-        detail(type="reasoning.text", text="Hm", format="f"),
-        detail(type="reasoning.text", text="m.", signature="sig"),
-        delta(reasoning_details=[{"type": "reasoning.encrypted", "data": "xyz", "index": 1}]),
-        delta("stop", content="Yes."),
-    ]
-    item = final(streamed(values))["output"][0]
-    assert item["content"] == [{"type": "reasoning_text", "text": "Hmm."}]
-    assert item["reasoning_details"] == [
-        {"type": "reasoning.text", "text": "Hmm.", "format": "f", "signature": "sig", "index": 0},
-        {"type": "reasoning.encrypted", "data": "xyz", "index": 1},
-    ]
-    encrypted = final(streamed([values[2], values[3]]))["output"]
-    assert [each["type"] for each in encrypted] == ["reasoning", "message"]
+    assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "Hm\n")
+    assert said["content"][0]["text"] == remembered(*values).text == "Yes"
 
 
 def test_summaries_come_where_they_are_asked_for():
@@ -282,22 +228,12 @@ def test_what_is_spoken_is_text_in_both():
 
 
 def test_a_flood_of_calls_or_of_changing_kinds_is_bounded():
-    calls = [fragment("{}", index=i, id=f"c{i}", name="f") for i in range(100_000)]
-    thinking = [delta(content="x", reasoning="y")] * 100_000
+    calls = [fragment("{}", index=i, id=f"c{i}", name="f") for i in range(20_000)]
+    thinking = [delta(content="x", reasoning="y")] * 20_000
     for values in ([delta(tool_calls=calls)], thinking):
         started = time.thread_time()
-        reader = ChatReader(limit_bytes=1 << 20)
+        reader = ChatReader(limit_bytes=1 << 18)
         pieces = sum(len(reader.take(value)) for value in values)
         assert reader.problem is not None
         assert pieces < 1_000
         assert time.thread_time() - started < 2
-
-
-def test_log_probabilities_go_with_the_text_that_was_held_back():
-    def scored(text):
-        value = delta(content=text)
-        value["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": -1.0}]}
-        return value
-
-    part = final(streamed([scored("<"), scored("b>"), delta("stop")]))["output"][0]["content"][0]
-    assert (part["text"], [each["token"] for each in part["logprobs"]]) == ("<b>", ["<", "b>"])

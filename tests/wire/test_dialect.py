@@ -64,14 +64,6 @@ def test_what_is_longer_than_any_models_name_is_none(dialect):
     assert dialect.model({"model": longest + "m"}) == ""
 
 
-@given(st.lists(chat_entries, min_size=1))
-def test_the_prefix_before_the_last_user_message_stays_to_the_byte(entries):
-    body = {"messages": [*entries, {"role": "user", "content": "now"}]}
-    sent = CHAT.insert(body, BLOCK, "before_last_user")["messages"]
-    assert dump({"p": sent[: len(entries)]}) == dump({"p": entries})
-    assert sent[len(entries) + 1 :] == body["messages"][-1:]
-
-
 UNITS = st.sampled_from(["a", "é", "水", "\ud83d", "\ude00", "😀", "\x00"])
 
 

@@ -21,10 +21,6 @@ def test_a_block_says_that_it_is_data_and_holds_the_lines():
     assert "irrelevant" in NOTICE
 
 
-def test_no_lines_make_no_block():
-    assert fence([]) == fence(["", " \n"]) == ""
-
-
 @pytest.mark.parametrize(
     ("content", "safe"),
     [
@@ -51,6 +47,19 @@ def test_defusing_twice_changes_nothing_more(left, right):
     assert neutralise(once) == once
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"a{GAP}{BLOCK}{GAP}b {BLOCK} c", f"a{GAP}b  c"),
+        ("Sure:" + GAP + BLOCK[:-5], "Sure:"),  # an echo that was cut short
+        ("What does <remembered> mean? It ends with </remembered>.", None),  # a person
+        (fence(["", " \n"]), ""),
+    ],
+)
+def test_blocks_are_removed_and_nothing_else(text, left):
+    assert strip_blocks(text) == (text if left is None else left)
+
+
 text = st.text(alphabet=st.sampled_from("ab<> \n/é"))
 
 
@@ -62,19 +71,6 @@ def test_stripping_undoes_every_way_of_joining_a_block_to_a_text(said):
     assert strip_blocks(BLOCK + GAP + said + GAP + BLOCK) == said
 
 
-def test_several_blocks_go_and_the_text_between_stays():
-    assert strip_blocks(f"a{GAP}{BLOCK}{GAP}b {BLOCK} c") == f"a{GAP}b  c"
-
-
-def test_an_echo_that_was_cut_short_goes_to_its_end():
-    assert strip_blocks("Sure:" + GAP + BLOCK[:-5]) == "Sure:"
-
-
-def test_a_person_may_mention_the_marker():
-    said = "What does <remembered> mean? It ends with </remembered>."
-    assert strip_blocks(said) == said
-
-
 # ---------------------------------------------------------------- thoughts
 @pytest.mark.parametrize(
     "answer",
@@ -82,7 +78,7 @@ def test_a_person_may_mention_the_marker():
         '<think>Let me see {"a": 1}</think>Yes.', "<Thinking>hm\n</Thinking>Yes.",
         "the template began it</think>Yes.", "[THINK]hm[/THINK]Yes.", "◁think▷hm◁/think▷Yes.",
         "<|begin_of_thought|>hm<|end_of_thought|>Yes.", "<|channel|>analysis<|message|>hm<|end|>Yes.",
-        "\ufeffYes.\u200b", "Yes.<think>and it never stops",
+        "Yes.<think>and it never stops",
     ],
 )  # fmt: skip
 def test_thoughts_are_removed_and_the_answer_stays(answer):

@@ -35,13 +35,8 @@ def test_every_kind_of_item_is_read_or_passed_over():
     body = {
         "input": [
             {"role": "developer", "content": "Be brief."},
-            {
-                "role": "user",
-                "content": [part("Look:"), {"type": "input_image", "image_url": "x"}, part("well?")],
-            },
-            REASONING,
-            CALL,
-            OUTPUT,
+            item("user", [part("Look:"), {"type": "input_image", "image_url": "x"}, part("well?")]),
+            *(REASONING, CALL, OUTPUT),
             {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "x"},
             {"type": "custom_tool_call_output", "call_id": "c2", "output": [part("a"), part("b")]},
             {"type": "computer_call_output", "call_id": "c3", "output": {"type": "computer_screenshot"}},
@@ -68,7 +63,6 @@ SPOKEN = item("user", [{"type": "input_audio", "input_audio": {"data": "AAAA", "
     ("behind", "role"),
     [
         ([OUTPUT], "tool"),
-        ([OUTPUT, item("developer", "It is Monday.")], "tool"),
         ([OUTPUT, SPOKEN], "user"),
         ([OUTPUT, REFERENCE], "user"),  # it may be the answer
         ([OUTPUT, item("assistant", "Done.")], "user"),
@@ -84,10 +78,7 @@ def test_an_image_alone_is_a_tools_if_it_follows_its_output(behind, role):
 @pytest.mark.parametrize(
     "body",
     [
-        {},
-        {"input": None},
         {"input": 7},
-        {"input": {"role": "user"}},
         {
             "instructions": 7,
             "input": [None, 1, "x", [], {}, {"type": 7}, {"type": ["message"], "role": "user"}],
@@ -98,7 +89,7 @@ def test_an_image_alone_is_a_tools_if_it_follows_its_output(behind, role):
 def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body):
     assert RESPONSES.messages(body) == ()
     assert RESPONSES.conversation_key(body) == ""
-    for placement in ("before_last_user", "after_system", "merge_system", "in_user"):
+    for placement in PLACEMENTS:
         assert RESPONSES.insert(body, BLOCK, placement) is body
 
 
@@ -124,8 +115,6 @@ BRIEF = {"role": "developer", "content": "Be brief."}
         ("before_last_user", {"input": "Hi"}, {"input": [NOTE, HI]}),
         ("before_last_user", {"input": [A, REASONING, CALL, OUTPUT, B, CALL, OUTPUT]},
          {"input": [A, REASONING, CALL, OUTPUT, NOTE, B, CALL, OUTPUT]}),
-        ("before_last_user", {"input": [A, CALL, OUTPUT, IMAGE]}, {"input": [NOTE, A, CALL, OUTPUT, IMAGE]}),
-        ("after_system", {"input": "Hi"}, {"input": [NOTE, HI]}),
         ("after_system", {"input": [BRIEF, A]}, {"input": [BRIEF, NOTE, A]}),
         ("merge_system", {"input": "Hi", "instructions": "Be kind."},
          {"input": "Hi", "instructions": f"Be kind.\n\n{BLOCK}"}),
@@ -188,27 +177,6 @@ def test_a_broken_stream_gives_what_was_heard():
     assert heard(CREATED, delta("Hel"), event("error", message="overloaded")) == Answer(
         "Hel", False, "resp_1"
     )
-
-
-def test_parts_are_distinguished_and_refusals_are_answers():
-    done = event("response.output_text.done", output_index=0, content_index=0, text="Sorry.")
-    stream = [
-        delta("So"), delta("I ", content=1, kind="refusal"), done, delta("can't", content=1, kind="refusal"),
-    ]  # fmt: skip
-    assert heard(*stream).text == "Sorry.\nI can't"
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        event("response.output_text.delta", delta=7),
-        event("response.created", response=7),
-        b'data: {"type": ["response.completed"]}\n\n',
-        b"data: []\n\n",
-    ],
-)
-def test_events_of_an_odd_shape_are_passed_over(odd):
-    assert heard(CREATED, odd, delta("Hi")) == Answer("Hi", False, "resp_1")
 
 
 @pytest.mark.parametrize(

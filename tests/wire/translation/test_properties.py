@@ -37,6 +37,7 @@ def interleaved_calls(draw: st.DrawFn) -> tuple[list[str], list[Json]]:
     return arguments, chunks
 
 
+@settings(max_examples=examples(25))
 @given(st.data(), st.text(), st.text(min_size=1), interleaved_calls())
 def test_any_cutting_gives_the_same_output(data, thoughts, text, calls):
     arguments, call_chunks = calls
@@ -70,6 +71,7 @@ CHUNK = st.one_of(
 )
 
 
+@settings(max_examples=examples(40))
 @given(st.lists(CHUNK, max_size=12), st.booleans(), st.booleans(), st.sampled_from([{}, {"summary": "auto"}]))
 def test_any_stream_keeps_every_promise(chunks, ended_well, cut, reasoning):
     events = streamed(
@@ -93,7 +95,7 @@ DELTA_NAMES = (
 )  # fmt: skip
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(st.lists(st.dictionaries(st.sampled_from(DELTA_NAMES), ANY_JSON), max_size=4), ANY_JSON)
 def test_nonsense_from_the_upstream_breaks_no_promise(deltas, elsewhere):
     chunks = [{**delta(**fields), "usage": elsewhere, "service_tier": elsewhere} for fields in deltas]

@@ -14,7 +14,6 @@ TOOLS: list[Any] = [
     {"type": "custom", "name": "patch"},
 ]
 STREAMS = {
-    "text": [delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop")],
     "all": [
         delta(reasoning="Hm"), delta(content="Let me see."), delta(**call(0, "c0", "f", '{"a"')),
         delta(**call(1, "c0", "f", "")), delta(**call(2, "c2", "patch", '{"input":"x"}')),
