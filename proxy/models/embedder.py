@@ -78,11 +78,9 @@ class HubTokenizer:
         self._unknown = {tokenizer.token_to_id(token) for token in _UNKNOWN_TOKENS} - {None}
 
     def ids(self, text: str) -> list[int]:
-        """See TextTokenizer."""
         return self._tokenizer.encode(text).ids
 
     def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
-        """See TextTokenizer."""
         encoding = self._tokenizer.encode(text)
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             yield text[start:end], token in self._unknown
@@ -225,7 +223,7 @@ class OnnxEmbedder:
         return self._model
 
     def begin(self, text: str) -> None:
-        """See ports.Embedder: requests for the text while the model reads it wait for this run."""
+        """Requests for the text while the model reads it wait for this run."""
         if self._turn is not None:
             return  # background work has no deadline
         key = _key(self._prompts.query + text)
@@ -260,7 +258,6 @@ class OnnxEmbedder:
             raise EmbeddingFailed("the embedder is closed") from e
 
     async def embed_query(self, text: str) -> bytes:
-        """See ports.Embedder."""
         return self._recent.get(_key(self._prompts.query + text)) or (await self.read(text)).vector
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -299,7 +296,6 @@ class OnnxEmbedder:
             self._passes.put(key, run.result())
 
     def understands(self, text: str) -> bool:
-        """See ports.Embedder."""
         return self.encoder.understands(text)
 
     def close(self) -> None:

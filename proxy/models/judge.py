@@ -148,28 +148,31 @@ _TAG_BYTES = 8  # bytes of the weights' checksum before a stored memory
 
 class RelevanceHead:
     """Judges whether a memory helps with a message. The cosine decides where it leaves no doubt; for the
-    other memories a small transformer, the reader, reads the hidden states of both texts together, in one
-    batch.
+    other memories a small transformer reads the hidden states of both texts together, in one batch.
 
-    The file holds `cosine` (slope and constant of a logistic curve) and, if it has a reader, the reader's
-    arrays: projections of both texts' states (`pq`, `pm`, their norms `nq`, `nm`, the rows `seg`), two
-    blocks `bl.N` that attend to both texts as one, and two layers `f1`, `f2` over the pooled states and
-    the cosine. The card's `open` (two probabilities) and `most` say which memories are read: none if the
-    nearest one's chance by the cosine is above the second, else the `most` nearest of those above the
-    first."""
+    The file holds `cosine` (slope and constant of a logistic curve), projections of both texts' states (`pq`,
+    `pm`, their norms `nq`, `nm`, the rows `seg`), two blocks `bl.N` that attend to both texts as one, and two
+    layers `f1`, `f2` over the pooled states and the cosine. The card's `open` (two probabilities) and `most`
+    say which memories are read: none if the nearest one's chance by the cosine is above the second, else the
+    `most` nearest of those above the first."""
 
     def __init__(self, file: HeadFile) -> None:
-        arrays = complete(file, (), ("cosine",))
+        blocks = [f"bl.{n}.{part}" for n in range(BLOCKS) for part in ("n1", "qkv", "o", "n3", "up", "dn")]
+        self._arrays = complete(file, ("pq", "pm", "nq", "nm", "f1", "f2", *blocks), ("cosine", "seg"))
         try:
-            self._slope, self._constant = arrays["cosine"].tolist()
+            self._slope, self._constant = self._arrays["cosine"].tolist()
             self._low, self._high = map(float, file.card.get("open", (0.0, 1.0)))
             self._most = int(file.card.get("most", 12))
             self._temperature = float(file.card.get("temperature", 1.0))
         except (TypeError, ValueError) as e:
             raise EmbeddingFailed(f"{file.path.name} does not hold what its head needs") from e
         self._offset = float(file.offsets((RELEVANCE_LABEL,))[0])
-        self.reader = _Reader(file) if "pq.weight" in arrays else None
         self._tag = bytes.fromhex(str(file.card.get("sha256", ""))[:16].rjust(16, "0"))
+        names = [f"{block}.{part}" for block in blocks for part in ("weight", "bias")]
+        self._feed = ort_values({name: self._arrays.pop(name).T for name in names})
+        self._session = onnx_session(RELEVANCE_GRAPH)
+        some = np.zeros((2, WIDTH), np.float32)
+        self.read(some, [self._projected("pm", "nm", some, segment=1)], np.zeros(1, np.float32))
 
     def by_cosine(self, cosines: Array) -> list[float]:
         """Return the chances that memories with these cosines help."""
@@ -178,56 +181,15 @@ class RelevanceHead:
 
     def open(self, chances: Sequence[float]) -> list[int]:
         """Return the indices of the memories that have to be read."""
-        if self.reader is None or max(chances) > self._high:
+        if max(chances) > self._high:
             return []
         nearest = sorted(range(len(chances)), key=lambda at: -chances[at])[: self._most]
         return [at for at in nearest if chances[at] >= self._low]
 
     def read(self, states: Array, memories: Sequence[Array], cosines: Array) -> list[float]:
-        """Return the chances of memories (as `shown` returns them) for the message of these hidden states.
+        """Return the chances of memories (as `memory` returns them) for the message of these hidden states.
         Blocks, some milliseconds. Raises EmbeddingFailed."""
-        assert self.reader is not None
-        logits = self.reader.logits(states[:MESSAGE_TOKENS], memories, cosines)
-        check("relevance", logits)
-        return [float(chance) for chance in sigmoid(logits / self._temperature + self._offset)]
-
-    def shown(self, states: Array) -> bytes:
-        """Return the memory of these hidden states as it is stored: int8 with one scale, a tenth of them."""
-        assert self.reader is not None
-        read = self.reader.memory(states[:MEMORY_TOKENS])
-        scale = np.abs(read).max() / 127 or np.float32(1)
-        return self._tag + np.float32(scale).tobytes() + np.round(read / scale).astype(np.int8).tobytes()
-
-    def memory(self, shown: bytes | None) -> Array | None:
-        """Return the memory as `read` takes it; None without a stored reading of this head."""
-        if shown is None or self.reader is None or shown[:_TAG_BYTES] != self._tag:
-            return None
-        scale = np.frombuffer(shown, np.float32, 1, _TAG_BYTES)[0]
-        return np.asarray(
-            np.frombuffer(shown, np.int8, offset=_TAG_BYTES + 4).reshape(-1, self.reader.width) * scale
-        )
-
-
-class _Reader:
-    """The transformer over two texts' states."""
-
-    def __init__(self, file: HeadFile) -> None:
-        blocks = [f"bl.{n}.{part}" for n in range(BLOCKS) for part in ("n1", "qkv", "o", "n3", "up", "dn")]
-        self._arrays = complete(file, ("pq", "pm", "nq", "nm", "f1", "f2", *blocks), ("seg",))
-        names = [f"{block}.{part}" for block in blocks for part in ("weight", "bias")]
-        self._feed = ort_values({name: self._arrays.pop(name).T for name in names})
-        self._session = onnx_session(RELEVANCE_GRAPH)
-        self.width = int(self._arrays["seg"].shape[1])
-        some = np.zeros((2, WIDTH), np.float32)
-        check(file.name, self.logits(some, [self.memory(some)], np.zeros(1, np.float32)))
-
-    def memory(self, states: Array) -> Array:
-        """Return a memory's states as the blocks see them. Raises EmbeddingFailed."""
-        return self._projected("pm", "nm", states, segment=1)
-
-    def logits(self, states: Array, memories: Sequence[Array], cosines: Array) -> Array:
-        """Return one logit per memory. Raises EmbeddingFailed."""
-        message = self._projected("pq", "nq", states, segment=0)
+        message = self._projected("pq", "nq", states[:MESSAGE_TOKENS], segment=0)
         length, lengths = len(message), np.array([len(memory) for memory in memories])
         tokens = np.zeros((len(memories), length + lengths.max(), message.shape[1]), np.float32)
         tokens[:, :length] = message
@@ -239,18 +201,35 @@ class _Reader:
             (made,) = self._session.run_with_ort_values(["read"], feed | self._feed)
         except Exception as e:  # the errors of onnxruntime have no base class of their own
             raise EmbeddingFailed(f"the head relevance failed: {type(e).__name__}") from e
-        read, pooled = np.asarray(made.numpy()), list[Array]()
+        both, pooled = np.asarray(made.numpy()), list[Array]()
         for text in (slice(length), slice(length, None)):  # the mean and the maximum over the known tokens
-            seen, states = known[:, text, None], read[:, text]
-            mean = np.where(seen, states, np.float32(0)).sum(axis=1) / seen.sum(axis=1)
-            pooled += np.asarray(mean, np.float32), np.where(seen, states, _FAR).max(axis=1)
+            seen, read = known[:, text, None], both[:, text]
+            mean = np.where(seen, read, np.float32(0)).sum(axis=1) / seen.sum(axis=1)
+            pooled += np.asarray(mean, np.float32), np.where(seen, read, _FAR).max(axis=1)
         try:
-            both = np.concatenate([*pooled, cosines[:, None] * np.float32(_COSINE_SCALE)], axis=1)
-            return linear(self._arrays, "f2", gelu(linear(self._arrays, "f1", both)))[:, 0]
+            joined = np.concatenate([*pooled, cosines[:, None] * np.float32(_COSINE_SCALE)], axis=1)
+            logits = linear(self._arrays, "f2", gelu(linear(self._arrays, "f1", joined)))[:, 0]
         except ValueError as e:
             raise EmbeddingFailed("the weights of the head relevance do not fit") from e
+        check("relevance", logits)
+        return [float(chance) for chance in sigmoid(logits / self._temperature + self._offset)]
+
+    def shown(self, states: Array) -> bytes:
+        """Return the memory of these hidden states as it is stored: int8 with one scale, a tenth of them."""
+        read = self._projected("pm", "nm", states[:MEMORY_TOKENS], segment=1)
+        scale = np.abs(read).max() / 127 or np.float32(1)
+        return self._tag + np.float32(scale).tobytes() + np.round(read / scale).astype(np.int8).tobytes()
+
+    def memory(self, shown: bytes | None) -> Array | None:
+        """Return the memory as `read` takes it; None without a stored reading of this head."""
+        if shown is None or shown[:_TAG_BYTES] != self._tag:
+            return None
+        scale = np.frombuffer(shown, np.float32, 1, _TAG_BYTES)[0]
+        width = self._arrays["seg"].shape[1]
+        return np.asarray(np.frombuffer(shown, np.int8, offset=_TAG_BYTES + 4).reshape(-1, width) * scale)
 
     def _projected(self, layer: str, norm: str, states: Array, *, segment: int) -> Array:
+        """Return a text's states as the blocks see them. Raises EmbeddingFailed."""
         a = self._arrays
         try:
             x = linear(a, layer, states)
@@ -362,30 +341,6 @@ class _PairWeights:
 
 
 # ---------------------------------------------------------------- the judge
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """All heads."""
-
-    message: MessageHead
-    profile: ProfileHead
-    relevance: RelevanceHead
-    relation: PairHead
-    statement: PairHead
-    forget: PairHead
-
-    @classmethod
-    def read(cls, model: PairModel, directory: Path = weights.DIRECTORY) -> "Heads":
-        """Return the heads of a directory. Raises EmbeddingFailed."""
-        return cls(
-            MessageHead(read_head("message", directory)),
-            ProfileHead(read_head("profile", directory)),
-            RelevanceHead(read_head("relevance", directory)),
-            PairHead(model, read_head("relation", directory), [RELATION]),
-            PairHead(model, read_head("statement", directory), [FOLLOWS, ABOUT, SENSE]),
-            PairHead(model, read_head("forget", directory), [FOLLOWS]),
-        )
-
-
 class OnnxJudge:
     """Implements ports.Judge. The event loop never waits for the encoder.
 
@@ -393,29 +348,37 @@ class OnnxJudge:
     model's.
     """
 
-    def __init__(self, embedder: OnnxEmbedder, heads: Heads, *, shares_space: bool = True) -> None:
-        self.shares_space = shares_space
-        self._embedder, self._heads = embedder, heads
+    def __init__(
+        self, embedder: OnnxEmbedder, directory: Path = weights.DIRECTORY, *, shares_space: bool = True
+    ) -> None:
+        """`directory`: of the heads' files. Raises EmbeddingFailed."""
+        self.shares_space, self._embedder = shares_space, embedder
+        self._message = MessageHead(read_head("message", directory))
+        self._profile = ProfileHead(read_head("profile", directory))
+        self._relevance = RelevanceHead(read_head("relevance", directory))
+        pairs = PairModel(embedder.encoder)
+        self._relation = PairHead(pairs, read_head("relation", directory), [RELATION])
+        self._statement = PairHead(pairs, read_head("statement", directory), [FOLLOWS, ABOUT, SENSE])
+        self._forget = PairHead(pairs, read_head("forget", directory), [FOLLOWS])
         self._read_memories = TTLCache[bytes, bytes](_MEMORY_BYTES, size_of=len)
         self._senses = TTLCache[bytes, dict[str, float]](_SENSES)  # of messages that may ask for something
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=lower_thread_priority)
         # Creating the session for pairs takes longer than a request may wait.
-        self._pool.submit(heads.statement.model.open)
+        self._pool.submit(pairs.open)
 
     def begin(self, text: str) -> None:
-        """See ports.Judge."""
         self._embedder.begin(text)
 
     async def read(self, text: str, *, closely: bool = False) -> Reading:
-        """See ports.Judge. A message that may ask something of memory is read again by the statement
+        """A message that may ask something of memory is read again by the statement
         head, which is more accurate, and takes twice as long."""
         made = await self._embedder.read(text)
-        needs, asks = self._heads.message.judge(_states(made.states))
+        needs, asks = self._message.judge(_states(made.states))
         may_ask = closely and max(asks.remember, asks.off_record, asks.rule) >= _MAY_ASK
         if may_ask or asks.forget >= _MAY_FORGET:
             key = _key(text)
             if (sense := self._senses.get(key)) is None:
-                _, _, sense = await self._embedder.run(partial(self._heads.statement.judge, text, text))
+                _, _, sense = await self._embedder.run(partial(self._statement.judge, text, text))
                 self._senses.put(key, sense)
             asks = Asks(
                 _surer(asks.remember, sense["remember"]),
@@ -429,12 +392,12 @@ class OnnxJudge:
     async def helps(
         self, message: Reading, memories: Sequence[MemoryText], stored: StoredReadings | None = None
     ) -> list[float]:
-        """See ports.Judge. Memories that the cosine leaves open are read with the message."""
+        """Memories that the cosine leaves open are read with the message."""
         if not memories:
             return []
         vectors = await asyncio.gather(*map(self._vector, memories))
         cosines = np.stack([_floats(vector) for vector in vectors]) @ _floats(message.vector)
-        relevance = self._heads.relevance
+        relevance = self._relevance
         chances = relevance.by_cosine(cosines)
         if opened := relevance.open(chances):
             readings = await stored(opened) if stored else [None] * len(opened)
@@ -446,9 +409,6 @@ class OnnxJudge:
         return chances
 
     async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
-        """See ports.Judge."""
-        if self._heads.relevance.reader is None:
-            return [None] * len(contents)
         return [await self._shown(content) for content in contents]
 
     async def _vector(self, memory: MemoryText) -> bytes:
@@ -457,9 +417,9 @@ class OnnxJudge:
 
     async def _memory(self, content: str, reading: bytes | None) -> Array:
         """Return the memory as the relevance head reads it."""
-        found = self._heads.relevance.memory(reading)
+        found = self._relevance.memory(reading)
         if found is None:
-            found = self._heads.relevance.memory(await self._shown(content))
+            found = self._relevance.memory(await self._shown(content))
         assert found is not None
         return found
 
@@ -467,29 +427,27 @@ class OnnxJudge:
         key = _key(content)
         if (found := self._read_memories.get(key)) is None:
             made = await self._embedder.read_passage(content)
-            found = self._heads.relevance.shown(_states(made.states))
+            found = self._relevance.shown(_states(made.states))
             self._read_memories.put(key, found)
         return found
 
     async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
-        """See ports.Judge. In the embedder's threads, since a request waits for it."""
-        judge = self._heads.forget.judge
+        """In the embedder's threads, since a request waits for it."""
+        judge = self._forget.judge
         return [(await self._embedder.run(partial(judge, message, one)))[0]["yes"] for one in contents]
 
     def profile(self, vectors: Sequence[bytes]) -> list[ProfileScores]:
-        """See ports.Judge. Vectors of another model cannot be judged."""
+        """Vectors of another model cannot be judged."""
         if not vectors or not self.shares_space:
             return [ProfileScores(0.0, 0.0) for _ in vectors]
-        return self._heads.profile.judge(np.stack([_floats(vector) for vector in vectors]))
+        return self._profile.judge(np.stack([_floats(vector) for vector in vectors]))
 
     async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
-        """See ports.Judge."""
-        judged = await self._each(pairs, self._heads.relation)
+        judged = await self._each(pairs, self._relation)
         return [Relation(**found) for (found,) in judged]
 
     async def statements(self, pairs: Sequence[tuple[str, str]]) -> list[Statement]:
-        """See ports.Judge."""
-        judged = await self._each(pairs, self._heads.statement)
+        judged = await self._each(pairs, self._statement)
         return [Statement(f["yes"], a["user"], a["other"], a["nobody"], sense) for f, a, sense in judged]
 
     def close(self) -> None:
@@ -534,7 +492,7 @@ class LoadedJudge:
 
 
 def load_judge(
-    models_dir: Path, embedder: OnnxEmbedder | None, *, directory: Path | None = None
+    models_dir: Path, embedder: OnnxEmbedder | None, *, directory: Path = weights.DIRECTORY
 ) -> LoadedJudge:
     """Return the judge. A missing file is not an error. `embedder`: the one for searches; if it is of
     another model, or None, our encoder is loaded, too. Blocks, 50 ms, or as long as the encoder's loading
@@ -546,9 +504,8 @@ def load_judge(
             return LoadedJudge(None, loaded.notes[0])
         embedder = loaded.embedder
     try:
-        found = Heads.read(PairModel(embedder.encoder), directory or weights.DIRECTORY)
+        return LoadedJudge(OnnxJudge(embedder, directory, shares_space=shares_space))
     except EmbeddingFailed as e:
         if not shares_space:
             embedder.close()
         return LoadedJudge(None, str(e))
-    return LoadedJudge(OnnxJudge(embedder, found, shares_space=shares_space))

@@ -96,7 +96,7 @@ def write_heads(directory: Path) -> Path:
     profile |= {"out.weight": chance.normal(size=(2, 128)) / 10, "out.bias": chance.normal(size=2)}
     write_head(directory, "message", message_arrays())
     write_head(directory, "profile", profile)
-    write_head(directory, "relevance", {"cosine": np.array([12.0, -4.8])})
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, 0.0])  # the cosine decides alone
     relation = [sorted(RELATION)]
     write_head(directory, "relation", pair_arrays([3], 8), classes=relation, temperature=1.5)
     statement = [sorted(FOLLOWS), sorted(ABOUT), sorted(SENSE)]
