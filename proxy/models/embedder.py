@@ -269,9 +269,13 @@ class OnnxEmbedder:
             if run := self._runs.get(key):  # it may have ended while another was awaited
                 found[key] = (await run.result()).vector
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-        for key, vector in zip(missing, await self._compute(list(missing.values())), strict=True):
-            found[key] = vector
-            self._recent.put(key, vector)
+        for start in range(0, len(missing), _TEXTS_A_STEP):
+            step = list(missing)[start : start + _TEXTS_A_STEP]
+            async with self._turn or nullcontext():
+                made = await self.run(partial(self.encoder.encode, [missing[key] for key in step]))
+            for key, unit in zip(step, made, strict=True):
+                found[key] = unit.tobytes()
+                self._recent.put(key, found[key])
         return [found[key] for key in keys]
 
     def in_background(self) -> "OnnxEmbedder":
@@ -282,18 +286,17 @@ class OnnxEmbedder:
         return background
 
     def _start(self, key: bytes, asked: str) -> "_Run":
+        def ended(run: "asyncio.Future[EncoderOutput]") -> None:
+            if self._runs.get(key) is shared:
+                del self._runs[key]
+            if not run.cancelled() and run.exception() is None:
+                self._recent.put(key, run.result().vector)
+                self._passes.put(key, run.result())
+
         run = self._submit(partial(self.encoder.read, asked))
         self._runs[key] = shared = _Run(run, partial(self._runs.pop, key))
-        run.add_done_callback(partial(self._ended, key))
+        run.add_done_callback(ended)
         return shared
-
-    def _ended(self, key: bytes, run: "asyncio.Future[EncoderOutput]") -> None:
-        shared = self._runs.get(key)
-        if shared is not None and shared.future is run:
-            del self._runs[key]
-        if not run.cancelled() and run.exception() is None:
-            self._recent.put(key, run.result().vector)
-            self._passes.put(key, run.result())
 
     def understands(self, text: str) -> bool:
         return self.encoder.understands(text)
@@ -302,15 +305,6 @@ class OnnxEmbedder:
         """End the threads after their queued steps."""
         # Not cancel_futures: the waiting coroutines would be cancelled.
         self._pool.shutdown(wait=True)
-
-    async def _compute(self, texts: list[str]) -> list[bytes]:
-        vectors: list[bytes] = []
-        for start in range(0, len(texts), _TEXTS_A_STEP):
-            step = texts[start : start + _TEXTS_A_STEP]
-            async with self._turn or nullcontext():
-                made = await self.run(partial(self.encoder.encode, step))
-            vectors += (vector.tobytes() for vector in made)
-        return vectors
 
 
 class _Run:

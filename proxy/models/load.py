@@ -128,10 +128,22 @@ def load_embedder(
     the operator's similarity threshold, instead of the model's.
     """
     row = row_of(model)
-    sources: dict[str, Callable[[], Encoder]] = {
-        "installer": lambda: _from_installer(row),
-        "fastembed": lambda: _from_fastembed(models_dir, row, download=allow_download),
-    }
+
+    def by_installer() -> Encoder:
+        if row.model.name != ENCODER_NAME:
+            raise EmbeddingFailed(f"holds only {ENCODER_NAME}")
+        return our_encoder(fetched_dir())
+
+    def by_fastembed() -> Encoder:
+        if not row.fastembed_name:
+            raise EmbeddingFailed(f"does not offer {row.model.name}")
+        found = fetched_by_fastembed("fastembed", fetch, models_dir, download=allow_download)
+        return _from_directory(found, row)
+
+    def fetch(fastembed: Any, options: dict[str, Any]) -> Path:
+        return Path(fastembed.TextEmbedding(row.fastembed_name, **options).model._model_dir)
+
+    sources: dict[str, Callable[[], Encoder]] = {"installer": by_installer, "fastembed": by_fastembed}
     if path is not None:
         sources = {"directory": lambda: _from_directory(path, row), **sources}
     notes = [] if row.model.name in KNOWN_MODELS else [f"thresholds were never measured for {row.model.name}"]
@@ -168,12 +180,6 @@ def _from_directory(path: Path, row: KnownModel) -> Encoder:
     raise EmbeddingFailed(f"{path} holds no {ONNX_NAMES[0]}")
 
 
-def _from_installer(row: KnownModel) -> Encoder:
-    if row.model.name != ENCODER_NAME:
-        raise EmbeddingFailed(f"holds only {ENCODER_NAME}")
-    return our_encoder(fetched_dir())
-
-
 def fetched_dir() -> Path:
     """Return the directory of the word embeddings and the vocabulary (scripts/fetch-models), inside our
     Python environment."""
@@ -191,16 +197,6 @@ def our_encoder(directory: Path) -> Encoder:
     weights.pack_layers(directory)
     session = onnx_session(weights.GRAPH, weights_dir=directory)
     return Encoder(session, tokenizer, directory=directory)
-
-
-def _from_fastembed(models_dir: Path, row: KnownModel, *, download: bool) -> Encoder:
-    if not row.fastembed_name:
-        raise EmbeddingFailed(f"does not offer {row.model.name}")
-
-    def fetch(fastembed: Any, options: dict[str, Any]) -> Path:
-        return Path(fastembed.TextEmbedding(row.fastembed_name, **options).model._model_dir)
-
-    return _from_directory(fetched_by_fastembed("fastembed", fetch, models_dir, download=download), row)
 
 
 def fetched_by_fastembed(

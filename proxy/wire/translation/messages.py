@@ -170,8 +170,15 @@ class _Gathered:
         if item["role"] == "assistant":
             if self.turn is not None and self.turn.text is not None:
                 self.turn = None
-            turn = self._growing()
-            turn.text, turn.extra = _spoken(item["content"], param), dict_in(item, "extra_content")
+            turn, texts = self._growing(), list[str]()
+            for index, part in enumerate(item["content"]):
+                if part.get("type") == "refusal":  # it is what the assistant said, too
+                    texts.append(required(part, "refusal", STRING, within=f"{param}[{index}]"))
+                elif part.get("type") == "output_text":
+                    texts.append(part["text"])
+                else:
+                    raise _unknown_part(part, f"{param}[{index}]", "output_text, refusal")
+            turn.text, turn.extra = "".join(texts), dict_in(item, "extra_content")
             return
         parts = item["content"]
         if len(parts) == 1 and parts[0].get("type") == "input_text":
@@ -205,11 +212,21 @@ class _Gathered:
         if not waiting:
             what, call_id = item["type"].replace("_", " "), shown(str(call_id_of(item)))
             raise InvalidRequest(f"No tool call found for {what} with call_id {call_id}.", param="input")
-        output = _output_of(item) if item["type"] in CLIENT_OUTPUTS else item["output"]
-        content = output if isinstance(output, str) else _tool_content(output, f"{param}.output")
         call = next((call for call in waiting if not call.is_half_written), waiting[0])
-        call.output = content
         waiting.remove(call)
+        output = _output_of(item) if item["type"] in CLIENT_OUTPUTS else item["output"]
+        if isinstance(output, str):
+            call.output = output
+            return
+        content: list[Message] = []
+        for part in output:
+            try:
+                content.append(_chat_part(part, f"{param}.output"))
+            except InvalidRequest:
+                # A word: the client has the part in its history, and would be refused again and again.
+                content.append({"type": "text", "text": f"[{shown(str(part.get('type')))}]"})
+        # Few servers take an array from a tool, but images and files stay parts, for the upstream to judge.
+        call.output = _text_or_parts(content, "\n")
 
     def _growing(self) -> _Turn:
         if self.turn is None:
@@ -272,34 +289,6 @@ class _Gathered:
 
 
 # ---------------------------------------------------------------- content parts
-def _tool_content(parts: Sequence[Item], param: str) -> str | list[Message]:
-    """Return a tool message's content. Few servers take an array from a tool, but images and files stay
-    parts, for the upstream to judge.
-
-    A part that has no chat form becomes a word: the client has it in its history, and would be refused again
-    and again."""
-    content: list[Message] = []
-    for part in parts:
-        try:
-            content.append(_chat_part(part, param))
-        except InvalidRequest:
-            content.append({"type": "text", "text": f"[{shown(str(part.get('type')))}]"})
-    return _text_or_parts(content, "\n")
-
-
-def _spoken(parts: Sequence[Item], param: str) -> str:
-    """Return what an assistant's message says. A refusal is what it said too."""
-    said: list[str] = []
-    for index, part in enumerate(parts):
-        if part.get("type") == "refusal":
-            said.append(required(part, "refusal", STRING, within=f"{param}[{index}]"))
-        elif part.get("type") == "output_text":
-            said.append(part["text"])
-        else:
-            raise _unknown_part(part, f"{param}[{index}]", "output_text, refusal")
-    return "".join(said)
-
-
 def _chat_part(part: Item, param: str) -> Message:
     """Return an input part as a chat message has it. Raises InvalidRequest for one that has no chat form."""
     match part.get("type"):
@@ -346,7 +335,16 @@ def _output_of(item: Mapping[str, Any]) -> str | list[Item]:
     """Return what a client's tool returned: text, or input parts."""
     kind, output = item["type"], item.get("output")
     if kind == "shell_call_output" and isinstance(output, list):
-        return "\n".join(map(_shell_output, dicts_in(output)))
+        chunks: list[str] = []
+        for chunk in dicts_in(output):
+            texts = [text for name in ("stdout", "stderr") if (text := text_in(chunk, name))]
+            outcome = dict_in(chunk, "outcome")
+            if outcome.get("type") == "timeout":
+                texts.append("[timed out]")
+            elif outcome.get("exit_code"):
+                texts.append(f"[exit code {outcome['exit_code']}]")
+            chunks.append("\n".join(texts))
+        return "\n".join(chunks)
     if kind == "apply_patch_call_output":
         status = str(item.get("status") or "completed")
         return f"{status}: {output}" if output else status
@@ -357,16 +355,6 @@ def _output_of(item: Mapping[str, Any]) -> str | list[Item]:
         url = output.get("image_url")
         return [{"type": "input_image", "image_url": url}] if isinstance(url, str) else "[a screenshot]"
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-
-
-def _shell_output(chunk: Mapping[str, Any]) -> str:
-    outcome = dict_in(chunk, "outcome")
-    texts = [text for name in ("stdout", "stderr") if (text := text_in(chunk, name))]
-    if outcome.get("type") == "timeout":
-        texts.append("[timed out]")
-    elif outcome.get("exit_code"):
-        texts.append(f"[exit code {outcome['exit_code']}]")
-    return "\n".join(texts)
 
 
 def _tool_names(tools: Any) -> list[str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.domain.errors import InvalidRequest
 from proxy.prompts import prompt
@@ -137,46 +137,38 @@ def conversation_of(body: Body) -> str | None:
     return given
 
 
-# What the response object always holds, and its defaults.
-_ECHOED: Mapping[str, tuple[Shape, Any]] = {
-    "background": (BOOLEAN, False),
-    "frequency_penalty": (NUMBER, 0.0),
-    "instructions": (STRING, None),
-    "max_output_tokens": (INTEGER, None),
-    "max_tool_calls": (INTEGER, None),
-    "metadata": (OBJECT, {}),
-    "presence_penalty": (NUMBER, 0.0),
-    "previous_response_id": (STRING, None),
-    "prompt_cache_key": (STRING, None),
-    "prompt_cache_retention": (STRING, None),
-    "safety_identifier": (STRING, None),
-    "service_tier": (STRING, "default"),
-    "store": (BOOLEAN, True),
-    "temperature": (NUMBER, 1.0),
-    "top_logprobs": (INTEGER, 0),
-    "top_p": (NUMBER, 1.0),
-    "truncation": (STRING, "disabled"),
-    "user": (STRING, None),
-}
+class _Echoed(NamedTuple):
+    """A field that the response object always holds, as OpenAI checks it."""
 
-# Least and most, as OpenAI checks them.
-_RANGES: Mapping[str, tuple[float, float | None]] = {
-    "frequency_penalty": (-2, 2),
-    "max_output_tokens": (1, None),  # OpenAI: 16. Local models are asked for less.
-    "max_tool_calls": (1, None),
-    "presence_penalty": (-2, 2),
-    "temperature": (0, 2),
-    "top_logprobs": (0, 20),
-    "top_p": (0, 1),
+    shape: Shape
+    default: Any = None
+    least: float | None = None
+    most: float | None = None
+    words: tuple[str, ...] = ()
+    max_chars: int | None = None
+
+
+_ECHOED: Mapping[str, _Echoed] = {
+    "background": _Echoed(BOOLEAN, False),
+    "frequency_penalty": _Echoed(NUMBER, 0.0, -2, 2),
+    "instructions": _Echoed(STRING),
+    "max_output_tokens": _Echoed(INTEGER, None, 1),  # OpenAI: 16. Local models are asked for less.
+    "max_tool_calls": _Echoed(INTEGER, None, 1),
+    "metadata": _Echoed(OBJECT, {}),
+    "presence_penalty": _Echoed(NUMBER, 0.0, -2, 2),
+    "previous_response_id": _Echoed(STRING),
+    "prompt_cache_key": _Echoed(STRING, max_chars=1_024),  # OpenAI: 64
+    "prompt_cache_retention": _Echoed(STRING, words=("in_memory", "in-memory", "24h")),
+    "safety_identifier": _Echoed(STRING, max_chars=128),
+    "service_tier": _Echoed(STRING, "default"),
+    "store": _Echoed(BOOLEAN, True),
+    "temperature": _Echoed(NUMBER, 1.0, 0, 2),
+    "top_logprobs": _Echoed(INTEGER, 0, 0, 20),
+    "top_p": _Echoed(NUMBER, 1.0, 0, 1),
+    "truncation": _Echoed(STRING, "disabled", words=("auto", "disabled")),
+    "user": _Echoed(STRING),
 }
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "truncation": ("auto", "disabled"),
-    "prompt_cache_retention": ("in_memory", "in-memory", "24h"),
-    "reasoning.summary": ("auto", "concise", "detailed"),
-    "reasoning.generate_summary": ("auto", "concise", "detailed"),
-    "text.verbosity": ("low", "medium", "high"),
-}
-_MAX_CHARS: Mapping[str, int] = {"safety_identifier": 128, "prompt_cache_key": 1_024}  # OpenAI's key: 64
+_SUMMARIES = ("auto", "concise", "detailed")
 MAX_METADATA, KEY_CHARS, VALUE_CHARS = 16, 64, 512
 
 # Forwarded under their own names: chat completions mean the same by them. null is the same as absent.
@@ -229,10 +221,16 @@ def _chat_parameters(body: Body) -> Body:
 
 def _echoed(body: Body) -> Body:
     """Return the response object's fields that repeat the request's. Raises InvalidRequest."""
-    given = {name: optional(body, name, shape) for name, (shape, _) in _ECHOED.items()}
-    echo = {name: _ECHOED[name][1] if value is None else value for name, value in given.items()}
+    echo: Body = {}
+    for name, field in _ECHOED.items():
+        value = optional(body, name, field.shape)
+        echo[name] = field.default if value is None else value
+        if value is not None:
+            _check_value(name, value, field)
     reasoning, text = _section(body, "reasoning"), _section(body, "text")
-    _check_values({**echo, "reasoning": reasoning, "text": text})
+    _check_word("reasoning.summary", reasoning.get("summary"), _SUMMARIES)
+    _check_word("reasoning.generate_summary", reasoning.get("generate_summary"), _SUMMARIES)
+    _check_word("text.verbosity", text.get("verbosity"), ("low", "medium", "high"))
     check_metadata(body.get("metadata"))
     for index, name in enumerate(optional(body, "include", ARRAY) or ()):
         checked(name, STRING, f"include[{index}]")
@@ -249,26 +247,23 @@ def _echoed(body: Body) -> Body:
     }
 
 
-def _check_values(echo: Body) -> None:
-    """Raise InvalidRequest for a value that is out of its range, or not one of its words."""
-    for name, (least, most) in _RANGES.items():
-        value = echo[name]
-        if value is None:
-            continue
-        kind = "integer" if isinstance(value, int) else "decimal"
-        if not value >= least:  # NaN is not, either
-            raise refused(name, f"{value} is below the minimum of {least}", f"{kind}_below_min_value")
-        if most is not None and value > most:
-            raise refused(name, f"{value} is above the maximum of {most}", f"{kind}_above_max_value")
-    for path, words in _WORDS.items():
-        section, _, name = path.rpartition(".")
-        word = (echo[section] if section else echo).get(name)
-        if word is not None and word not in words:
-            said = shown(word) if isinstance(word, str) else "the value"
-            raise refused(path, f"'{said}' is not one of {', '.join(words)}")
-    for name, longest in _MAX_CHARS.items():
-        if len(echo[name] or "") > longest:
-            raise refused(name, f"it is longer than {longest} characters", "string_above_max_length")
+def _check_value(name: str, value: Any, field: _Echoed) -> None:
+    """Raise InvalidRequest for a value that is too small, too large, too long, or not one of the words."""
+    kind = "integer" if isinstance(value, int) else "decimal"
+    if field.least is not None and not value >= field.least:  # NaN is not, either
+        raise refused(name, f"{value} is below the minimum of {field.least}", f"{kind}_below_min_value")
+    if field.most is not None and value > field.most:
+        raise refused(name, f"{value} is above the maximum of {field.most}", f"{kind}_above_max_value")
+    if field.max_chars is not None and len(value) > field.max_chars:
+        raise refused(name, f"it is longer than {field.max_chars} characters", "string_above_max_length")
+    if field.words:
+        _check_word(name, value, field.words)
+
+
+def _check_word(path: str, word: Any, words: tuple[str, ...]) -> None:
+    if word is not None and word not in words:
+        said = shown(word) if isinstance(word, str) else "the value"
+        raise refused(path, f"'{said}' is not one of {', '.join(words)}")
 
 
 def check_metadata(given: Any) -> dict[str, str]:
