@@ -241,9 +241,6 @@ class Attempt:
         return self.changed(omit=tuple(sorted({*self.form.omit, *names})))
 
 
-FIRST = Attempt(DEFAULT)
-
-
 @dataclass(frozen=True, slots=True)
 class RequestTraits:
     """What of a request may be changed, and how."""
@@ -418,19 +415,6 @@ class Forms:
             return DEFAULT
         return found.form
 
-    def is_unknown(self, model: ModelRoute) -> bool:
-        """True if nothing was learnt of the model: most take what they get."""
-        return model not in self._learnt and model not in self._suspected
-
-    def placement(self, model: ModelRoute) -> str:
-        """Return where `auto` puts memory; "" while every placement is suspected to be refused."""
-        form = self.of(model)
-        preferred = form.placement if form.system else "in_user"
-        suspected = self.suspected(model)
-        if preferred not in suspected:
-            return preferred
-        return next((each for each in PLACEMENTS if each not in suspected), "")
-
     def is_proven(self, model: ModelRoute, attempt: Attempt) -> bool:
         """True if the model has taken memory at this placement: no error is looked for in its answers."""
         return (model, attempt.form.placement) in self._proven
@@ -506,11 +490,12 @@ class Learning:
         return ModelRoute((endpoint or self.upstream).partition("?")[0], name, route)
 
     def first(self, model: ModelRoute) -> Attempt:
-        """Return how a request is asked first."""
-        if self.is_auto and self.forms.is_unknown(model):
-            return FIRST
-        form = self.forms.of(model)
-        placement = self.forms.placement(model) if self.is_auto else self.setting
+        """Return how a request is asked first: without memory while every placement is suspected."""
+        form, placement = self.forms.of(model), self.setting
+        if self.is_auto:
+            preferred, suspected = form.placement if form.system else "in_user", self.forms.suspected(model)
+            free = (each for each in (preferred, *PLACEMENTS) if each not in suspected)
+            placement = next(free, "")
         if placement == form.placement:
             return Attempt(form)
         return Attempt(replace(form, placement=placement or form.placement), memory=bool(placement))

@@ -6,7 +6,6 @@ import pytest
 
 from proxy.upstream.forms import (
     DEFAULT,
-    FIRST,
     LEARNT_FOR_S,
     MAX_LEARNT,
     PLACEMENTS,
@@ -26,6 +25,7 @@ from proxy.upstream.forms import (
 
 M = ModelRoute("http://u/v1", "m")
 IN_USER = Form(placement="in_user")
+FIRST = Attempt(DEFAULT)
 
 
 class StoredForms:
