@@ -12,20 +12,8 @@ import httpx2
 import pytest
 
 from proxy.recall.search import Searcher
-from tests.adversary.conftest import (
-    Gated,
-    begun,
-    client,
-    context,
-    files_with,
-    forget,
-    listed,
-    quiet,
-    tell,
-    until,
-    when,
-)
-from tests.e2e.conftest import House
+from tests.adversary.conftest import Gated, files_with
+from tests.e2e.conftest import House, context, until, when
 from tests.support.process import serving_process
 from tests.support.upstream import ScriptedUpstream
 
@@ -40,15 +28,9 @@ def gated() -> Gated:
     return Gated((WORD, FACT), answer=f"Enjoy {WORD} in May!")
 
 
-async def remembered(h: House, user: str = "alice", **more: Any) -> None:
-    await tell(h, SAID, user, **more)
-    await until(lambda: listed(h, user), lambda found: found == [FACT])
-    await quiet(h)
-
-
 async def nothing_left(h: House, data: Path, user: str = "alice") -> None:
     """Fail if the API, what the model is shown, or any file contains the word."""
-    async with client(h) as http:
+    async with h.http() as http:
         for path in ("", "/export", "/quarantine", "/sessions", "/jobs", "/receipts"):
             params = {"user_id": user} | ({"include": "inactive"} if path == "" else {})
             answer = await http.get(f"/memory{path}", params=params)
@@ -57,17 +39,14 @@ async def nothing_left(h: House, data: Path, user: str = "alice") -> None:
         found = await http.post("/memory/search", json={"user_id": user, "query": f"sister in {WORD}"})
         assert found.json()["data"] == []
     h.model.answer = "I do not know."
-    asked = await tell(h, "Where does my sister live?", user)
+    asked = await h.tell("Where does my sister live?", user)
     assert "x-memory-ids" not in asked.headers
     assert WORD not in json.dumps(h.model.last_messages)
     assert files_with(data, WORD) == []
 
 
-@pytest.mark.parametrize("scope", [{}, {"type": "semantic"}], ids=str)
 @pytest.mark.parametrize("moment", ["extraction", "answer", "search"])
-async def test_what_began_before_a_forget_stores_nothing_after_it(
-    house, tmp_path, monkeypatch, moment, scope
-):
+async def test_what_began_before_a_forget_stores_nothing_after_it(house, tmp_path, monkeypatch, moment):
     model, find = gated(), Searcher.find
     searching, may_search = asyncio.Event(), asyncio.Event()
 
@@ -82,51 +61,46 @@ async def test_what_began_before_a_forget_stores_nothing_after_it(
         gate = {"extraction": model.may_extract, "answer": model.may_answer, "search": may_search}[moment]
         reached = {"extraction": model.extracting, "answer": model.answering, "search": searching}[moment]
         gate.clear()
-        telling = asyncio.create_task(tell(h, SAID))
+        telling = asyncio.create_task(h.tell(SAID))
         await reached.wait()
-        await until(lambda: begun(h))  # the message is committed
-        await forget(h, **scope)
+        await until(h.begun)  # the message is committed
+        await h.forget()
         gate.set()
         await telling
         model.answer = "Fine."
-        await tell(h, "Good morning!")  # a later commit
-        await quiet(h)
-        assert await listed(h) == []
-        if "type" not in scope:  # of a type, the conversation remains
-            await nothing_left(h, tmp_path / "data")
+        await h.tell("Good morning!")  # a later commit
+        await h.quiet()
+        await nothing_left(h, tmp_path / "data")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_responses_and_retries_under_way_leave_nothing(house, tmp_path, stream):
     model = gated()
-    async with house(model, **TRANSLATE) as h, client(h) as http:
+    async with house(model, **TRANSLATE) as h, h.http() as http:
         model.may_answer.clear()
         body = {"model": "m", "input": SAID, **context()}
         background = await http.post("/responses", json=body | {"background": True})
         chat = {"stream": stream}
-        under_way = [asyncio.create_task(tell(h, SAID, extra=chat)) for _ in range(2)]
+        under_way = [asyncio.create_task(h.tell(SAID, extra=chat)) for _ in range(2)]
         under_way.append(asyncio.create_task(http.post("/responses", json=body)))
         await when(lambda: len(h.upstream.requests) >= 4)
-        await forget(h)
+        await h.forget()
         model.may_answer.set()
         await asyncio.gather(*under_way)
         stored = await http.get(f"/responses/{background.json()['id']}", headers=ALICE)
         assert stored.status_code == 404
-        await quiet(h)
+        await h.quiet()
         await nothing_left(h, tmp_path / "data")
 
 
-@pytest.mark.parametrize("how", ["id", "project"])
-async def test_a_forget_after_a_storm_of_requests_leaves_nothing(house, tmp_path, how):
+async def test_a_forget_after_a_storm_of_requests_leaves_nothing(house, tmp_path):
     """All kinds of requests run during a first forget; the second one must find everything they left."""
-    async with house(gated(), **TRANSLATE) as h, client(h) as http:
-        where = {"project_id": "apollo"} if how == "project" else {}
-        made = await http.post("/memory", json={"user_id": "alice", "content": FACT, **where})
-        id_, alice = made.json()["id"], {"user_id": "alice"}
-        await tell(h, SAID)
+    async with house(gated(), **TRANSLATE) as h, h.http() as http:
+        (id_,), alice = await h.add(FACT), {"user_id": "alice"}
+        await h.tell(SAID)
         kinds: list[Callable[[], Awaitable[httpx2.Response]]] = [
-            lambda: tell(h, SAID),
-            lambda: tell(h, SAID, extra={"stream": True}),
+            lambda: h.tell(SAID),
+            lambda: h.tell(SAID, extra={"stream": True}),
             lambda: http.post("/memory/search", json=alice | {"query": "sister"}),
             lambda: http.patch(f"/memory/{id_}", json={"content": f"User's aunt lives in {WORD}."}),
             lambda: http.get("/memory/export", params=alice),
@@ -135,65 +109,45 @@ async def test_a_forget_after_a_storm_of_requests_leaves_nothing(house, tmp_path
             lambda: http.post("/responses", json={"model": "m", "input": SAID, **context()}),
         ]
         racing = [asyncio.ensure_future(kind()) for kind in kinds for _ in range(3)]
-        params = alice | where
-        first = http.delete(f"/memory/{id_}") if how == "id" else http.delete("/memory", params=params)
-        for answer in await asyncio.gather(*racing, first):
+        for answer in await asyncio.gather(*racing, http.delete(f"/memory/{id_}")):
             assert answer.status_code < 500, answer.text
-        await quiet(h)
-        await forget(h)
+        await h.quiet()
+        await h.forget()
         await nothing_left(h, tmp_path / "data")
 
 
 async def test_one_forgotten_memory_takes_every_copy_and_what_was_answered_from_it(house, tmp_path):
-    async with house(gated(), **TRANSLATE) as h, client(h) as http:
+    async with house(gated(), **TRANSLATE) as h, h.http() as http:
         asked = await http.post("/responses", json={"model": "m", "input": SAID, **context()})
-        await until(lambda: listed(h), lambda found: found == [FACT])
+        await until(h.listed, lambda found: found == [FACT])
         session = context(session_id="later")
-        answer = await tell(h, "Where does my sister live?", extra=session)
+        answer = await h.tell("Where does my sister live?", extra=session)
         assert answer.headers["x-memory-status"] == "injected"
-        await quiet(h)
+        await h.quiet()
         page = await http.get("/memory", params={"user_id": "alice"})
         done = await http.delete(f"/memory/{page.json()['data'][0]['id']}")
         assert done.json()["deleted_exchanges"] >= 1
         assert (await http.get(f"/responses/{asked.json()['id']}", headers=ALICE)).status_code == 404
         h.model.answer = "Fine."
         for text in ("What is the weather like?", "And what should I pack?"):
-            await tell(h, text, extra=session)
-        await quiet(h)
+            await h.tell(text, extra=session)
+        await h.quiet()
         await nothing_left(h, tmp_path / "data")
 
 
 async def test_another_user_who_said_the_same_loses_nothing(house, tmp_path):
     async with house(gated()) as h:
         for user in ("alice", "bob"):
-            await remembered(h, user)
-        assert (await forget(h, dry_run="true"))["deleted_count"] == 1
-        assert await listed(h) == [FACT], "a dry run changes nothing"
-        assert (await forget(h))["deleted_count"] == 1
-        assert (await listed(h), await listed(h, "bob")) == ([], [FACT])
-        await forget(h, "bob")
+            await h.tell(SAID, user)
+            await until(lambda user=user: h.listed(user), lambda found: found == [FACT])
+        await h.quiet()
+        assert (await h.forget(dry_run="true"))["deleted_count"] == 1
+        assert await h.listed() == [FACT], "a dry run changes nothing"
+        assert (await h.forget())["deleted_count"] == 1
+        assert (await h.listed(), await h.listed("bob")) == ([], [FACT])
+        await h.forget("bob")
         for user in ("alice", "bob"):
             await nothing_left(h, tmp_path / "data", user)
-
-
-async def test_an_import_under_way_is_cut_off_by_a_forget(house, tmp_path):
-    go = asyncio.Event()
-
-    async def lines():
-        for number in range(80):
-            if number == 60:  # a batch of 50 is stored
-                await go.wait()
-            yield json.dumps({"content": f"{FACT} {number}", "user_id": "alice"}).encode() + b"\n"
-
-    async with house(gated()) as h, client(h) as http:
-        headers = {"content-type": "application/x-ndjson"}
-        moving = asyncio.create_task(http.post("/memory/import", content=lines(), headers=headers))
-        await until(lambda: listed(h))
-        await forget(h)
-        go.set()
-        counts = (await moving).json()
-        assert (counts["imported"], counts["refused"]) == (50, 30)
-        await nothing_left(h, tmp_path / "data")
 
 
 async def test_rows_that_grew_and_moved_leave_no_trace_on_disk(house, tmp_path):
@@ -204,16 +158,16 @@ async def test_rows_that_grew_and_moved_leave_no_trace_on_disk(house, tmp_path):
         for number in range(12):
             model.answer = f"Noted {WORD} {number} " + "x" * (370 * number % 1900)
             text = f"Number {number}: {SAID} " + "y" * (530 * number % 1700)
-            await tell(h, text, "alice" if number % 3 else "bob")
-        await quiet(h)
+            await h.tell(text, "alice" if number % 3 else "bob")
+        await h.quiet()
         for user in ("alice", "bob"):
-            assert (await forget(h, user))["deleted_exchanges"] > 0
+            assert (await h.forget(user))["deleted_exchanges"] > 0
         assert files_with(tmp_path / "data", WORD) == []
 
 
 @pytest.mark.parametrize("project", ["", "{{PROJECT}}"])
 async def test_an_empty_project_header_does_not_widen_a_forget(house, project):
-    async with house() as h, client(h) as http:
+    async with house() as h, h.http() as http:
         headers = {"x-memory-project-id": project}
         answer = await http.delete("/memory?user_id=alice", headers=headers)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")

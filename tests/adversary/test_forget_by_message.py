@@ -14,22 +14,9 @@ from typing import Any
 import pytest
 
 from proxy.app import services
-from proxy.domain.ports import Asks, ProfileScores
-from tests.adversary.conftest import (
-    Gated,
-    Json,
-    add,
-    begun,
-    client,
-    context,
-    files_with,
-    listed,
-    post,
-    quiet,
-    tell,
-    until,
-)
-from tests.e2e.conftest import House
+from proxy.domain.judging import Asks, ProfileScores
+from tests.adversary.conftest import Gated, files_with
+from tests.e2e.conftest import House, Json, context, until
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge
 from tests.support.model import ScriptedModel, known
 from tests.support.upstream import Exchange
@@ -66,7 +53,6 @@ class InstalledJudge(ScriptedJudge):
 @pytest.fixture
 def judge(monkeypatch):
     made = InstalledJudge(asks=asks, help=last_word, covered=covered)
-
     monkeypatch.setattr(services, "load_judge", lambda *_: SimpleNamespace(judge=made, note=""))
     return made
 
@@ -76,20 +62,18 @@ def _judged(judge): ...
 
 
 async def receipts(h: House) -> list[Json]:
-    async with client(h) as http:
-        found: list[Json] = (await http.get("/memory/receipts?user_id=alice")).json()["data"]
+    found: list[Json] = (await h.get("/memory/receipts", user_id="alice"))["data"]
     return found
 
 
 async def respond(h: House, text: str, *, stream: bool = False) -> Any:
-    async with client(h) as http:
-        return await http.post("/responses", json={"model": "m", "input": text, "stream": stream} | context())
+    return await h.post("/responses", {"model": "m", "input": text, "stream": stream} | context())
 
 
 Say = Callable[[House, str], Any]
 WAYS: list[Say] = [
-    tell,
-    lambda h, text: tell(h, text, extra={"stream": True}),
+    lambda h, text: h.tell(text),
+    lambda h, text: h.tell(text, extra={"stream": True}),
     respond,
     lambda h, text: respond(h, text, stream=True),
 ]
@@ -98,31 +82,30 @@ WAYS: list[Say] = [
 @pytest.mark.parametrize(("say", "responses"), [*((way, "auto") for way in WAYS), (respond, "translate")])
 async def test_what_a_message_names_is_hidden_at_once_and_deleted(house, tmp_path, say, responses):
     async with house(upstream_extra={"responses": responses}) as h:
-        await add(h, HOME, MEAL)
+        await h.add(HOME, MEAL)
         answer = await say(h, FORGET)
         assert answer.status_code == 200
         shown = str(h.model.chats[-1].json)
         assert ("Elmstreet" in shown, "peanuts" in shown) == (False, True)
-        assert await listed(h) == [MEAL]  # at once: the answer reported it
+        assert await h.listed() == [MEAL]  # at once: the answer reported it
         (receipt,) = await receipts(h)
         ids, store = answer.headers["x-memory-forgotten"], answer.headers["x-memory-store"]
         assert (ids[:4], "," in ids, store, receipt["by"]) == ("mem_", False, "off", "conversation")
-        await quiet(h)
-        assert await begun(h) == 0
+        await h.quiet()
+        assert await h.begun() == 0
         assert files_with(tmp_path / "data", "Elmstreet") == []
 
 
-@pytest.mark.parametrize("say", WAYS)
-@pytest.mark.parametrize("extraction", ["llm", "verbatim"])
+@pytest.mark.parametrize(("say", "extraction"), [*((way, "llm") for way in WAYS), (WAYS[0], "verbatim")])
 async def test_nothing_of_a_message_off_the_record_is_stored(house, tmp_path, say, extraction):
     model = ScriptedModel(answer="Zanzibar is far.", facts=known(("Zanzibar", "User moves to Zanzibar.")))
     async with house(model, memory={"extraction": extraction}) as h:
-        await add(h, MEAL)
+        await h.add(MEAL)
         answer = await say(h, OFF)
         assert answer.headers["x-memory-store"] == "off"
         assert answer.headers["x-memory-status"] == "injected"
         assert "x-memory-forgotten" not in answer.headers
-        assert (await begun(h), await listed(h)) == (0, [MEAL])
+        assert (await h.begun(), await h.listed()) == (0, [MEAL])
         assert files_with(tmp_path / "data", "Zanzibar") == []
 
 
@@ -142,11 +125,11 @@ async def test_later_messages_and_tool_steps_store_nothing_of_it(house, tmp_path
     ]
     facts = known(("oolong", "User likes oolong tea."), ("Zanzibar", "User moves to Zanzibar."))
     async with house(ScriptedModel(facts=facts)) as h:
-        await tell(h, OFF)
+        await h.tell(OFF)
         for messages, store in ((steps, "off"), (later, "queued")):
-            answer = await post(h, {"messages": messages} | context(session_id="s-1"))
+            answer = await h.tell(messages, extra=context(session_id="s-1"))
             assert answer.headers["x-memory-store"] == store
-        assert await until(lambda: listed(h)) == ["User likes oolong tea."]
+        assert await until(h.listed) == ["User likes oolong tea."]
         assert files_with(tmp_path / "data", "Zanzibar") == []
 
 
@@ -156,33 +139,35 @@ async def test_a_wish_takes_effect_once(house):
     talk = [{"role": "user", "content": FORGET}, {"role": "assistant", "content": "Done."}]
     called = [talk[0], {"role": "assistant", "content": None, "tool_calls": [call]}]
     async with house() as h:
-        await add(h, HOME)
-        thanks = await post(h, {"messages": [*talk, {"role": "user", "content": "my address"}]} | context())
+        await h.add(HOME)
+        thanks = await h.complete(
+            {"messages": [*talk, {"role": "user", "content": "my address"}]} | context()
+        )
         result = {"role": "tool", "tool_call_id": "c1", "content": "No ferry."}
-        step = await post(h, {"messages": [*called, result]} | context())
+        step = await h.tell([*called, result])
         assert "x-memory-forgotten" not in thanks.headers | step.headers
-        assert await listed(h) == [HOME]
+        assert await h.listed() == [HOME]
 
 
 async def test_the_setting_disables_both(house):
     async with house(memory={"conversational_forget": False}) as h:
-        await add(h, HOME)
+        await h.add(HOME)
         for message in (FORGET, OFF):
-            answer = await tell(h, message, extra={"memory_config": {"enabled": True, "auto_store": True}})
+            answer = await h.tell(message, extra={"memory_config": {"enabled": True, "auto_store": True}})
             assert answer.headers["x-memory-store"] == "queued"
             assert "x-memory-forgotten" not in answer.headers
-        assert HOME in await listed(h)
+        assert HOME in await h.listed()
         assert await receipts(h) == []
 
 
 async def test_only_memories_visible_to_the_request_are_forgotten(house):
     async with house() as h:
-        await add(h, HOME, user="bob")
-        await add(h, HOME, project_id="apollo")
-        await tell(h, FORGET, extra=context(project_id="gemini"))
-        assert (await listed(h), await listed(h, "bob")) == ([HOME], [HOME])
-        await tell(h, FORGET)
-        assert (await listed(h), await listed(h, "bob")) == ([], [HOME])
+        await h.add(HOME, user="bob")
+        await h.add(HOME, project_id="apollo")
+        await h.tell(FORGET, extra=context(project_id="gemini"))
+        assert (await h.listed(), await h.listed("bob")) == ([HOME], [HOME])
+        await h.tell(FORGET)
+        assert (await h.listed(), await h.listed("bob")) == ([], [HOME])
 
 
 async def test_only_what_the_message_names_is_forgotten(house, judge):
@@ -190,12 +175,12 @@ async def test_only_what_the_message_names_is_forgotten(house, judge):
     judge.help = lambda message, memory: 0.99
     judge.standing = lambda vector: ProfileScores(rule=0.9, trait=0.0)
     async with house() as h:
-        await add(h, HOME, MEAL, "User prefers short answers.")
+        await h.add(HOME, MEAL, "User prefers short answers.")
         for message in ("I keep forgetting my address", "Please forget about the weather"):
-            assert "x-memory-forgotten" not in (await tell(h, message)).headers
-        await tell(h, FORGET)
-        assert sorted(await listed(h)) == [MEAL, "User prefers short answers."]
-        assert "x-memory-forgotten" in (await tell(h, "Please forget that I want short answers")).headers
+            assert "x-memory-forgotten" not in (await h.tell(message)).headers
+        await h.tell(FORGET)
+        assert sorted(await h.listed()) == [MEAL, "User prefers short answers."]
+        assert "x-memory-forgotten" in (await h.tell("Please forget that I want short answers")).headers
 
 
 class Refusing(ScriptedModel):
@@ -205,18 +190,18 @@ class Refusing(ScriptedModel):
 
 async def test_a_request_that_the_upstream_refuses_forgets_nothing(house):
     async with house(Refusing()) as h:
-        await add(h, HOME)
-        answer = await tell(h, FORGET)
+        await h.add(HOME)
+        answer = await h.tell(FORGET)
         assert (answer.status_code, "x-memory-forgotten" in answer.headers) == (401, False)
-        assert await listed(h) == [HOME]
+        assert await h.listed() == [HOME]
 
 
 @pytest.mark.parametrize(("mode", "left"), [("read", [HOME]), ("write", []), ("off", [HOME])])
 async def test_a_request_forgets_only_if_it_may_store(house, mode, left):
     async with house() as h:
-        await add(h, HOME)
-        await tell(h, FORGET, **{"X-Memory-Mode": mode})
-        assert await until(lambda: listed(h), lambda found: found == left) == left
+        await h.add(HOME)
+        await h.tell(FORGET, **{"X-Memory-Mode": mode})
+        assert await until(h.listed, lambda found: found == left) == left
         assert len(await receipts(h)) == (not left)
 
 
@@ -225,15 +210,15 @@ async def test_what_the_headers_report_as_forgotten_survives_a_kill(house, tmp_p
     model = Gated()
     model.may_answer.clear()
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": FORGET}], **context()}
-    async with house(model) as h, client(h) as http:
-        await add(h, HOME, MEAL)
+    async with house(model) as h, h.http() as http:
+        await h.add(HOME, MEAL)
         async with http.stream("POST", "/chat/completions", json=body) as answer:
             assert answer.headers["x-memory-forgotten"].startswith("mem_")
             shutil.copytree(tmp_path / "data", tmp_path / "killed", symlinks=True)
             model.may_answer.set()
             await answer.aread()
     async with house(data_dir=tmp_path / "killed") as again:
-        assert await listed(again) == [MEAL]
+        assert await again.listed() == [MEAL]
         assert len(await receipts(again)) == 1
 
 
@@ -241,9 +226,9 @@ async def test_a_client_that_leaves_before_the_answer_still_forgets(house):
     model = Gated()
     model.may_answer.clear()
     async with house(model) as h:
-        await add(h, HOME, MEAL)
-        asking = asyncio.create_task(tell(h, FORGET))
+        await h.add(HOME, MEAL)
+        asking = asyncio.create_task(h.tell(FORGET))
         await model.answering.wait()
         asking.cancel()
-        await until(lambda: listed(h), lambda found: found == [MEAL])
+        await until(h.listed, lambda found: found == [MEAL])
         model.may_answer.set()

@@ -6,12 +6,11 @@ from typing import Any
 
 import httpx2
 
-from tests.adversary.conftest import KEYS, Json, add, client, forget, until
-from tests.adversary.conftest import listed as contents
+from tests.adversary.conftest import KEYS
 from tests.e2e.chat_only import ChatOnly
+from tests.e2e.conftest import Json, until
 from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel, known
-from tests.support.serving import ask
 
 NDJSON = {"content-type": "application/x-ndjson"}
 FIGS = ("figs", "User is fond of figs.")
@@ -42,13 +41,13 @@ GET /memory/receipts?after={}  GET /memory/quarantine?after={}  GET /responses/{
 async def test_another_users_id_is_answered_like_one_that_does_not_exist(house, keys):
     zoes, _ = await mint(keys, tenant="acme", user="zoe")
     strangers = [await mint(keys, tenant="acme", user="bob"), await mint(keys, tenant="umbrella", user="zoe")]
-    async with house(ChatOnly(facts=known(FIGS)), **KEYS) as h, client(h, zoes) as zoe:
+    async with house(ChatOnly(facts=known(FIGS)), **KEYS) as h, h.http(zoes) as zoe:
         await chat(zoe, SAID, memory_context={"session_id": "the-session"})
         (memory,) = await until(lambda: listed(zoe))
         plums = (await zoe.post("/memory", json={"content": "User is fond of plums."})).json()["id"]
         receipt = (await zoe.delete(f"/memory/{plums}")).json()["receipt"]
         for key, _ in strangers:
-            async with client(h, key) as stranger:
+            async with h.http(key) as stranger:
                 for id_ in (memory["id"], "the-session", receipt, memory["evidence"][0]["exchange_id"]):
                     unknown = id_[:-1] + ("0" if id_[-1] != "0" else "1")
                     for method, path in zip(CALLS[::2], CALLS[1::2], strict=True):
@@ -67,7 +66,7 @@ async def test_an_import_reaches_no_other_user_whatever_its_lines_claim(house, k
     zoes, _ = await mint(keys, user="zoe")
     bobs, _ = await mint(keys, user="bob")
     model = ChatOnly(facts=known(FIGS))
-    async with house(model, **KEYS) as h, client(h, zoes) as zoe, client(h, bobs) as bob:
+    async with house(model, **KEYS) as h, h.http(zoes) as zoe, h.http(bobs) as bob:
         await chat(zoe, SAID)
         (memory,) = await until(lambda: listed(zoe))
         lines = [
@@ -97,7 +96,7 @@ async def test_concurrent_users_never_see_each_other(house, keys):
     async with house(model, **KEYS) as h:
 
         async def live(user):
-            async with client(h, minted[user]) as http:
+            async with h.http(minted[user]) as http:
                 await chat(http, f"My boat is called {boats[user]}.")
                 (memory,) = await until(lambda: listed(http), within_s=60)
                 assert memory["content"] == f"User's boat is called {boats[user]}."
@@ -116,34 +115,20 @@ ODD: list[Any] = [
     "'; DROP TABLE memories; --", '" OR 1=1', "NEAR(a b)", "a* AND NOT (", "content:x", "{}[]()^~:\\",
     "%00%ff", "\u202e\u2028\ufeff", [], {}, [[]], [None], ["a"] * 1_000, {"$ne": None}, "1e9", "../../x",
 ]  # fmt: skip
-NOT_OBJECTS = [
-    b'{"user_id": "zoe", "content": NaN}',
-    b'{"user_id": "zoe", "importance": Infinity, "content": "x"}',
-    b"[" * 100_000,
-    b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
-    b"\xff\xfe{}",
-    b'{"user_id": "zoe", "content": "\\ud800"}',
-    b"null",
-    b'"text"',
-]
 
 
 async def test_odd_values_in_bodies_are_refused_or_stored_but_never_an_error(house):
     tea: Json = {"user_id": "zoe", "content": "User likes tea."}
-    async with house() as h, client(h) as http:
-        made = (await http.post("/memory", json=tea)).json()["id"]
+    async with house() as h, h.http() as http:
+        (made,) = await h.add("User likes tea.", user="zoe")
         for call, body, fields in (
             ("POST /memory", tea, "content type user_id project_id tags importance expires_at"),
             (
                 "POST /memory/search",
                 {"user_id": "zoe", "query": "tea"},
-                "query user_id project_id memory_types limit similarity_threshold",
+                "query user_id memory_types limit similarity_threshold",
             ),
-            (
-                f"PATCH /memory/{made}?user_id=zoe",
-                {},
-                "content type tags importance expires_at project_id archived",
-            ),
+            (f"PATCH /memory/{made}?user_id=zoe", {}, "content type tags importance expires_at archived"),
             ("POST /memory/import?user_id=zoe", tea, "id content created_at evidence history weight"),
         ):
             method, path = call.split(" ")
@@ -151,25 +136,18 @@ async def test_odd_values_in_bodies_are_refused_or_stored_but_never_an_error(hou
             for raw in [json.dumps({**body, field: odd}) for field in fields.split() for odd in ODD]:
                 answer = await http.request(method, path, content=raw.encode(), headers=headers)
                 assert answer.status_code < 500, (call, raw[:200], answer.text)
-        for path in ("/memory", "/memory/search"):
-            for content in NOT_OBJECTS:
-                answer = await http.post(path, content=content, headers={"content-type": "application/json"})
-                assert answer.status_code == 400, (path, content[:50], answer.text)
         assert (await http.get("/memory/me")).status_code == 200
 
 
 async def test_odd_values_in_queries_are_never_an_error(house):
-    async with house() as h, client(h) as http:
-        await add(h, "User likes tea.", user="zoe")
+    async with house() as h, h.http() as http:
+        await h.add("User likes tea.", user="zoe")
         texts = [odd for odd in ODD if isinstance(odd, str) and odd.isprintable() and len(odd) < 1_000]
         for path in ("/memory", "/memory/sessions", "/memory/jobs", "/memory/receipts", "/memory/quarantine"):
             for name in ("q", "after", "limit", "type", "project_id", "include", "state", "user_id"):
                 for text in (*texts, str(10**400), "-1", "0x10", "1_0", "\u0661"):
                     answer = await http.get(path, params={"user_id": "zoe", name: text})
                     assert answer.status_code in (200, 400, 404), (path, name, text, answer.text)
-        head, body = await ask(h.origin, b"DELETE /v1/memory/?user_id=alice")
-        assert head.split(b" ")[1] == b"404"
-        assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
 
 
 LOOK_ALIKES = [
@@ -179,13 +157,13 @@ LOOK_ALIKES = [
 
 
 async def test_look_alike_names_are_different_users(house):
-    async with house() as h, client(h) as http:
+    async with house() as h, h.http() as http:
         for number, name in enumerate(LOOK_ALIKES):
-            await add(h, f"User owns boat number {number}.", user=name)
+            await h.add(f"User owns boat number {number}.", user=name)
         for number, name in enumerate(LOOK_ALIKES):
-            assert await contents(h, name) == [f"User owns boat number {number}."], name
+            assert await h.listed(name) == [f"User owns boat number {number}."], name
             found = await http.post("/memory/search", json={"user_id": name, "query": "boat"})
             assert [match["memory"]["user_id"] for match in found.json()["data"]] == [name]
-        assert (await forget(h, "zoe"))["deleted_count"] == 1
-        left = [len(await contents(h, name)) for name in LOOK_ALIKES]
+        assert (await h.forget("zoe"))["deleted_count"] == 1
+        left = [len(await h.listed(name)) for name in LOOK_ALIKES]
         assert left == [0] + [1] * (len(LOOK_ALIKES) - 1)

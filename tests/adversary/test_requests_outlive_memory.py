@@ -15,19 +15,12 @@ from proxy.learn.worker import HAND_ON_S
 from proxy.recall.search import Searcher
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.sessions import SqlSessions
-from tests.adversary.conftest import TEA, Gated, begun, client, context, jobs, listed, tell, until, when
-from tests.e2e.conftest import House
-from tests.e2e.test_core_loop import stored
-from tests.e2e.test_session_memory import ask, block, send
+from tests.adversary.conftest import TEA, Gated
+from tests.e2e.conftest import House, context, until, when
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import connected
 
 SAID, ASKED = "I like oolong tea.", "Which drink do I enjoy?"
-
-
-async def with_tea(h: House) -> None:
-    await tell(h, SAID)
-    await until(lambda: listed(h))
 
 
 @pytest.mark.parametrize(
@@ -44,14 +37,15 @@ async def test_an_unexpected_error_of_memory_ends_no_request(house, monkeypatch,
     monkeypatch.setattr(part, method, breaks)
     async with house() as h:
         for text in ("Which tea do I like?", "And which weather?"):
-            assert (await tell(h, text)).status_code == 200
+            assert (await h.tell(text)).status_code == 200
         await broken.wait()
-        assert (await tell(h, "I like rain.")).status_code == 200
+        assert (await h.tell("I like rain.")).status_code == 200
 
 
 async def test_a_store_with_another_models_vectors_turns_memory_off(house, tmp_path, monkeypatch):
     async with house(Gated()) as h:
-        await with_tea(h)
+        await h.tell(SAID)
+        await until(h.listed)
     store, away = tmp_path / "data" / "memory.db", tmp_path / "away.db"
     with closing(sqlite3.connect(store)) as db, db:
         db.execute("UPDATE embeddings SET name = 'another-model', dimension = 768")
@@ -59,10 +53,10 @@ async def test_a_store_with_another_models_vectors_turns_memory_off(house, tmp_p
     store.symlink_to(tmp_path)  # not a file; then the file replaces it at once, so no retry finds nothing
     monkeypatch.setattr(reloadable, "STORE_RETRY_S", 0.05)
     async with house() as h:
-        assert (await tell(h, "I like rain.")).status_code == 200
+        assert (await h.tell("I like rain.")).status_code == 200
         away.replace(store)
         await asyncio.sleep(0.5)
-        answer = await tell(h, "I like snow.")
+        answer = await h.tell("I like snow.")
         assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "degraded")
 
 
@@ -81,10 +75,11 @@ async def slow_upload(h: House, pause_s: float, user: str = "alice") -> str:
 
 async def test_the_time_of_uploads_does_not_count_towards_memorys_deadline(house):
     async with house(Gated(), memory={"deadline_ms": 1_000}) as h:
-        await with_tea(h)
+        await h.tell(SAID)
+        await until(h.listed)
         heads = await asyncio.gather(slow_upload(h, 1.2), *(slow_upload(h, 1.2, "mallory") for _ in range(3)))
         assert "x-memory-status: injected" in heads[0]
-        assert (await tell(h, ASKED)).headers["x-memory-status"] == "injected"
+        assert (await h.tell(ASKED)).headers["x-memory-status"] == "injected"
 
 
 async def test_a_long_paste_does_not_block_the_event_loop(house):
@@ -99,9 +94,9 @@ async def test_a_long_paste_does_not_block_the_event_loop(house):
             longest_s = max(longest_s, min(time.monotonic() - before, time.process_time() - worked))
 
     async with house(Gated()) as h:
-        await tell(h, "I like rain.")
+        await h.tell("I like rain.")
         ticking = asyncio.create_task(tick())
-        assert (await tell(h, paste)).status_code == 200
+        assert (await h.tell(paste)).status_code == 200
         await when(lambda: len(h.model.extractions) >= 2)
         ticking.cancel()
     assert longest_s < 1.0  # 0.1 s; seconds if all of it is read
@@ -115,10 +110,10 @@ async def test_answers_that_end_while_the_store_is_away_are_extracted_when_it_is
     model, users = Gated(), [f"user-{n}" for n in range(4)]
     model.may_answer.clear()
     store, away = tmp_path / "data" / "memory.db", tmp_path / "away.db"
-    async with house(model) as h, client(h) as http:
-        telling = [asyncio.create_task(tell(h, SAID, user, extra={"stream": True})) for user in users]
+    async with house(model) as h, h.http() as http:
+        telling = [asyncio.create_task(h.tell(SAID, user, extra={"stream": True})) for user in users]
         for user in users:
-            await until(lambda user=user: begun(h, user))
+            await until(lambda user=user: h.begun(user))
         await when(lambda: len(model.chats) == len(users))
         store.rename(away)  # an unmounted disk
         health = (await http.get(f"{h.origin}/health")).json()
@@ -129,7 +124,7 @@ async def test_answers_that_end_while_the_store_is_away_are_extracted_when_it_is
         await asyncio.sleep(0.6)
         away.rename(store)
         for user in users:
-            await until(lambda user=user: listed(h, user), lambda found: found == [TEA[1]])
+            await until(lambda user=user: h.listed(user), lambda found: found == [TEA[1]])
 
 
 def spoil_the_schema(path: Path) -> None:
@@ -146,10 +141,11 @@ def spoil_the_schema(path: Path) -> None:
 
 async def test_the_proxy_serves_with_a_corrupt_schema(house, tmp_path):
     async with house(Gated()) as h:
-        await with_tea(h)
+        await h.tell(SAID)
+        await until(h.listed)
     spoil_the_schema(tmp_path / "data" / "memory.db")
-    async with house() as h, client(h) as http:
-        answer = await tell(h, ASKED)
+    async with house() as h, h.http() as http:
+        answer = await h.tell(ASKED)
         assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "degraded")
         assert (await http.get("/memory?user_id=alice")).status_code == 503
 
@@ -158,7 +154,6 @@ async def test_the_proxy_serves_with_a_corrupt_schema(house, tmp_path):
 @pytest.mark.parametrize(
     ("error", "state", "headers"),
     [
-        (401, "waiting_for_credential", {}),
         (401, "waiting_for_credential", {"authorization": "Bearer sk-alice"}),
         (404, "queued", {}),
     ],
@@ -167,21 +162,19 @@ async def test_a_refused_extraction_is_done_after_the_users_next_request(house, 
     model = Gated()
     model.extraction_error = error
     async with house(model) as h:
-        await tell(h, SAID, **headers)
-        await until(lambda: jobs(h), lambda counts: counts[state] == 1)
+        await h.tell(SAID, **headers)
+        await until(h.jobs, lambda counts: counts[state] == 1)
         model.extraction_error = 0
-        await tell(h, "Good morning to you!", **headers)
+        await h.tell("Good morning to you!", **headers)
         # Before another process would take the job over.
-        await until(lambda: listed(h), lambda found: found == [TEA[1]], within_s=HAND_ON_S / 2)
+        await until(h.listed, lambda found: found == [TEA[1]], within_s=HAND_ON_S / 2)
 
 
 HAZELNUTS = "User is allergic to hazelnuts."
 GARBAGE = {
     "extraction": json.dumps({"facts": [{"type": "semantic", "content": "User owns a zeppelin"}]}),
-    "bare": json.dumps([{"type": "semantic", "content": "User owns a zeppelin", "confidence": 1}]),
     "prose": "Sure! Here is a zeppelin for you, as an AI language model I can help.",
     "cut": '{"summary": "The user owns a zeppel',
-    "empty": "",
 }
 
 
@@ -195,15 +188,15 @@ async def test_garbage_from_a_model_is_never_remembered(house, garbage):
         for turn in range(4):
             said = "I'm allergic to hazelnuts." if turn == 1 else f"What is worth seeing on day {turn}?"
             history.append({"role": "user", "content": said})
-            await send(h, history, compress=True)
+            await h.tell(history, extra=context(session_id="s-1") | {"memory_config": {"compress": True}})
             history.append({"role": "assistant", "content": model.answer})
         await h.client().post("/memory/sessions/s-1/end?user_id=alice", cast_to=object)
-        await until(lambda: stored(h, "alice"))
+        await until(h.listed)
         await when(lambda: bool(model.asked))
-        memories = await stored(h, "alice")
+        memories = await h.memories()
         assert [m["content"] for m in memories if m["type"] != "episodic"] == [HAZELNUTS]
         assert "zeppel" not in json.dumps(memories)
         for session in ("s-1", "s-2"):
-            await ask(h, "Which snacks should I stay away from?", session)
-            assert "zeppel" not in block(h)
-        assert HAZELNUTS in block(h)
+            await h.tell("Which snacks should I stay away from?", extra=context(session_id=session))
+            assert "zeppel" not in h.block
+        assert HAZELNUTS in h.block

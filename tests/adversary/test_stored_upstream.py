@@ -9,8 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.adversary.conftest import Json, client
-from tests.e2e.conftest import House
+from tests.e2e.conftest import House, Json
 from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange
@@ -85,7 +84,7 @@ async def two(house, keys, request):
     extra = NATIVE["upstream_extra"] | {"responses": getattr(request, "param", "native")}
     async with AsyncExitStack() as stack:
         h = await stack.enter_async_context(house(Account(), **NATIVE | {"upstream_extra": extra}))
-        yield Two(h, *[await stack.enter_async_context(client(h, key)) for key in minted])
+        yield Two(h, *[await stack.enter_async_context(h.http(key)) for key in minted])
 
 
 BODIES = ("/responses", "/responses/compact", "/responses/input_tokens")
@@ -222,9 +221,9 @@ async def test_ownership_survives_a_restart_and_a_failing_store(house, keys):
     zoes, _ = await mint(keys, user="zoe")
     bobs, _ = await mint(keys, user="bob")
     disabled = NATIVE | {"memory": {"enabled": False}}
-    async with house(Account(), **disabled) as h, client(h, zoes) as zoe:
+    async with house(Account(), **disabled) as h, h.http(zoes) as zoe:
         assert (await zoe.post("/responses", json={"model": "m", "input": "Psst"})).status_code == 200
-    async with house(Account(), **NATIVE) as h, client(h, zoes) as zoe, client(h, bobs) as bob:
+    async with house(Account(), **NATIVE) as h, h.http(zoes) as zoe, h.http(bobs) as bob:
 
         async def statuses():
             return tuple([(await one.get("/responses/resp_1")).status_code for one in (zoe, bob)])

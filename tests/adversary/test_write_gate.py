@@ -4,8 +4,8 @@ import json
 import logging
 from typing import Any
 
-from tests.adversary.conftest import Json, client, context, files_with, post, quiet
-from tests.e2e.conftest import House
+from tests.adversary.conftest import files_with
+from tests.e2e.conftest import House, Json, context
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange, completion_events
 
@@ -64,7 +64,7 @@ async def remember(h: House) -> list[str]:
         {"content": "I like plums.", "history": history, "evidence": evidence, **alice},
     ]
     body, ndjson = "\n".join(map(json.dumps, lines)), {"content-type": "application/x-ndjson"}
-    async with client(h) as http:
+    async with h.http() as http:
         made = await http.post("/memory", json={"content": "I like tea.", **alice})
         memory = f"/memory/{made.json()['id']}"
         answers = [
@@ -82,12 +82,12 @@ async def remember(h: House) -> list[str]:
 async def test_no_secret_is_stored_logged_or_shown_by_any_route(house, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     model = ScriptedModel(answer=f"Noted:{secret(40)} ", facts=every_line)
-    async with house(model) as h, client(h) as http:
+    async with house(model) as h, h.http() as http:
         for body in chats():
-            assert (await post(h, body)).status_code == 200
-            assert (await post(h, body | {"stream": True})).status_code == 200
+            assert (await h.complete(body)).status_code == 200
+            assert (await h.complete(body | {"stream": True})).status_code == 200
         answers = await remember(h)
-        await quiet(h)
+        await h.quiet()
         seen = [(await http.get(f"{h.origin}{path}")).text for path in ("/metrics", "/health")]
         seen += [(await http.get(f"/memory/{path}?user_id=alice")).text for path in ("export", "jobs")]
         prompts = "\n".join(r.body.decode() for r in model.extractions)
@@ -112,7 +112,7 @@ async def test_a_secret_in_pieces_of_a_stream_is_not_stored(house, tmp_path):
     model = Torn("Your password is Redshank-marsh-12 as you said, and you live in Ghent.", facts=every_line)
     async with house(model) as h:
         body = {"messages": [{"role": "user", "content": "I live in Ghent."}], "stream": True}
-        await post(h, body | context())
-        await quiet(h)
+        await h.complete(body | context())
+        await h.quiet()
         assert files_with(tmp_path / "data", "Redshank") == []
         assert files_with(tmp_path / "data", "Ghent") != []

@@ -10,7 +10,6 @@ from proxy.app import reloadable
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.sessions import SqlSessions
 from tests.e2e.conftest import House, until
-from tests.e2e.test_core_loop import stored
 from tests.e2e.test_session_memory import SUMMARY, ask, talk
 from tests.support.model import ScriptedModel, known
 from tests.support.upstream import Exchange
@@ -35,7 +34,7 @@ class Planner(ScriptedModel):
 
 
 async def kinds(h: House) -> list[str]:
-    return sorted(memory["type"] for memory in await stored(h, "alice"))
+    return sorted(memory["type"] for memory in await h.memories())
 
 
 async def test_the_end_extracts_what_was_said_and_then_sums_it_up(house):

@@ -4,11 +4,8 @@ rebinding)."""
 import json
 from typing import Any
 
-import pytest
-
-from tests.e2e.chat_only import ChatOnly
 from tests.support.model import ScriptedModel
-from tests.support.serving import ask, connected
+from tests.support.serving import connected
 from tests.support.upstream import Exchange
 
 JSON = b"content-type: application/json"
@@ -47,23 +44,16 @@ ROUTES = [
 ]  # fmt: skip
 SUSPECT = [
     (b"localhost", (EVIL,), b"origin_not_allowed"),
-    (b"localhost", (b"origin: null",), b"origin_not_allowed"),
-    (b"localhost", (b"sec-fetch-site: cross-site",), b"origin_not_allowed"),
     (b"localhost", (b"sec-fetch-site: same-site",), b"origin_not_allowed"),
     (b"localhost", (b"referer: http://evil.example/page",), b"origin_not_allowed"),
     (b"evil.example:8080", (), b"host_not_allowed"),
     (b"evil.example:8080", (b"origin: http://evil.example:8080",), b"origin_not_allowed"),
-    (b"127.0.0.1.evil.example", (), b"host_not_allowed"),
-    (b"evil.example.", (), b"host_not_allowed"),
     (b"localhost", (b"host: evil.example",), b"host_not_allowed"),
-    (b"[fe80::1%25eth0].evil.example", (), b"host_not_allowed"),
 ]
 
 
-@pytest.mark.parametrize("speech", ["native", "translate"])
-async def test_the_server_s_key_is_not_used_for_foreign_pages_or_hosts(house, speech):
-    extra = {"api_key": "sk-server", "responses": speech}
-    async with house(ScriptedModel(), upstream_extra=extra) as h:
+async def test_the_server_s_key_is_not_used_for_foreign_pages_or_hosts(house):
+    async with house(ScriptedModel(), **SERVER_KEY) as h:
         for line, body in ROUTES:
             for host, headers, code in SUSPECT:
                 kind = (b"content-type: text/plain",) if body else ()
@@ -74,6 +64,9 @@ async def test_the_server_s_key_is_not_used_for_foreign_pages_or_hosts(house, sp
         assert b"identity.allowed_hosts" in answer
         assert (await send(h, b"POST /v1/chat/completions", JSON, body=BODY))[0] == 200
         assert h.upstream.requests[-1].header(b"authorization") == b"Bearer sk-server"
+        _, _, metrics = await send(h, b"GET /metrics")
+    for reason in (b"foreign_origin", b"foreign_host"):
+        assert b'browser_requests_not_trusted_total{reason="%s"}' % reason in metrics
 
 
 async def test_the_authority_of_an_absolute_target_is_checked_like_the_host(house):
@@ -89,18 +82,6 @@ async def test_the_authority_of_an_absolute_target_is_checked_like_the_host(hous
         assert (status, h.upstream.requests) == (403, [])
         assert (await send(h, b"GET http://127.0.0.1:1/v1/files?a=b"))[0] == 200
         assert [r.target for r in h.upstream.requests] == [b"/v1/files?a=b"]
-
-
-async def test_a_stored_response_is_not_read_under_a_foreign_host(house):
-    async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h:
-        made = await send(h, b"POST /v1/responses", JSON, body=b'{"model": "m", "input": "Psst"}')
-        path = b"GET /v1/responses/" + json.loads(made[2])["id"].encode()
-        assert (await send(h, path))[0] == 200
-        assert (await send(h, path, host=b"evil.example"))[0] == 403
-        assert (await send(h, path, EVIL))[0] == 403
-
-
-# ---------------------------------------------------------------- CORS
 
 
 async def test_an_allowed_page_reads_our_headers_on_every_answer(house):
@@ -125,12 +106,3 @@ async def test_an_allowed_page_reads_our_headers_on_every_answer(house):
                     assert name in said[b"access-control-expose-headers"]
         _, said, _ = await send(h, b"GET /v1/models", EVIL)
         assert b"access-control-allow-origin" not in said, "the upstream's would contradict the setting"
-
-
-async def test_a_page_that_is_not_trusted_is_counted(house):
-    async with house(WithCors(), **SERVER_KEY) as h:
-        await send(h, b"GET /v1/files", EVIL)
-        await send(h, b"GET /v1/files", host=b"evil.example")
-        _, body = await ask(h.origin, b"GET /metrics")
-    for reason in (b"foreign_origin", b"foreign_host"):
-        assert b'browser_requests_not_trusted_total{reason="%s"} 1.0' % reason in body

@@ -1,14 +1,12 @@
 """The main job, with the real OpenAI SDK: said in one conversation, known in the next."""
 
-from collections.abc import Callable
 from typing import Any
 
-import httpx2
 import pytest
 
-from tests.e2e.conftest import House, until
+from tests.e2e.conftest import House, context, until, when
 from tests.support.model import ScriptedModel, known
-from tests.support.upstream import completion
+from tests.support.upstream import Exchange
 
 FIVE = (
     ("Hawaii", "User's budget for the Hawaii trip is $10,000.", "My budget for the Hawaii trip is $10,000."),
@@ -26,33 +24,15 @@ QUESTIONS = (
 )
 
 
-def context(user: str, **more: str) -> dict[str, Any]:
-    return {"memory_context": {"user_id": user, **more}}
-
-
-async def say(h: House, user: str, text: str, *, stream: bool, **extra: Any) -> str:
+async def say(h: House, user: str, text: str, *, stream: bool) -> str:
     """One turn through the SDK; returns the answer's text."""
+    asked: Any = {"model": "m", "messages": [{"role": "user", "content": text}], "extra_body": context(user)}
     async with h.client() as client:
-        messages: Any = [{"role": "user", "content": text}]
-        body = context(user) | extra
         if not stream:
-            answer = await client.chat.completions.create(model="m", messages=messages, extra_body=body)
+            answer = await client.chat.completions.create(**asked)
             return answer.choices[0].message.content or ""
-        chunks = await client.chat.completions.create(
-            model="m", messages=messages, extra_body=body, stream=True
-        )
+        chunks = await client.chat.completions.create(**asked, stream=True)
         return "".join([c.choices[0].delta.content or "" async for c in chunks])
-
-
-async def stored(h: House, user: str) -> list[dict[str, Any]]:
-    async with httpx2.AsyncClient(timeout=30) as http:
-        answer = await http.get(f"{h.base_url}/memory", params={"user_id": user, "limit": 100})
-    data: list[dict[str, Any]] = answer.json()["data"]
-    return data
-
-
-def has(count: int) -> Callable[[list[Any]], bool]:
-    return lambda items: len(items) >= count
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -60,14 +40,12 @@ async def test_five_things_said_are_known_in_a_new_conversation_and_to_no_other_
     model = ScriptedModel(facts=known(*((cue, fact) for cue, fact, _ in FIVE)))
     async with house(model) as h:
         for _, _, said in FIVE:
-            assert await say(h, "alice", said, stream=stream) == model.answer.replace(
-                " ", "" if stream else " "
-            )
-        assert len(await until(lambda: stored(h, "alice"), has(5))) == 5
+            words = model.answer.replace(" ", "" if stream else " ")
+            assert await say(h, "alice", said, stream=stream) == words
+        await until(h.listed, lambda found: len(found) == 5)
         for question, answer in QUESTIONS:
             await say(h, "alice", question, stream=stream)
-            system = [m for m in model.last_messages if m["role"] == "system"]
-            assert answer in str(system), question
+            assert answer in h.block, question
             assert model.last_messages[-1] == {"role": "user", "content": question}
             await say(h, "bob", question, stream=stream)
             assert model.last_messages == [{"role": "user", "content": question}]
@@ -89,82 +67,62 @@ async def test_the_upstream_sees_neither_our_fields_nor_our_headers(house):
 
 
 async def test_the_headers_say_what_happened(house):
-    model = ScriptedModel(facts=known(FIVE[0][:2]))
-    async with house(model) as h, h.client() as client:
+    async with house(ScriptedModel(facts=known(FIVE[0][:2]))) as h:
 
-        async def headers(text, **extra):
-            raw = await client.chat.completions.with_raw_response.create(
-                model="m", messages=[{"role": "user", "content": text}], extra_body=extra
-            )
-            return raw.headers
+        async def headers(text, user="alice", **extra):
+            given = (await h.tell(text, user, extra=extra)).headers
+            return given, tuple(given.get(f"x-memory-{name}") for name in ("status", "reason", "store"))
 
-        first = await headers(FIVE[0][2], **context("alice", session_id="s-1"))
-        assert (first["x-memory-status"], first["x-memory-reason"]) == ("none", "no_memories")
-        assert (first["x-memory-store"], first["x-memory-session-id"]) == ("queued", "s-1")
-        (memory,) = await until(lambda: stored(h, "alice"), has(1))
-        asked = await headers("How much money can I spend on vacation?", **context("alice"))
-        assert asked["x-memory-status"] == "injected"
-        assert asked["x-memory-ids"] == memory["id"]
-        assert asked["x-memory-count"] == "1"
+        first, said = await headers(FIVE[0][2], **context(session_id="s-1"))
+        assert (said, first["x-memory-session-id"]) == (("none", "no_memories", "queued"), "s-1")
+        (memory,) = await until(h.memories)
+        asked, said = await headers(QUESTIONS[0][0])
+        assert said == ("injected", None, "queued")
+        assert (asked["x-memory-ids"], asked["x-memory-count"]) == (memory["id"], "1")
         assert int(asked["x-memory-tokens"]) > 20
         assert asked["server-timing"].startswith("memory;dur=")
         assert "upstream;dur=" in asked["server-timing"]
-        hello = await headers("Hi!", **context("alice"))
-        assert (hello["x-memory-status"], hello["x-memory-reason"]) == ("skipped", "greeting")
-        without_user = await headers("How much money can I spend on vacation?")
-        assert (without_user["x-memory-status"], without_user["x-memory-reason"]) == ("off", "no_user")
-        assert without_user["x-memory-store"] == "off"
-        off = await headers("My dog is Rex.", **context("alice"), memory_config={"enabled": False})
-        assert (off["x-memory-status"], off["x-memory-store"]) == ("off", "off")
+        assert (await headers("Hi!"))[1][:2] == ("skipped", "greeting")
+        assert (await headers(QUESTIONS[0][0], memory_context={}))[1] == ("off", "no_user", "off")
+        disabled = await headers("My dog is Rex.", memory_config={"enabled": False})
+        assert disabled[1] == ("off", "disabled", "off")
 
 
 async def test_json_of_another_content_type_has_memory_and_our_fields_are_removed(house):
-    class Deaf(ScriptedModel):
-        async def converse(self, exchange):
-            await exchange.json(completion("All right."))
-
-    async with house(Deaf()) as h, httpx2.AsyncClient(timeout=30) as http:
-
-        async def post(body):
-            headers = {"content-type": kind}
-            return await http.post(f"{h.base_url}/chat/completions", content=body, headers=headers)
-
-        said = b' {"messages": [{"role": "user", "content": "My dog is Rex."}], "memory_context": %s}'
+    said = b' {"messages": [{"role": "user", "content": "My dog is Rex."}], "memory_context": %s}'
+    async with house(ScriptedModel()) as h, h.http() as http:
         for kind in ("application/x-www-form-urlencoded", "text/plain", "application/x+json"):
-            answer = await post(said % b'{"user_id": "alice"}')
-            assert answer.headers["x-memory-store"] == "queued"
+
+            async def post(body, kind=kind):
+                return await http.post("/chat/completions", content=body, headers={"content-type": kind})
+
+            assert (await post(said % b'{"user_id": "alice"}')).headers["x-memory-store"] == "queued"
             assert "memory_context" not in h.model.chats[-1].json
-            assert (h.model.chats[-1].header(b"content-type") or b"").decode() == kind
+            assert h.model.chats[-1].header(b"content-type") == kind.encode()
             refused = await post(said % b'{"user_id": 7}')
             assert (refused.status_code, refused.json()["error"]["param"]) == (400, "memory_context.user_id")
-            for body in (b'{"a": 1', b"a=1"):
-                answer = await post(body)
-                assert (answer.status_code, answer.headers["x-memory-reason"]) == (200, "not_json")
-                assert h.upstream.requests[-1].body == body
+        h.upstream.script = Exchange.reply
+        for body in (b'{"a": 1', b"a=1"):
+            answer = await post(body)
+            assert (answer.status_code, answer.headers["x-memory-reason"]) == (200, "not_json")
+            assert h.upstream.requests[-1].body == body
 
 
 async def test_with_extraction_off_no_request_is_stored_or_reported_as_stored(house):
-    async with house(memory={"extraction": "off"}) as h, h.client() as client:
+    async with house(memory={"extraction": "off"}) as h:
         for asked in ({"memory_config": {"auto_store": True}}, {}):
-            raw = await client.chat.completions.with_raw_response.create(
-                model="m",
-                messages=[{"role": "user", "content": "My dog is Rex."}],
-                extra_body=context("alice", session_id="s-1") | asked,
-                extra_headers={"X-Memory-Mode": "on"},
-            )
-            assert raw.headers["x-memory-status"] in ("none", "skipped")
-            assert raw.headers["x-memory-store"] == "off"
-        async with httpx2.AsyncClient(timeout=30) as http:
-            for listed_kind in ("sessions", "jobs"):
-                answer = await http.get(f"{h.base_url}/memory/{listed_kind}", params={"user_id": "alice"})
-                assert answer.json()["data"] == [], listed_kind
+            answer = await h.tell("My dog is Rex.", extra=asked, **{"X-Memory-Mode": "on"})
+            assert answer.headers["x-memory-status"] in ("none", "skipped")
+            assert answer.headers["x-memory-store"] == "off"
+        for kind in ("sessions", "jobs"):
+            assert (await h.get(f"/memory/{kind}", user_id="alice"))["data"] == [], kind
 
 
 async def test_the_block_is_inserted_before_the_last_user_message_and_the_prefix_stays(house):
     model = ScriptedModel(facts=known(FIVE[0][:2]))
     async with house(model) as h, h.client() as client:
-        await say(h, "alice", FIVE[0][2], stream=False)
-        await until(lambda: stored(h, "alice"), has(1))
+        await h.tell(FIVE[0][2])
+        await until(h.listed)
         image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
         call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
         prefix: list[Any] = [
@@ -188,42 +146,35 @@ async def test_the_block_is_inserted_before_the_last_user_message_and_the_prefix
 async def test_what_was_injected_is_never_extracted_again(house):
     model = ScriptedModel(facts=known(FIVE[0][:2]))
     async with house(model) as h:
-        await say(h, "alice", FIVE[0][2], stream=False)
-        await until(lambda: stored(h, "alice"), has(1))
-        await say(h, "alice", "Who plans my Polynesian holiday spending?", stream=False)
-        await until(lambda: _value(len(model.extractions)), lambda n: n >= 2)
+        await h.tell(FIVE[0][2])
+        await until(h.listed)
+        await h.tell("Who plans my Polynesian holiday spending?")
+        assert "10,000" in h.block
+        await when(lambda: len(model.extractions) >= 2)
         prompt = str(model.extractions[-1].json["messages"][-1]["content"])
-        said = prompt.split("Polynesian")[0].splitlines()[-1] + prompt.split("Polynesian")[1]
-        assert "10,000" not in said
-
-
-async def _value(value: int) -> int:
-    return value
+        before, _, after = prompt.partition("Polynesian")
+        assert "10,000" not in before.splitlines()[-1] + after
 
 
 async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(house):
-    model = ScriptedModel(
-        facts=known(
-            ("10,000", "User's budget for the Hawaii trip is $10,000."),
-            ("12,000", "User's budget for the Hawaii trip is $12,000."),
-        )
-    )
-    async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
-        await say(h, "alice", "My budget for the Hawaii trip is $10,000.", stream=True)
-        (old,) = await until(lambda: stored(h, "alice"), has(1))
-        facts = model.facts
-        model.facts = lambda said: [{**fact, "replaces": old["id"]} for fact in facts(said)]
-        await say(h, "alice", "My budget for the Hawaii trip is $12,000 now, we got a bonus.", stream=True)
-        (new,) = await until(lambda: stored(h, "alice"), lambda ms: "12,000" in str(ms))
-        assert new["id"] != old["id"]
-        before = (await http.get(f"{h.base_url}/memory/{old['id']}")).json()
-        assert before["superseded_by"] == new["id"]
-        assert before["valid_to"] is not None
-        events = (await http.get(f"{h.base_url}/memory/{old['id']}/history")).json()["data"]
+    model = ScriptedModel(facts=known(FIVE[0][:2]))
+    async with house(model) as h:
+        await h.tell(FIVE[0][2])
+        (old,) = await until(h.memories)
+        raised = {
+            "type": "semantic",
+            "content": old["content"].replace("10,000", "12,000"),
+            "confidence": 0.9,
+        }
+        model.facts = lambda said: [{**raised, "replaces": old["id"]}] if "12,000" in said else []
+        await h.tell("My budget for the Hawaii trip is $12,000 now, we got a bonus.")
+        (new,) = await until(h.memories, lambda found: "12,000" in str(found))
+        before = await h.get(f"/memory/{old['id']}")
+        assert (before["superseded_by"], before["valid_to"] is None) == (new["id"], False)
+        events = (await h.get(f"/memory/{old['id']}/history"))["data"]
         assert [e["action"] for e in events] == ["created", "superseded"]
-        await say(h, "alice", "How much money can I spend on vacation?", stream=False)
-        assert "12,000" in str(model.last_messages)
-        assert "10,000" not in str(model.last_messages)
+        await h.tell(QUESTIONS[0][0])
+        assert ("12,000" in h.block, "10,000" in h.block) == (True, False)
 
 
 class ResponsesModel(ScriptedModel):
@@ -245,22 +196,13 @@ class ResponsesModel(ScriptedModel):
 
 
 async def test_a_response_that_continues_another_belongs_to_its_session(house):
-    async with house(ResponsesModel()) as h, h.client() as client:
-        first = await client.responses.with_raw_response.create(
-            model="m", input="I am packing.", extra_body=context("alice")
-        )
-        session = first.headers["x-memory-session-id"]
-        later = await client.responses.with_raw_response.create(
-            model="m",
-            input="And my shoes?",
-            previous_response_id=first.parse().id,
-            extra_body=context("alice"),
-        )
-        assert later.headers["x-memory-session-id"] == session
-        stranger = await client.responses.with_raw_response.create(
-            model="m",
-            input="And my shoes?",
-            previous_response_id=first.parse().id,
-            extra_body=context("mallory"),
-        )
-        assert stranger.headers["x-memory-session-id"] != session
+    async with house(ResponsesModel()) as h:
+
+        async def session(user, **continued):
+            body = {"model": "m", "input": "And my shoes?", **context(user), **continued}
+            answer = await h.post("/responses", body)
+            return answer.headers["x-memory-session-id"], {"previous_response_id": answer.json()["id"]}
+
+        first, continued = await session("alice")
+        assert (await session("alice", **continued))[0] == first
+        assert (await session("mallory", **continued))[0] != first

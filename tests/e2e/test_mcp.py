@@ -12,7 +12,6 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from proxy.storage.sqlite import SqliteStores
 from tests.http.auth.minting import mint
 from tests.support.process import COMMAND
 
@@ -21,22 +20,22 @@ SAID = "User keeps a violet kayak in Oslo."
 
 
 @contextlib.asynccontextmanager
-async def over_http(h, *, user=None, key=None, mode="auto"):
+async def over_http(h, *, user=None, key=None):
     headers = {"X-Memory-User-Id": user, "Authorization": key and f"Bearer {key}"}
     sent = {name: value for name, value in headers.items() if value}
     async with (
         httpx2.AsyncClient(headers=sent, timeout=60) as http,
-        Client(streamable_http_client(f"{h.origin}/mcp", http_client=http), mode=mode) as client,
+        Client(streamable_http_client(f"{h.origin}/mcp", http_client=http)) as client,
     ):
         yield client
 
 
 @contextlib.asynccontextmanager
-async def over_stdio(h, *, user=None, key=None, mode="auto"):
+async def over_stdio(h, *, user=None, key=None):
     flags = [*(["--user", user] if user else []), *(["--key", key] if key else [])]
     args = [*COMMAND[1:], "mcp", "--url", h.origin, *flags]
     process = StdioServerParameters(command=sys.executable, args=args, env=dict(os.environ))
-    async with Client(stdio_client(process), mode=mode) as client:
+    async with Client(stdio_client(process), mode="legacy") as client:
         yield client
 
 
@@ -59,64 +58,46 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
 
 
 @transports
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_client_adds_finds_corrects_lists_and_forgets(house, connect, mode):
-    async with house() as h, connect(h, user="ana", mode=mode) as client:
+async def test_a_client_adds_finds_corrects_lists_and_forgets_its_own_memories_only(house, connect):
+    async with house() as h, connect(h, user="ana") as client, over_http(h, user="ben") as ben:
         tools = (await client.list_tools()).tools
         assert [tool.name for tool in tools] == ["search", "add", "update", "forget", "list"]
         assert all(tool.description and tool.input_schema["properties"] for tool in tools)
-        added = await call(client, "add", content=SAID, type="semantic", tags=None)
-        id_ = added["memory"]["id"]
+        id_ = (await call(client, "add", content=SAID, type="semantic", tags=None))["memory"]["id"]
         (found,) = (await call(client, "search", query="Where is my boat?"))["memories"]
-        assert (found["id"], found["content"]) == (id_, SAID)
-        assert found["created_at"].startswith("20")
-        moved = SAID.replace("Oslo", "Bergen")
-        assert (await call(client, "update", id=id_, content=moved))["memory"]["content"] == moved
-        assert "Bergen" in (await client.call_tool("list", {})).content[0].text
-        counted = await call(client, "forget", id=id_, dry_run=True)
-        assert (counted["forgotten"], counted["counts"]["memories"]) == (False, 1)
-        forgotten = await call(client, "forget", id=id_)
-        assert (forgotten["forgotten"], forgotten["counts"]["memories"]) == (True, 1)
-        assert (await call(client, "list"))["memories"] == []
-
-
-@transports
-async def test_a_user_reaches_no_memory_of_another(house, connect):
-    async with house() as h, connect(h, user="ana") as ana, connect(h, user="ben") as ben:
-        id_ = (await call(ana, "add", content=SAID))["memory"]["id"]
+        assert (found["id"], found["content"], found["created_at"][:2]) == (id_, SAID, "20")
         assert (await call(ben, "list"))["memories"] == []
         assert (await call(ben, "search", query="Where is my boat?"))["memories"] == []
         for tool, more in (("update", {"content": "x"}), ("forget", {})):
             assert "No memory" in await refused(ben, tool, id=id_, **more)
         assert "user_id" in await refused(ben, "list", user_id="ana")
         assert "No memory" in await refused(ben, "forget", id="../memory?user_id=ana")
-        async with connect(h) as unnamed:
+        moved = SAID.replace("Oslo", "Bergen")
+        assert (await call(client, "update", id=id_, content=moved))["memory"]["content"] == moved
+        assert "Bergen" in (await client.call_tool("list", {})).content[0].text
+        for dry_run, forgotten in ((True, False), (False, True)):
+            counted = await call(client, "forget", id=id_, dry_run=dry_run)
+            assert (counted["forgotten"], counted["counts"]["memories"]) == (forgotten, 1)
+        assert (await call(client, "list"))["memories"] == []
+        async with over_http(h) as unnamed:
             for tool, more in (("list", {}), ("forget", {"id": id_})):
                 assert "No user is named" in await refused(unnamed, tool, **more)
-        assert len((await call(ana, "list"))["memories"]) == 1
 
 
-@transports
-async def test_a_key_decides_the_user_and_a_wrong_one_is_refused(house, connect, tmp_path):
+async def test_a_key_decides_the_user_and_a_wrong_one_is_refused(house, keys):
+    zoe, _ = await mint(keys, user="zoe")
     async with house(identity={"mode": "keys"}, upstream_extra={"api_key": "sk-server"}) as h:
-        stores = SqliteStores(tmp_path / "data")
-        await stores.open()
-        zoe, _ = await mint(stores.keys, user="zoe")
-        await stores.close()
-        async with connect(h, key=zoe) as client:
+        async with over_http(h, key=zoe) as client:
             await call(client, "add", content=SAID)
             assert len((await call(client, "list"))["memories"]) == 1
-        for given, why in (
-            ({"key": "mp-wrong"}, "no such API key"),
-            ({"key": zoe, "user": "ana"}, "belongs to another user"),
-        ):
-            if connect is over_stdio:
-                async with connect(h, **given) as client:
-                    assert why in await refused(client, "list")
-            else:
-                with pytest.raises(ExceptionGroup):
-                    async with connect(h, **given):
-                        pass
+        for given in ({"key": "mp-wrong"}, {"key": zoe, "user": "ana"}):
+            with pytest.raises(ExceptionGroup):
+                async with over_http(h, **given):
+                    pass
+        async with over_stdio(h, key=zoe, user="ana") as client:
+            assert "belongs to another user" in await refused(client, "list")
+    async with over_stdio(h, user="ana") as client:
+        assert f"No memory-proxy answers at {h.origin}" in await refused(client, "list")
 
 
 async def test_bad_arguments_are_errors_in_plain_text_and_nothing_is_logged(house, caplog, capfd):
@@ -141,10 +122,3 @@ async def test_a_web_page_of_another_origin_or_host_name_is_refused(house):
             answer = await http.post("/mcp", json={}, headers=headers)
             assert answer.status_code == 403
         assert (await http.get("/mcp")).status_code == 405  # no stream to open
-
-
-async def test_stdio_says_that_no_proxy_answers(house):
-    async with house() as h:
-        pass
-    async with over_stdio(h, user="ana") as client:
-        assert f"No memory-proxy answers at {h.origin}" in await refused(client, "list")

@@ -6,74 +6,42 @@ import httpx2
 
 from proxy.cli.main import main
 from proxy.http.memory_api.openapi import OPERATIONS
-from tests.e2e.conftest import House, until
+from tests.e2e.conftest import context, until
 
 FACT = "User's dentist is Dr. Okafor."
-ASKED = {"user_id": "alice", "query": "Who looks after my teeth?"}
+ASKED = "Who is my dentist?"
 
 
-async def chat(house: House, text: str) -> dict[str, str]:
-    async with house.client() as client:
-        answer = await client.chat.completions.with_raw_response.create(
-            model="m",
-            messages=[{"role": "user", "content": text}],
-            extra_headers={"X-Memory-User-Id": "alice", "X-Memory-Session-Id": "s-1"},
-        )
-    return dict(answer.headers)
+async def test_the_command_line_moves_memories_between_proxies_and_they_are_injected_as_before(
+    house, tmp_path, monkeypatch, capsys
+):
+    file = tmp_path / "alice.ndjson"
+    async with house() as h:
+        monkeypatch.setenv("MEMORY_PROXY_URL", h.origin)
 
+        async def run(*words):
+            assert await asyncio.to_thread(main, ["memory", *words]) == 0, words
 
-async def test_what_was_moved_away_and_back_is_injected_as_before(house):
-    async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
-        await http.post("/memory", json={"user_id": "alice", "content": FACT})
-        before = (await http.post("/memory/search", json=ASKED)).json()
-        ids = (await chat(h, "Who is my dentist?"))["x-memory-ids"]
-        exported = (await http.get("/memory/export", params={"user_id": "alice"})).content
-        await http.delete("/memory", params={"user_id": "alice"})
-        assert "x-memory-ids" not in await chat(h, "Who is my dentist?")
-        counts = await http.post(
-            "/memory/import", content=exported, headers={"content-type": "application/x-ndjson"}
-        )
-        assert counts.json()["imported"] == 1
-        after = (await http.post("/memory/search", json=ASKED)).json()
-        assert [(m["memory"]["id"], m["score"]) for m in after["data"]] == [
-            (m["memory"]["id"], m["score"]) for m in before["data"]
-        ]
-        assert (await chat(h, "Who is my dentist?"))["x-memory-ids"] == ids
+        await run("add", FACT, "--user", "alice")
+        ids = (await h.tell(ASKED)).headers["x-memory-ids"]
+        await run("export", str(file), "--user", "alice")
+        await run("forget", "--user", "alice", "--yes")
+        assert "x-memory-ids" not in (await h.tell(ASKED)).headers
+        await run("import", str(file))
+        assert (await h.tell(ASKED)).headers["x-memory-ids"] == ids
+        await run("list", "--user", "alice")
+    shown = capsys.readouterr().out
+    assert "Imported: 1 memory." in shown
+    assert "Okafor" in shown.rpartition("Imported")[2]
 
 
 async def test_ending_a_session_extracts_it_without_waiting_for_more(house):
     patient = {"extraction_batch_size": 50, "idle_seconds": 3600, "personal_idle_seconds": 3600}
-    async with (
-        house(memory={**patient, "extraction": "verbatim"}) as h,
-        httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http,
-    ):
-        await chat(h, "I am allergic to peanuts.")
-        ended = await http.post("/memory/sessions/s-1/end", params={"user_id": "alice"})
+    async with house(memory={**patient, "extraction": "verbatim"}) as h:
+        await h.tell("I am allergic to peanuts.", extra=context(session_id="s-1"))
+        ended = await h.post("/memory/sessions/s-1/end?user_id=alice", {})
         assert (ended.status_code, ended.json()["queued_exchanges"]) == (202, 1)
-
-        async def stored():
-            page = await http.get("/memory", params={"user_id": "alice"})
-            return [m["content"] for m in page.json()["data"]]
-
-        assert "peanuts" in str(await until(stored))
-
-
-async def test_the_command_line_moves_memories_between_proxies(house, tmp_path, monkeypatch, capsys):
-    file = tmp_path / "alice.ndjson"
-    async with house() as h:
-        monkeypatch.setenv("MEMORY_PROXY_URL", h.origin)
-        for words in (
-            ["add", FACT, "--user", "alice"],
-            ["export", str(file), "--user", "alice"],
-            ["forget", "--user", "alice", "--yes"],
-            ["import", str(file)],
-            ["list", "--user", "alice"],
-            ["receipts", "--user", "alice"],
-        ):
-            assert await asyncio.to_thread(main, ["memory", *words]) == 0, words
-    shown = capsys.readouterr().out
-    assert "Imported: 1 memory." in shown
-    assert "Okafor" in shown.rpartition("Imported")[2]
+        assert "peanuts" in str(await until(h.listed))
 
 
 async def test_the_proxy_serves_every_operation_of_its_openapi_document(house):

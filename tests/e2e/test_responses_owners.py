@@ -2,52 +2,44 @@
 
 from typing import Any
 
-import httpx2
 import pytest
 from openai import APIStatusError, AsyncOpenAI, NotFoundError
 
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House
+from tests.e2e.conftest import context
 
-ALICE: Any = {"memory_context": {"user_id": "alice"}}
-
-
-def named(h: House, user: str, key: str = "sk-test") -> AsyncOpenAI:
-    """Return a client that names its user in every request."""
-    return h.client(key).with_options(default_headers={"X-Memory-User-Id": user})
+ALICE: Any = context("alice")
 
 
 async def absent(client: AsyncOpenAI, response_id: str) -> None:
     """Check every way in which a response could be seen or changed."""
-    for look in (
-        client.responses.retrieve,
-        client.responses.delete,
-        client.responses.cancel,
-        client.responses.input_items.list,
-    ):
+    of = client.responses
+    for look in (of.retrieve, of.delete, of.cancel, of.input_items.list):
         with pytest.raises(NotFoundError):
             await look(response_id)
     with pytest.raises(APIStatusError) as refused:
-        await client.responses.create(model="m", input="And?", previous_response_id=response_id)
+        await of.create(model="m", input="And?", previous_response_id=response_id)
     assert refused.value.code == "previous_response_not_found"
 
 
-async def test_another_users_response_is_absent(house):
-    async with house(ChatOnly()) as h, named(h, "alice") as alice, named(h, "bob") as bob:
+async def test_another_users_or_keys_response_is_absent(house):
+    async with (
+        house(ChatOnly()) as h,
+        h.client(user="alice") as alice,
+        h.client(user="bob") as bob,
+        h.client("sk-1") as one,
+        h.client("sk-2") as other,
+    ):
         made = await alice.responses.create(model="m", input="Psst")
         await absent(bob, made.id)
         assert (await alice.responses.retrieve(made.id)).id == made.id
-
-
-async def test_another_keys_response_is_absent(house):
-    async with house(ChatOnly()) as h, h.client("sk-1") as one, h.client("sk-2") as other:
         for extra in ({}, ALICE):
             made = await one.responses.create(model="m", input="Psst", extra_body=extra)
             await absent(other, made.id)
 
 
 async def test_a_client_that_names_its_user_only_when_it_creates_finds_the_response(house):
-    async with house(ChatOnly()) as h, h.client() as client, named(h, "bob") as bob:
+    async with house(ChatOnly()) as h, h.client() as client, h.client(user="bob") as bob:
         made = await client.responses.create(model="m", input="Psst", extra_body=ALICE)
         assert (await client.responses.retrieve(made.id)).id == made.id
         assert (await client.responses.input_items.list(made.id)).data
@@ -61,20 +53,18 @@ async def test_a_client_that_names_its_user_only_when_it_creates_finds_the_respo
 
 async def test_a_chain_may_begin_without_a_user_and_continue_for_one(house):
     async with house(ChatOnly()) as h, h.client() as client:
-        ids: list[str] = []
+        last = None
         for text, extra in (("one", {}), ("two", {}), ("three", ALICE), ("four", ALICE)):
             made = await client.responses.create(
-                model="m", input=text, previous_response_id=ids[-1] if ids else None, extra_body=extra,
-            )  # fmt: skip
-            ids.append(made.id)
+                model="m", input=text, previous_response_id=last, extra_body=extra
+            )
+            last = made.id
         said = [m["content"] for m in h.model.last_messages if m["role"] == "user"]
         assert said == ["one", "two", "three", "four"]
 
 
 async def test_without_user_and_key_the_id_is_the_proof(house):
     async with house(ChatOnly()) as h, h.client() as keyed:
-        async with httpx2.AsyncClient(timeout=30) as http:
-            made = (await http.post(f"{h.base_url}/responses", json={"model": "m", "input": "Hi"})).json()
-            found = await http.get(f"{h.base_url}/responses/{made['id']}")
-            assert found.json() == made
+        made = (await h.post("/responses", {"model": "m", "input": "Hi"})).json()
+        assert await h.get(f"/responses/{made['id']}") == made
         await absent(keyed, made["id"])

@@ -3,17 +3,17 @@
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, RateLimitError
 
 from tests.e2e.chat_only import ChatOnly, tool_call
-from tests.e2e.conftest import House, until
-from tests.e2e.test_core_loop import ResponsesModel, context
+from tests.e2e.conftest import House, context, when
+from tests.e2e.test_core_loop import ResponsesModel
 from tests.support.upstream import Exchange, completion
 
 ASKED = "My landlord is Tariq. When does the lease end?"
 BEGUN, ENDED = "Let me look.", "It ends on 31 May, Tariq wrote."
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "lookup", "arguments": "{}"}
 OUTPUT: Any = {"type": "function_call_output", "call_id": "c1", "output": "31 May"}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": "31 May"}
 # Nothing is extracted while tools run; the end of the session is what calls for it.
 LATE = {"extraction_batch_size": 50}
 
@@ -43,34 +43,28 @@ class Native(ResponsesModel):
             await exchange.json({"id": id_, "object": "response", "status": "completed", "output": [CALL]})
 
 
-async def said(client: AsyncOpenAI, messages: list[Any], **extra: Any) -> Any:
-    made = await client.chat.completions.create(
-        model="m", messages=messages, extra_body=context("alice") | extra
-    )
-    return made.choices[0].message.model_dump(exclude_none=True)
+NAMED: Any = context(session_id="s-1")
+
+
+async def said(h: House, messages: list[Any]) -> Any:
+    """Return the answer's message."""
+    answer = await h.tell(messages, extra=NAMED)
+    return answer.json()["choices"][0]["message"] if answer.is_success else answer.status_code
 
 
 async def read(h: House, session: str) -> str:
     """What the extraction model is given of the session's exchanges, once it has ended."""
-    async with h.client() as client:
-        ended = f"/memory/sessions/{session}/end"
-        await client.post(ended, cast_to=object, options={"params": {"user_id": "alice"}})
-    await until(lambda: _extractions(h))
+    await h.post(f"/memory/sessions/{session}/end?user_id=alice", {})
+    await when(lambda: h.model.extractions)
     assert len(h.model.extractions) == 1
     return str(h.model.extractions[0].json["messages"][-1]["content"])
 
 
-async def _extractions(h: House) -> int:
-    return len(h.model.extractions)
-
-
 async def test_an_answer_after_tools_belongs_to_its_question(house):
-    async with house(ChatOnly(script=by_tool), memory=LATE) as h, h.client() as client:
+    async with house(ChatOnly(script=by_tool), memory=LATE) as h:
         messages: list[Any] = [{"role": "user", "content": ASKED}]
-        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
-        messages.append(await said(client, messages, **named))
-        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
-        assert (await said(client, messages, **named))["content"] == ENDED
+        messages += [await said(h, messages), RESULT]
+        assert (await said(h, messages))["content"] == ENDED
         heard = await read(h, "s-1")
         assert heard.count(ASKED) == 1
         assert BEGUN in heard
@@ -85,31 +79,23 @@ async def test_a_refused_step_removes_nothing(house):
         else:
             await by_tool(exchange)
 
-    async with house(ChatOnly(script=refusing), memory=LATE) as h, h.client() as client:
-        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+    async with house(ChatOnly(script=refusing), memory=LATE) as h:
         messages: list[Any] = [{"role": "user", "content": ASKED}]
-        messages.append(await said(client, messages, **named))
-        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
-        with pytest.raises(RateLimitError):
-            await said(client, messages, **named)
+        messages += [await said(h, messages), RESULT]
+        assert await said(h, messages) == 429
         assert ASKED in await read(h, "s-1")
 
 
 @pytest.mark.parametrize("responses", ["native", "translate"])
 async def test_a_chain_stays_in_its_session_through_tools(house, responses):
     model = Native() if responses == "native" else ChatOnly(script=by_tool)
-    async with house(model, memory=LATE, upstream_extra={"responses": responses}) as h, h.client() as client:
+    async with house(model, memory=LATE, upstream_extra={"responses": responses}) as h:
         sessions = set()
         previous: Any = {}
         for given in (ASKED, [OUTPUT], "And the deposit?"):
-            raw = await client.responses.with_raw_response.create(
-                model="m", input=given, extra_body=context("alice"), **previous
-            )
-            sessions.add(raw.headers["x-memory-session-id"])
-            made = raw.parse()
-            call = next((item for item in made.output if item.type == "function_call"), None)
-            OUTPUT["call_id"] = call.call_id if call else "c1"
-            previous = {"previous_response_id": made.id}
+            answer = await h.post("/responses", {"model": "m", "input": given} | context() | previous)
+            sessions.add(answer.headers["x-memory-session-id"])
+            previous = {"previous_response_id": answer.json()["id"]}
         assert len(sessions) == 1
         heard = await read(h, sessions.pop())
         assert heard.count(ASKED) == 1
@@ -128,17 +114,16 @@ class Parallel(Native):
 async def test_no_other_question_gets_the_answer(house, forgets):
     """While a tool is at work something else is asked in its session, maybe after all was forgotten; what is
     asked there in between has its own answer, and the older question has its own."""
-    async with house(Parallel(), memory=LATE) as h, h.client() as client:
-        named: Any = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+    async with house(Parallel(), memory=LATE) as h:
 
         async def step(given, previous=None):
-            extra: Any = {"previous_response_id": previous} if previous else {}
-            made = await client.responses.create(model="m", input=given, extra_body=named, **extra)
-            return made.id
+            extra = {"previous_response_id": previous} if previous else {}
+            made = await h.post("/responses", {"model": "m", "input": given} | NAMED | extra)
+            return made.json()["id"]
 
         first = await step(ASKED)
         if forgets:
-            await client.delete("/memory", cast_to=object, options={"params": {"user_id": "alice"}})
+            await h.forget()
         second = await step("What is on today?")
         await step([OUTPUT], first)
         await step([OUTPUT], second)
@@ -158,16 +143,14 @@ async def test_two_tool_loops_of_one_session_keep_their_answers_apart(house, for
             made["choices"][0]["message"]["tool_calls"] = [tool_call("c1", "lookup", "{}")]
         await exchange.json(made)
 
-    async with house(ChatOnly(script=by_question), memory=LATE) as h, h.client() as client:
-        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+    async with house(ChatOnly(script=by_question), memory=LATE) as h:
         loops: list[list[Any]] = [[{"role": "user", "content": f"Job {n}"}] for n in range(3)]
         for number, messages in enumerate(loops):
             if forgets and number == 1:
-                await client.delete("/memory", cast_to=object, options={"params": {"user_id": "alice"}})
-            messages.append(await said(client, messages, **named))
-            messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
+                await h.forget()
+            messages += [await said(h, messages), RESULT]
         for messages in (loops[0], loops[2], loops[1]):
-            assert (await said(client, messages, **named))["content"] == f"Done: {messages[0]['content']}"
+            assert (await said(h, messages))["content"] == f"Done: {messages[0]['content']}"
         heard = await read(h, "s-1")
         assert ("Job 0" in heard) is not forgets
         order = [text for n in range(forgets, 3) for text in (f"Job {n}", f"Done: Job {n}")]
