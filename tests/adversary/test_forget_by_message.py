@@ -42,17 +42,9 @@ def covered(message: str, memory: str) -> float:
     return 0.9 if last_word(message, memory) > 0.9 else 0.1
 
 
-class InstalledJudge(ScriptedJudge):
-    """A judge that the app can close."""
-
-    shares_space = False
-
-    def close(self) -> None: ...
-
-
 @pytest.fixture
 def judge(monkeypatch):
-    made = InstalledJudge(asks=asks, help=last_word, covered=covered)
+    made = ScriptedJudge(asks=asks, help=last_word, covered=covered)
     monkeypatch.setattr(services, "load_judge", lambda *_: SimpleNamespace(judge=made, note=""))
     return made
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -21,7 +22,7 @@ from tests.support.serving import serving
 from tests.support.upstream import ScriptedUpstream
 
 Json = dict[str, Any]
-_encoder_of = functools.cache(loading._from_installer)  # 0.1 s for each proxy; its session has no state
+encoder_of = functools.cache(loading._from_installer)  # 0.1 s for each proxy; its session has no state
 
 
 async def until(get, done=bool, *, within_s=30):
@@ -55,6 +56,14 @@ def models_dir(tmp_path_factory):
     if loaded.embedder is None:
         pytest.skip(f"no embedding model here: {'; '.join(loaded.notes)}")
     loaded.embedder.close()
+    return directory
+
+
+def furnish(directory: Path, models_dir: Path) -> Path:
+    """Make the data directory, with the packed weights; return it."""
+    directory.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (directory / "models").symlink_to(models_dir)
     return directory
 
 
@@ -164,17 +173,14 @@ def keys(stores):
 @pytest.fixture
 def house(tmp_path, models_dir, monkeypatch):
     """Open a proxy: `async with house(script, memory={…}) as h`. The same data directory each time."""
-    monkeypatch.setattr(loading, "_from_installer", _encoder_of)
+    monkeypatch.setattr(loading, "_from_installer", encoder_of)
 
     @contextlib.asynccontextmanager
     async def opened(
         model=None, *, data_dir=None, port=0, upstream_extra=None, upstream_url=None, ws="none", **sections
     ):
         model = model or ScriptedModel()
-        directory = data_dir or tmp_path / "data"
-        directory.mkdir(exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            (directory / "models").symlink_to(models_dir)
+        directory = furnish(data_dir or tmp_path / "data", models_dir)
         sections = {"memory": {}, **sections}
         # A deadline that a busy machine keeps: what happens at the real one has tests of its own.
         defaults = {"extraction_batch_size": 1, "deadline_ms": 5_000}

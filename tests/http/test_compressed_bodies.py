@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import random
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from proxy.domain.errors import ClientError, InvalidRequest, TooLarge, UnsupportedMedia
 from proxy.http.router import FREE_BYTES, decoded, encodings_of
 from proxy.wire.http import MAX_CODINGS
-from tests.adversary.conftest import begun, context
+from tests.e2e.conftest import context
 from tests.support.serving import ask
 
 
@@ -47,12 +46,6 @@ def test_what_was_encoded_comes_back(data, encodings):
     for name in encodings:
         raw = ENCODERS[name](raw)
     assert decoded(raw, encodings, MANY) == data
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_a_large_body_comes_back(name):
-    noise = random.Random(1).randbytes(1_000_000) + TEXT
-    assert decoded(ENCODERS[name](noise), [name], MANY) == noise
 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
@@ -98,10 +91,6 @@ def test_a_bomb_is_refused_in_constant_memory(name):
     assert peak < 20 * FREE_BYTES
 
 
-def test_a_body_beyond_the_limit_is_refused_by_the_setting_s_name():
-    assert "server.max_body_bytes" in refused(gzip.compress(TEXT), "gzip", max_bytes=1_024).message
-
-
 def test_encodings_are_read_in_any_spelling():
     headers = [(b"content-encoding", b"GZip, identity ,"), (b"content-encoding", b" BR,x-gzip")]
     assert encodings_of(headers) == ["gzip", "br", "gzip"]
@@ -121,7 +110,7 @@ async def test_a_compressed_request_has_memory_and_reaches_the_upstream_decoded(
     asked = json.loads(TEXT) | context("alice") | {"model": "m"}
     added = {"content": "User owns a boat.", "user_id": "alice"}
     async with house(memory={"extraction": "off"}) as h:
-        for name in (*ENCODERS, "gzip, br"):
+        for name in ("zstd", "gzip, br"):
             headers = (b"content-type: application/json", b"content-encoding: " + name.encode())
             raw, memory = json.dumps(asked).encode(), json.dumps(added).encode()
             for step in name.split(", "):
@@ -134,18 +123,9 @@ async def test_a_compressed_request_has_memory_and_reaches_the_upstream_decoded(
                 assert "memory_context" not in request.json
             head, _ = await ask(h.origin, b"POST /v1/memory", headers, memory)
             assert head.split()[1] in (b"200", b"201")
-        assert await begun(h) == 0  # extraction is off
-
-
-async def test_a_compressed_body_of_another_route_passes_untouched(house):
-    raw = gzip.compress(b'{"input": "x"}')
-    headers = (b"content-type: application/json", b"content-encoding: gzip")
-    async with house() as h:
-        await ask(h.origin, b"POST /v1/embeddings", headers, raw)
-        assert (h.upstream.requests[-1].body, h.upstream.requests[-1].header(b"content-encoding")) == (
-            raw,
-            b"gzip",
-        )
+        await ask(h.origin, b"POST /v1/embeddings", headers, raw)  # another route passes untouched
+        request = h.upstream.requests[-1]
+        assert (request.body, request.header(b"content-encoding")) == (raw, name.encode())
 
 
 async def test_an_undecodable_body_never_reaches_the_upstream(house):
@@ -154,15 +134,13 @@ async def test_an_undecodable_body_never_reaches_the_upstream(house):
         for encoding, raw, status in (
             (b"compress", TEXT, b"415"),
             (b"gzip", gzip.compress(TEXT)[:-4], b"400"),
-            (b"br", TEXT, b"400"),
             (b"gzip", gzip.compress(ZEROS), b"413"),
-            (b"zstd", _zstd_blocks(), b"413"),
         ):
             for path in (b"chat/completions", b"responses", b"memory", b"responses/input_tokens"):
                 headers = (kind, b"content-encoding: " + encoding)
                 head, body = await ask(h.origin, b"POST /v1/" + path, headers, raw)
                 assert head.split()[1] == status, (path, encoding, body)
                 assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
-                if status == b"415":
-                    assert b"accept-encoding: gzip, deflate, br, zstd" in head
+                assert (b"accept-encoding: gzip, deflate, br, zstd" in head) is (status == b"415")
+                assert (b"server.max_body_bytes" in body) is (status == b"413")
         assert h.upstream.requests == []

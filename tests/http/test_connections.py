@@ -11,7 +11,7 @@ import pytest
 from proxy.http import connections
 from proxy.http.connections import CONNECTIONS, ClientLimits, Connections, RawTargetProtocol
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import until
+from tests.e2e.conftest import when
 from tests.support.serving import RawClient, ask, connected, serving
 
 GET = b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -60,10 +60,6 @@ async def limited(**limits: Any) -> AsyncIterator[tuple[Echo, str]]:
         yield app, origin
 
 
-async def _of(number: int) -> int:
-    return number
-
-
 async def error(client: RawClient) -> tuple[bytes, str]:
     """Return the status and the code of an error answer, which ends the connection."""
     head, body = await client.head(), await client.rest()
@@ -84,19 +80,7 @@ async def test_half_a_head_and_half_a_body_end_with_an_answer():
             assert await error(second) == (b"408", "timeout")
             assert await silent.rest() == b"", "a browser opens connections in advance: no answer to nothing"
         assert sorted(app.ended) == ["body_timeout", *["head_timeout"] * 3]
-        await until(lambda: _of(app.left))
-
-
-async def test_a_head_that_trickles_does_not_last():
-    async with limited(head_s=0.5) as (app, origin), connected(origin) as client:
-        await client.send(b"GET / HTTP/1.1\r\nx: ")
-        with contextlib.suppress(ConnectionError):
-            for _ in range(40):
-                if app.ended:
-                    break
-                await client.send(b"a")
-                await asyncio.sleep(0.1)
-        assert app.ended == ["head_timeout"]
+        await when(lambda: app.left)
 
 
 async def test_a_slow_upload_that_continues_is_fine():
@@ -119,7 +103,7 @@ async def test_a_request_that_is_being_answered_has_all_the_time():
 
 
 # ---------------------------------------------------------------- room
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nx:", POST + b"12", GET])
+@pytest.mark.parametrize("sent", [b"", POST + b"12", GET])
 async def test_connections_that_wait_for_their_client_make_room(sent):
     async with limited(most=20) as (app, origin), contextlib.AsyncExitStack() as stack:
         crowd = [await stack.enter_async_context(connected(origin)) for _ in range(100)]
@@ -158,7 +142,7 @@ async def test_a_connection_is_refused_only_if_all_are_busy():
         busy = [await stack.enter_async_context(connected(origin)) for _ in range(3)]
         for client in busy:
             await client.send(GET)
-        await until(lambda: _of(app.reached), lambda reached: reached == 3)
+        await when(lambda: app.reached == 3)
         async with connected(origin) as client:
             assert await error(client) == (b"503", "too_many_connections")
         assert app.ended == ["refused"]
@@ -181,8 +165,7 @@ def test_limits_leave_room_for_the_upstream():
 
 
 # ---------------------------------------------------------------- HTTP/1.0, and Expect
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("keep_alive", [b"", b"connection: keep-alive\r\n"])
+@pytest.mark.parametrize(("stream", "keep_alive"), [(False, b""), (True, b"connection: keep-alive\r\n")])
 async def test_a_client_of_http_1_0_gets_what_it_can_read(house, stream, keep_alive):
     async with house(ChatOnly("All is well.")) as h, connected(h.origin) as client:
         asked = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": "Hello"}]}

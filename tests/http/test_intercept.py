@@ -1,7 +1,5 @@
 """What is counted of a request with memory, and what its session is called."""
 
-from typing import Any
-
 import httpx2
 import pytest
 from openai import BadRequestError
@@ -9,9 +7,7 @@ from openai import BadRequestError
 from proxy.admit.safety import safe_id
 from tests.adversary.conftest import files_with
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House, until
-from tests.support.model import ScriptedModel, known
-from tests.support.upstream import Exchange, completion
+from tests.e2e.conftest import House
 
 ANA = {"memory_context": {"user_id": "ana"}}
 KEY = "sk-proj-9fK2mQ7xW4tB8vLzR3nY6cH1"
@@ -51,24 +47,3 @@ async def test_a_secret_as_session_or_project_id_is_stored_as_a_digest(house, tm
         assert added.json()["project_id"] == safe_id(KEY)
         assert [each["id"] for each in found.json()["data"]] == [added.json()["id"]]
     assert not files_with(tmp_path, KEY)
-
-
-class Uncounted(ScriptedModel):
-    async def converse(self, exchange: Exchange) -> None:
-        usage = {"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": -1}
-        await exchange.json({**completion(self.answer), "usage": usage})
-
-
-async def test_an_answer_without_token_counts_is_stored(house):
-    model = Uncounted(facts=known(("cello", "User plays the cello.")))
-    async with house(model) as h, h.client() as client:
-        await client.chat.completions.create(
-            model="m", messages=[{"role": "user", "content": "I play the cello."}], extra_body=ANA
-        )
-
-        async def listed():
-            found: Any = await client.get("/memory", cast_to=object, options={"params": {"user_id": "ana"}})
-            memories: list[Any] = found["data"]
-            return memories
-
-        await until(listed)

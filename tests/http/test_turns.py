@@ -55,8 +55,6 @@ def test_a_request_cannot_ask_for_storage_that_is_off(said):
         (asked(memory_context=ANNA, memory_config={"enabled": False}), Reason.DISABLED),
         (asked(memory_context=ANNA, mode="write", may_store=False), Reason.DISABLED),
         (asked(), Reason.NO_USER),
-        (asked(memory_config={"enabled": True}), Reason.NO_USER),
-        (asked(mode="on"), Reason.NO_USER),
         (asked(memory_context=ANNA, messages=TITLE), Reason.HOUSEKEEPING),
         (asked(memory_context=ANNA, messages=TITLE, memory_config={"enabled": True}), None),
         (asked(memory_context=ANNA, messages=TITLE, mode="on"), None),
@@ -87,7 +85,6 @@ def test_naming_another_user_is_refused_with_the_field(said, param):
 
 
 CALLED = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}]}
-OLD_CALL = {"role": "assistant", "content": "Let me look.", "function_call": {"name": "look"}}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,6 @@ OLD_CALL = {"role": "assistant", "content": "Let me look.", "function_call": {"n
         ({}, False),
         ({"tools": [{"type": "function"}]}, True),
         ({"tools": [], "messages": [{"role": "user", "content": "When?"}, CALLED]}, True),
-        ({"messages": [{"role": "user", "content": "When?"}, OLD_CALL]}, True),
         ({"messages": [{"role": "user", "content": "When?"}, {"role": "tool", "content": "7:30"}]}, True),
         ({"messages": [{"role": "user", "content": "When?"}, {"role": "assistant", "content": "?"}]}, False),
         ({"messages": [{"role": "user", "content": "When?"}, None, 7]}, False),
@@ -106,13 +102,6 @@ def test_a_tool_loop_is_known_by_its_history_too(said, *, may_loop):
     turn = asked(memory_context=ANNA, **said).turn
     assert turn is not None
     assert turn.may_loop is may_loop
-
-
-def test_the_turn_knows_whether_its_session_was_named():
-    for context in (ANNA, {**ANNA, "session_id": "s-1"}):
-        turn = asked(memory_context=context).turn
-        assert turn is not None
-        assert turn.named is ("session_id" in context)
 
 
 IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]

@@ -84,31 +84,22 @@ async def test_messages_pass_both_ways_text_binary_and_large(house):
     assert "x-memory-user-id" not in request.headers
 
 
-async def test_a_refusal_of_the_upstream_passes_with_its_body(house):
-    async with through(house) as (_, h, _):
-        with pytest.raises(InvalidStatus) as refused:
-            await connect(f"ws{h.origin.removeprefix('http')}/v1/refused")
-    response = refused.value.response
-    assert (response.status_code, response.headers["x-why"]) == (403, "because")
-    assert b"not today" in (response.body or b"")
-
-
-async def test_the_routes_with_memory_have_no_websocket_and_say_so_at_once(house):
+async def test_a_refusal_passes_and_foreign_pages_and_routes_with_memory_have_no_websocket(house):
+    foreign: Any = "https://evil.example"
     async with through(house) as (upstream, h, _):
-        for path in ("/v1/responses", "/v1/chat/completions", "/v1/responses/resp_1"):
-            with pytest.raises(InvalidStatus) as refused:
-                await connect(f"ws{h.origin.removeprefix('http')}{path}")
-            assert refused.value.response.status_code == 426
-            assert b"upgrade_refused" in (refused.value.response.body or b"")
-    assert not upstream.requests
 
+        async def refused(path, **options):
+            with pytest.raises(InvalidStatus) as error:
+                await connect(f"ws{h.origin.removeprefix('http')}/v1/{path}", **options)
+            return error.value.response
 
-async def test_a_page_of_another_origin_opens_none(house):
-    origin: Any = "https://evil.example"
-    async with through(house) as (upstream, _, url):
-        with pytest.raises(InvalidStatus) as refused:
-            await connect(url, origin=origin)
-    assert refused.value.response.status_code == 403
+        theirs = await refused("refused")
+        assert (theirs.status_code, theirs.headers["x-why"]) == (403, "because")
+        assert b"not today" in (theirs.body or b"")
+        assert (await refused("realtime", origin=foreign)).status_code == 403
+        for path in ("responses", "chat/completions", "responses/resp_1"):
+            ours = await refused(path)
+            assert (ours.status_code, b"upgrade_refused" in (ours.body or b"")) == (426, True)
     assert not upstream.requests
 
 

@@ -35,6 +35,9 @@ class ScriptedJudge:
     standing: Callable[[bytes], ProfileScores] = lambda vector: ProfileScores(0.0, 0.0)
     vector: Callable[[str], bytes] = lambda text: b""
     read_texts: list[str] = field(default_factory=list)
+    shares_space = False
+
+    def close(self) -> None: ...
 
     def begin(self, text: str) -> None: ...
 

@@ -1,67 +1,38 @@
-"""The memory API on a real socket, over real SQLite and the real embedder, without the rest of the proxy."""
+"""The memory API as the proxy serves it, over real SQLite and the real embedder, with a scripted judge.
+Nothing works in the background: what is queued stays queued."""
 
-import contextlib
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
-from starlette.middleware.exceptions import ExceptionMiddleware
 
-from proxy.admit.gate import Gate
-from proxy.domain.changes import EvolutionPolicy
-from proxy.domain.errors import ProxyError
-from proxy.http.asgi import answer
-from proxy.http.auth.identity import Caller
-from proxy.http.memory_api.app import MemoryApi
-from proxy.http.memory_api.documents import DocumentEndpoints
-from proxy.http.memory_api.inspection import (
-    CallerEndpoints,
-    QuarantineEndpoints,
-    ReceiptEndpoints,
-    SessionEndpoints,
-    TimelineEndpoints,
-)
-from proxy.http.memory_api.memories import DerivedEndpoints, EvolutionEndpoints, MemoryEndpoints
-from proxy.http.memory_api.recall import RecallEndpoints
-from proxy.http.memory_api.response_schemas import MemoryShaper
-from proxy.http.memory_api.transfer import TransferEndpoints
-from proxy.http.turns import Zones
-from proxy.learn.contradictions import Contradictions
-from proxy.learn.documents import DocumentIngester
-from proxy.learn.edits import MemoryEditor
-from proxy.learn.evolution import DecayStep, Evolution, UseJudge, UseStep
-from proxy.models.embedder import OnnxEmbedder
-from proxy.models.load import load_embedder
-from proxy.models.tokens import Tokens
-from proxy.recall.documents import Shelf
-from proxy.recall.pack import Budget
-from proxy.recall.prepare import RecallTools
-from proxy.recall.search import Searcher
-from proxy.storage.sqlite import SqliteStores
-from proxy.upstream.client import Credentials
-from proxy.wire.extensions import take_header_extensions
-from tests.e2e.conftest import models_dir
+from proxy.app import http as app_http
+from proxy.app import services
+from proxy.app.services import Services
+from proxy.config import load
+from proxy.http.auth.identity import Auth, Caller, Identified
+from proxy.models import load as loading
+from tests.e2e.conftest import encoder_of, furnish, models_dir
 from tests.support.judge import ScriptedJudge, one_value
 from tests.support.serving import serving
 
 __all__ = ["models_dir"]
 
 
-@pytest.fixture(scope="session")
-def embedder(models_dir):
-    loaded = load_embedder(models_dir)
-    assert loaded.embedder is not None
-    yield loaded.embedder
-    loaded.embedder.close()
+class Chosen:
+    """Identifies every request as that of one caller, whom the test chooses."""
 
+    ambient, only_caller = False, None
 
-def answering_errors(app: Any) -> ExceptionMiddleware:
-    """Return the app with its errors answered, as the whole application does."""
-    return ExceptionMiddleware(app, handlers={ProxyError: answer})
+    def __init__(self) -> None:
+        self.caller = Caller("default")
+
+    async def identify(self, scope: Any) -> Identified:
+        return Identified(self.caller, scope["headers"])
 
 
 @dataclass
@@ -70,15 +41,16 @@ class Bench:
 
     http: httpx2.AsyncClient
     origin: str
-    stores: Any
-    edits: MemoryEditor
-    callers: list[Caller] = field(default_factory=lambda: [Caller("default")])
-    woken: list[bool] = field(default_factory=list)
-    credentials: Credentials = field(default_factory=Credentials)
+    services: Services
+    chosen: Chosen
+
+    @property
+    def stores(self) -> Any:
+        return self.services.stores
 
     def call_as(self, caller: Caller) -> None:
         """Let the following requests come from this caller."""
-        self.callers[:] = [caller]
+        self.chosen.caller = caller
 
     async def add(self, content: str, user: str = "alice", **more: Any) -> dict[str, Any]:
         answer = await self.http.post("/memory", json={"user_id": user, "content": content, **more})
@@ -112,65 +84,17 @@ class Bench:
         return counts
 
 
-@contextlib.asynccontextmanager
-async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
-    stores = SqliteStores(data_dir)
-    await stores.open()
-    try:
-        await stores.memories.stamp_model(embedder.model)
-        async with served(stores, embedder) as bench:
-            yield bench
-    finally:
-        await stores.close()
-
-
-@contextlib.asynccontextmanager
-async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
-    shelf = Shelf(stores.passages, stores.memories, embedder)
-    recall = RecallTools(
-        searcher=Searcher(stores.memories, embedder, time.time), sessions=stores.sessions, notes=stores.notes,
-        shelf=shelf, budget=Budget(Tokens()), clock=time.time,
-    )  # fmt: skip
-    callers: list[Caller] = [Caller("default")]
-    woken: list[bool] = []
-    credentials = Credentials()
-    gate = Gate(stores.memories, embedder, judge=ScriptedJudge(relation=one_value))
-    edits = MemoryEditor(gate, stores.quarantine, time.time)
-    zones = Zones(stores.sessions, "UTC", time.time)
-    steps = (UseStep(stores.evolution, UseJudge(None)), DecayStep(stores.evolution))
-    evolution = Evolution(stores.evolution, steps, EvolutionPolicy(reflect=False), time.time)
-    shape = MemoryShaper(evolution.policy_of, time.time)
-    api = MemoryApi(
-        lambda request: replace(
-            callers[0],
-            named=request.headers.get("x-memory-user-id"),
-            project=request.headers.get("x-memory-project-id"),
-            timezone=take_header_extensions(request.scope["headers"]).timezone,
-        ),
-        MemoryEndpoints(stores.memories, edits, zones, time.time, credentials.forget, shape),
-        RecallEndpoints(recall, zones, time.time, shape),
-        TransferEndpoints(stores.memories, edits, zones, time.time),
-        TimelineEndpoints(stores.timeline, stores.entities, zones, time.time, shape),
-        DerivedEndpoints(
-            stores.memories, stores.derivation, Contradictions(gate, stores.derivation), time.time, shape
-        ),
-        EvolutionEndpoints(edits, evolution, time.time, shape),
-        SessionEndpoints(stores.sessions, stores.jobs, lambda: woken.append(True), time.time),
-        QuarantineEndpoints(stores.quarantine, edits, shape),
-        ReceiptEndpoints(stores.receipts),
-        DocumentEndpoints(
-            DocumentIngester(stores.documents, stores.passages, embedder, time.time), time.time
-        ),
-        CallerEndpoints("open", "1.2.3"),
-    )
-    async with (
-        serving(answering_errors(api)) as origin,
-        httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=120) as http,
-    ):
-        yield Bench(http, origin, stores, edits, callers, woken, credentials)
-
-
 @pytest.fixture
-async def bench(tmp_path, embedder):
-    async with opened(tmp_path / "data", embedder) as running:
-        yield running
+async def bench(tmp_path, models_dir, monkeypatch):
+    chosen, judge = Chosen(), ScriptedJudge(relation=one_value)
+    monkeypatch.setattr(loading, "_from_installer", encoder_of)
+    monkeypatch.setattr(services, "load_judge", lambda *_: SimpleNamespace(judge=judge, note=""))
+    monkeypatch.setattr(app_http, "auth_of", lambda *_: Auth(chosen))
+    url, data_dir = "http://127.0.0.1:9/v1", furnish(tmp_path / "data", models_dir)
+    places = {"storage": {"data_dir": data_dir}, "upstream": {"base_url": url}}
+    settings = load(None, {}, {**places, "evolution": {"reflect": False}})
+    async with AsyncExitStack() as stack:
+        running = await Services.open(settings, url, stack, time.time)
+        origin = await stack.enter_async_context(serving(app_http.routes(running)))
+        http = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=120))
+        yield Bench(http, origin, running, chosen)

@@ -1,14 +1,13 @@
-"""Pin, archive, restore, settings, a pass now and insights, over HTTP."""
+"""Pin, archive, settings, a pass now, insights, undo of a consolidation, and contradictions, over HTTP."""
 
 import json
 import time
 
 import pytest
 
-from proxy.domain.changes import DAY_S
-from proxy.domain.core import Scope
+from proxy.domain.core import Consolidate, Flag, Memory, Scope
+from proxy.domain.evolution import DAY_S
 from proxy.domain.session import Outcome
-from proxy.http.auth.identity import Caller
 from tests.http.memory_api.conftest import Bench
 from tests.storage.talking import exchange, never
 
@@ -45,14 +44,6 @@ async def test_an_archived_memory_is_listed_apart_until_it_is_restored(bench):
     assert [m["id"] for m in (await bench.listed(archived="true"))["data"]] == [memory["id"]]
     answer = await bench.http.post(f"/memory/{memory['id']}/restore")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "duplicate_memory")
-
-
-async def test_anothers_memory_cannot_be_changed(bench):
-    memory = await bench.add("User owns a canoe.", user="bob")
-    bench.call_as(Caller("default", user="alice"))
-    for what in ("pin", "unpin", "archive", "restore"):
-        answer = await bench.http.post(f"/memory/{memory['id']}/{what}")
-        assert (answer.status_code, answer.json()["error"]["param"]) == (404, "memory_id")
 
 
 async def test_importance_is_shown_as_it_has_decayed_and_exported_as_it_was(bench):
@@ -105,3 +96,57 @@ async def test_a_dry_run_says_what_a_pass_does(bench):
     assert len(insights["by_day"]) == 7
     assert [m["id"] for m in insights["fading"]] == [used["id"]]
     assert (await bench.http.get("/memory/insights?user_id=alice&days=0")).status_code == 400
+
+
+async def apply(bench: Bench, *changes):
+    memories = bench.stores.memories
+    await memories.apply(ALICE, changes, expect=await memories.stamp(ALICE))
+
+
+async def consolidated(bench: Bench) -> list[str]:
+    """Let mem_c take the place of two memories; return their ids."""
+    ids = [(await bench.add(text))["id"] for text in ("User plants figs.", "User plants plums.")]
+    made = Memory(
+        id="mem_c", scope=ALICE, type="semantic", content="User plants figs and plums.",
+        source="consolidated", created_at=1.0, updated_at=1.0, valid_from=1.0, sources=tuple(ids),
+    )  # fmt: skip
+    await apply(bench, Consolidate(tuple(ids), made, None))
+    return ids
+
+
+async def test_an_undone_consolidation_gives_its_sources_back_once(bench):
+    ids = await consolidated(bench)
+    (shown,) = (await bench.listed())["data"]
+    assert (shown["source"], shown["sources"]) == ("consolidated", ids)
+    for wrong in ("mem_c/undo?user_id=bob", f"{ids[0]}/undo"):
+        assert (await bench.http.post(f"/memory/{wrong}")).status_code == 404
+    assert (await post(bench, "mem_c/undo?user_id=alice"))["restored"] == ids
+    assert {one["id"] for one in (await bench.listed())["data"]} == set(ids)
+    assert (await bench.http.post("/memory/mem_c/undo")).status_code == 404
+
+
+async def test_an_export_brings_a_consolidation_back_with_its_sources(bench):
+    await consolidated(bench)
+    await bench.bring_in(await bench.export(user_id="alice"), user_id="bob")
+    (shown,) = (await bench.listed("bob"))["data"]
+    inactive = (await bench.listed("bob", include="inactive"))["data"]
+    assert set(shown["sources"]) == {one["id"] for one in inactive} - {shown["id"]}
+    await bench.http.delete(f"/memory/{shown['sources'][0]}?user_id=bob")
+    assert {one["id"] for one in (await bench.listed("bob"))["data"]} == {shown["sources"][1]}
+
+
+async def test_a_contradiction_is_listed_until_its_owner_decides(bench):
+    older, newer = [(await bench.add(text))["id"] for text in ("User has figs.", "User has no figs.")]
+    await apply(bench, Flag(older, newer, 0.6, 1.0))
+    assert (await bench.http.get("/memory/contradictions?user_id=bob")).json()["data"] == []
+    (found,) = (await bench.http.get("/memory/contradictions?user_id=alice")).json()["data"]
+    assert (found["older"]["id"], found["newer"]["id"], found["score"]) == (older, newer, 0.6)
+    path = f"/memory/contradictions/{found['id']}"
+    for user, keep, status in (
+        ("alice", "none", 400),
+        ("bob", "older", 404),
+        ("alice", "older", 200),
+        ("alice", "older", 404),
+    ):
+        assert (await bench.http.post(f"{path}?user_id={user}", json={"keep": keep})).status_code == status
+    assert [one["id"] for one in (await bench.listed())["data"]] == [older]

@@ -44,11 +44,11 @@ async def test_forgetting_a_whole_user_drops_the_credential(bench):
     alice, bob = Scope("default", "alice"), Scope("default", "bob")
     key = [(b"authorization", b"Bearer sk-1")]
     for user in (alice, bob):
-        bench.credentials.remember(user, key)
+        bench.services.credentials.remember(user, key)
     for narrowed in ({"project_id": "apollo"}, {"type": "episodic"}, {"dry_run": "true"}, {}):
         await bench.http.delete("/memory", params={"user_id": "alice", **narrowed})
-        assert bench.credentials.get(alice) == (key if narrowed else []), narrowed
-    assert bench.credentials.get(bob) == key
+        assert bench.services.credentials.get(alice) == (key if narrowed else []), narrowed
+    assert bench.services.credentials.get(bob) == key
 
 
 async def test_a_body_that_would_narrow_a_forget_is_refused(bench):

@@ -40,41 +40,35 @@ async def get(bench: Bench, path: str, **params: str) -> Any:
 
 async def test_sessions_are_listed_last_used_first_without_their_content(bench):
     await say(bench, "s-1", "I like figs")
-    await say(bench, "s-2", "I own a canoe")
+    for n in range(2):
+        await say(bench, "same", f"I own canoe {n}", project=f"p{n}")  # two projects share an id
     await say(bench, "s-3", "I am Bob", user="bob")
     page = await get(bench, "sessions", user_id="alice")
-    assert [(s["id"], s["exchanges"], s["pending"]) for s in page["data"]] == [("s-2", 1, 1), ("s-1", 1, 1)]
+    expected = [("same", "p1"), ("same", "p0"), ("s-1", None)]
+    assert [(s["id"], s["project_id"]) for s in page["data"]] == expected
+    assert {(s["exchanges"], s["pending"]) for s in page["data"]} == {(1, 1)}
     assert "canoe" not in str(page)
-    first = await get(bench, "sessions", user_id="alice", limit="1")
-    assert first["has_more"]
-    rest = await get(bench, "sessions", user_id="alice", limit="1", after=first["last_id"])
-    assert ([s["id"] for s in rest["data"]], rest["has_more"]) == (["s-1"], False)
+    seen, after = [], {}
+    while len(seen) < 9:
+        page = await get(bench, "sessions", user_id="alice", limit="1", **after)
+        seen += [(s["id"], s["project_id"]) for s in page["data"]]
+        after = {"after": page["last_id"]}
+        if not page["has_more"]:
+            break
+    assert seen == expected
 
 
 async def test_ending_a_session_queues_its_exchanges_for_its_own_user_only(bench):
     await say(bench, "s-1", "I like figs")
     foreign = await bench.http.post("/memory/sessions/s-1/end", params={"user_id": "bob"})
-    assert (foreign.json()["queued_exchanges"], bench.woken) == (0, [])
+    assert foreign.json()["queued_exchanges"] == 0
     ended = await bench.http.post("/memory/sessions/s-1/end", json={"user_id": "alice"})
     assert ended.status_code == 202
     assert ended.json() == {"id": "s-1", "object": "memory.session", "queued_exchanges": 1}
-    assert bench.woken == [True]
+    assert bench.services.learner.worker.wake.is_set()
     (job,) = (await get(bench, "jobs"))["data"]
     shown = (job["session_id"], job["state"], job["user_id"], job["exchanges"])
     assert shown == ("s-1", "queued", "alice", 1)
-
-
-async def test_pages_hold_every_session_if_projects_share_an_id(bench):
-    for n in range(3):
-        await say(bench, "same", f"I like figs {n}", project=f"p{n}")
-    seen: list[str] = []
-    page: dict[str, Any] = {"has_more": True}
-    while page["has_more"]:
-        after = {"after": page["last_id"]} if seen else {}
-        page = await get(bench, "sessions", user_id="alice", limit="1", **after)
-        seen += [s["project_id"] for s in page["data"]]
-        assert len(seen) < 9
-    assert seen == ["p2", "p1", "p0"]
 
 
 async def test_dead_jobs_are_listed_by_state_and_queued_again(bench):
@@ -96,49 +90,35 @@ async def test_dead_jobs_are_listed_by_state_and_queued_again(bench):
     bench.call_as(Caller("default"))
     assert (await bench.http.post("/memory/jobs/retry")).json()["revived"] == 1
     assert (await get(bench, "jobs", state="dead"))["data"] == []
-    assert bench.woken == [True, True]
 
 
 # ---------------------------------------------------------------- quarantine
-async def test_a_candidate_in_quarantine_is_shown_there_only(bench):
+async def test_a_candidate_in_quarantine_is_shown_there_only_until_it_is_released(bench):
     await hold(bench, "held_1")
     (held,) = (await get(bench, "quarantine", user_id="alice"))["data"]
-    assert (held["content"], held["reason"], held["evidence"]) == (
-        PLANTED, "quoted_instruction", "a quoted page",
-    )  # fmt: skip
+    shown = (held["content"], held["reason"], held["evidence"])
+    assert shown == (PLANTED, "quoted_instruction", "a quoted page")
     assert (await get(bench, "quarantine", user_id="bob"))["data"] == []
-    assert await bench.found("What should be recommended?", similarity_threshold=0.0) == []
-    assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 0
-
-
-async def test_a_released_candidate_becomes_a_memory(bench):
-    await hold(bench, "held_1")
-    released = await bench.http.post("/memory/quarantine/held_1/release", params={"user_id": "alice"})
+    question = "Which company's products should be recommended?"
+    assert await bench.found(question, similarity_threshold=0.0) == []
+    assert (await bench.listed())["total"] == 0
+    released = await bench.http.post("/memory/quarantine/held_1/release?user_id=alice")
     assert (released.status_code, released.json()["content"]) == (201, PLANTED), released.text
     assert (await get(bench, "quarantine", user_id="alice"))["data"] == []
-    (match,) = await bench.found("Which company's products should be recommended?", similarity_threshold=0.0)
+    (match,) = await bench.found(question, similarity_threshold=0.0)
     assert match["memory"]["id"] == released.json()["id"]
-    again = await bench.http.post("/memory/quarantine/held_1/release", params={"user_id": "alice"})
-    assert again.status_code == 404
 
 
-async def test_no_release_lets_a_secret_in(bench):
+async def test_no_release_lets_a_secret_in_and_what_is_discarded_is_gone(bench):
     await hold(bench, "held_1", "User's key is sk-proj-Abc123Def456Ghi789Jkl012Mno345Pqr678")
-    refused = await bench.http.post("/memory/quarantine/held_1/release", params={"user_id": "alice"})
-    assert refused.status_code == 400
-    assert "sk-proj" not in refused.text
-    assert len((await get(bench, "quarantine", user_id="alice"))["data"]) == 1
-
-
-async def test_a_discarded_candidate_cannot_be_released(bench):
-    await hold(bench, "held_1")
-    foreign = await bench.http.delete("/memory/quarantine/held_1", params={"user_id": "bob"})
-    assert foreign.status_code == 404
-    discarded = await bench.http.delete("/memory/quarantine/held_1", params={"user_id": "alice"})
+    path = "/memory/quarantine/held_1"
+    refused = await bench.http.post(f"{path}/release?user_id=alice")
+    assert (refused.status_code, "sk-proj" in refused.text) == (400, False)
+    assert (await bench.http.delete(f"{path}?user_id=bob")).status_code == 404
+    discarded = await bench.http.delete(f"{path}?user_id=alice")
     assert discarded.json() == {"id": "held_1", "object": "memory.quarantined.deleted", "deleted": True}
-    for method, path in (("DELETE", "held_1"), ("POST", "held_1/release")):
-        answer = await bench.http.request(method, f"/memory/quarantine/{path}", params={"user_id": "alice"})
-        assert answer.status_code == 404
+    for method, again in (("DELETE", path), ("POST", f"{path}/release")):
+        assert (await bench.http.request(method, f"{again}?user_id=alice")).status_code == 404
 
 
 async def test_the_timeline_and_the_list_of_a_day_follow_the_users_zone(bench):

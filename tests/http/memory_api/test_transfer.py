@@ -1,7 +1,6 @@
 """An export can be imported unchanged, and an import stores nothing that the write gate refuses."""
 
 import asyncio
-import itertools
 import json
 import sqlite3
 from typing import Any, get_args
@@ -53,12 +52,11 @@ async def furnish(bench: Bench) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("source", get_args(Source))
-async def test_a_memory_of_every_source_and_state_comes_back_as_it_was(bench, source):
+async def test_a_memory_of_every_source_and_state_comes_back_as_it_was(bench):
     def one(name, **more):
         return Memory(**{
             "id": f"mem_{name}", "scope": Scope("default", "alice"), "type": "semantic",
-            "content": f"User's {name} notebook is in drawer {len(name)}.", "source": source,
+            "content": f"User's {name} notebook is in drawer {len(name)}.", "source": "extracted",
             "created_at": 5.125, "updated_at": 6.25, "valid_from": 4.5, "confidence": 0.85, **more,
         })  # fmt: skip
 
@@ -68,15 +66,22 @@ async def test_a_memory_of_every_source_and_state_comes_back_as_it_was(bench, so
         one("tagged", tags=("home", "日本"), access_count=3, last_accessed=7.75),
         one("expiring", expires_at=4_000_000_000.5), one("expired", expires_at=8.5),
         one("project", scope=Scope("default", "alice", "apollo"), type="episodic"),
+        *(one(f"{source} one", source=source, id=f"mem_{source}") for source in get_args(Source)),
     ]  # fmt: skip
     memories, scope = bench.stores.memories, Scope("default", "alice")
     changes = [*(Create(m, None) for m in stored), Supersede("mem_older", one("newer"), None)]
     await memories.apply(scope, changes, expect=await memories.stamp(scope))
     before = await bench.export(user_id="alice")
-    assert {m["source"] for m in read(before)} == {source}
+    assert {m["source"] for m in read(before)} == set(get_args(Source))
     await bench.http.delete("/memory", params={"user_id": "alice"})
     counts = await bench.bring_in(before)
-    assert counts == {"object": "memory.import", "imported": 9, "skipped": 0, "refused": 0, "errors": []}
+    assert counts == {
+        "object": "memory.import",
+        "imported": 9 + len(get_args(Source)),
+        "skipped": 0,
+        "refused": 0,
+        "errors": [],
+    }
     after = read(await bench.export(user_id="alice"))
     for old, new in zip(read(before), after, strict=True):
         assert new["history"].pop()["action"] == "imported"
@@ -194,18 +199,6 @@ async def test_a_wrong_line_is_named_and_does_not_stop_the_rest(bench):
     assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
 
 
-async def test_lines_of_another_user_are_refused_unless_the_query_maps_them(bench):
-    lines = ndjson({"content": "User owns a canoe.", "user_id": "bob", "id": "mem_b1"})
-    bench.call_as(Caller("default", user="alice"))
-    refused = await bench.bring_in(lines)
-    assert (refused["imported"], refused["refused"], refused["errors"][0]["line"]) == (0, 1, 1)
-    mapped = await bench.bring_in(lines, user_id="alice")
-    assert mapped["imported"] == 1
-    (mine,) = read(await bench.export())
-    assert (mine["user_id"], mine["content"]) == ("alice", "User owns a canoe.")
-    assert mine["id"] != "mem_b1", "an id must not come to name the memories of two users"
-
-
 async def test_a_content_type_that_web_pages_can_send_is_refused(bench):
     lines = ndjson({"content": "User owns a canoe.", "user_id": "alice"})
     for kind in ("", "text/plain", "application/x-www-form-urlencoded"):
@@ -242,7 +235,7 @@ async def test_lines_that_came_before_a_forget_are_not_stored_after_it(bench, mo
 
 
 # ---------------------------------------------------------------- reading lines
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("size", [1, 3, 1000])
 async def test_lines_are_the_same_however_the_body_is_cut(size):
     body = b"\xef\xbb\xbfone\n\n  \r\ntwo\r\nthree \xe7\x8c\xab\n\nlast"
 
@@ -252,20 +245,6 @@ async def test_lines_are_the_same_however_the_body_is_cut(size):
 
     lines = [(n, line and line.strip()) async for n, line in transfer.lines_of(stream())]
     assert lines == [(1, b"one"), (4, b"two"), (5, "three 猫".encode()), (7, b"last")]
-
-
-@pytest.mark.parametrize("good", [True, False])
-async def test_others_are_served_while_an_import_runs(bench, good):
-    lines = ndjson(*({"content": f"User owns book {n}.", "user_id": "alice"} for n in range(40)))
-    if not good:
-        lines = b"x\n" * 50_000
-    running = asyncio.create_task(bench.bring_in(lines))
-    served = 0
-    for _ in itertools.takewhile(lambda _: not running.done(), itertools.count()):
-        assert (await bench.http.get("/memory/me")).status_code == 200
-        served += 1
-    assert (await running)["imported" if good else "refused"] == (40 if good else 50_000)
-    assert served > 5
 
 
 async def test_the_oldest_confirmations_and_then_the_oldest_evidence_are_left_out_of_a_long_line(

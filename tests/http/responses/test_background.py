@@ -4,8 +4,8 @@ import asyncio
 
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import Caller
-from proxy.http.responses.ownership import Owner, owner_of
-from proxy.http.responses.response_store import BackgroundRegistry, BackgroundResponse
+from proxy.http.responses.owners import Owner, owner_of
+from proxy.http.responses.response_store import BackgroundResponse
 
 KEY: list[Header] = [(b"authorization", b"Bearer sk-1")]
 OTHER: list[Header] = [(b"authorization", b"Bearer sk-2")]
@@ -19,19 +19,6 @@ def live(of: Owner, size: int = 0) -> BackgroundResponse:
     made = BackgroundResponse("resp_1", of, lambda: {"status": "in_progress"})
     made.add(b"x" * size)
     return made
-
-
-def test_one_is_seen_by_its_user_and_by_its_key():
-    seen: list[tuple[Owner, Owner, bool]] = [
-        (owner("alice"), owner("alice"), True), (owner("alice"), owner("alice", OTHER), True),
-        (owner("alice"), owner(), True), (owner(), owner("alice"), True),
-        (owner("alice"), owner("bob"), False), (owner("alice"), owner(key=OTHER), False),
-        (owner(), owner(key=OTHER), False), (owner(), owner("alice", OTHER), False),
-    ]  # fmt: skip
-    for made_by, asked_by, visible in seen:
-        lives = BackgroundRegistry()
-        lives.begin(live(made_by))
-        assert (lives.under_way(asked_by, "resp_1") is not None) is visible
 
 
 async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end():

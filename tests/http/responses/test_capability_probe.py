@@ -35,20 +35,6 @@ def test_a_404_that_is_about_what_the_request_names_means_that_the_route_is_ther
     assert not is_absence(404, body)
 
 
-def test_an_upstream_is_asked_first_believed_and_asked_again():
-    hearing = EndpointProbe(ResponsesMode.AUTO)
-    assert hearing.speaks(0.0)
-    assert not hearing.known_absent()
-    assert hearing.heard(404, b"", 0.0)
-    assert hearing.known_absent()
-    assert not hearing.speaks(REPROBE_S - 1)
-    assert hearing.speaks(REPROBE_S), "one request asks again"
-    assert not hearing.speaks(REPROBE_S + 1), "and only one"
-    assert not hearing.heard(200, b"", REPROBE_S + 2)
-    assert hearing.speaks(REPROBE_S + 3)
-    assert hearing.heard(405, b"", REPROBE_S + 4), "an upstream may be replaced by a lesser one"
-
-
 @pytest.mark.parametrize(
     ("speech", "speaks"), [(ResponsesMode.NATIVE, True), (ResponsesMode.TRANSLATE, False)]
 )

@@ -42,17 +42,14 @@ async def sighted(*pieces: bytes, status: int = 200, kind: str = RESPONSE) -> tu
 
 
 async def test_the_id_is_seen_however_the_answer_is_cut():
-    for cut in range(len(ANSWER)):
+    for cut in range(0, len(ANSWER), 3):
         assert await sighted(ANSWER[:cut], ANSWER[cut:]) == ("resp_1a-b", ANSWER)
 
 
 async def test_only_the_first_of_its_kind_counts():
     assert (await sighted(ANSWER, kind=CONVERSATION))[0] == "conv_9"
     assert (await sighted(ANSWER, b'{"id": "resp_3"}'))[0] == "resp_1a-b"
-
-
-async def test_a_refusal_makes_nothing():
-    assert (await sighted(ANSWER, status=404))[0] == ""
+    assert (await sighted(ANSWER, status=404))[0] == "", "a refusal makes nothing"
 
 
 @pytest.mark.parametrize(
@@ -109,13 +106,3 @@ async def test_of_two_with_one_key_the_first_stays(process, restarts):
     await makers.note(maker_of(BOB, None, with_key("k")), ("resp_1",))
     for each in (makers, process()):
         assert [await sees(each, caller) for caller in (ALICE, BOB)] == [True, False]
-
-
-async def test_a_tenants_key_with_an_upstream_key_of_its_own_sees_what_it_made(process):
-    makers = process()
-    await makers.note(maker_of(ALICE, None, with_key("a")), ("resp_1",))
-    await makers.note(maker_of(OTHER_APP, "zoe", with_key("b")), ("resp_1",))
-    for each in (makers, process()):
-        assert [await sees(each, caller) for caller in (ALICE, OTHER_APP, BOB)] == [True, True, False]
-        assert await sees(each, Caller("u", user="zoe", label="jwt"))
-        assert not await sees(each, Caller("u", user="yan", label="jwt"))

@@ -15,13 +15,6 @@ OPEN = Caller("default")
 ONE, OTHER = [(b"authorization", b"Bearer sk-1")], [(b"authorization", b"Bearer sk-2")]
 
 
-def test_a_key_of_ours_owns_what_it_made_whichever_upstream_key_it_stands_for():
-    one, other = Caller("t", label="key:1"), Caller("t", label="key:2")
-    assert owner_of(one, ONE, None) == owner_of(one, OTHER, None) == owner_of(one, [], None)
-    assert owner_of(one, ONE, None).scope != owner_of(other, ONE, None).scope
-    assert owner_of(Caller("u", label="key:1"), [], None) != owner_of(one, [], None)
-
-
 def test_the_key_itself_is_not_in_the_owners_name_and_no_user_can_have_that_name():
     for headers in (ONE, []):
         name = owner_of(OPEN, headers, None).scope.user

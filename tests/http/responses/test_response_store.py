@@ -77,15 +77,6 @@ async def test_a_chain_that_is_too_large_is_refused_unread(store):
     assert len((await replace(small, responses=store.responses).earlier(ANNA, "b", None)).items) == 2
 
 
-async def test_a_conversation_that_is_too_large_is_refused_unread(store):
-    conversation = await store.converse(ANNA, items("a", "b", "c"), {})
-    small = replace(store, conversations=Unread(store.conversations), most_replayed_bytes=3_000)
-    with pytest.raises(InvalidRequest, match="The conversation holds more than") as refused:
-        await small.earlier(ANNA, None, conversation.id)
-    assert refused.value.param == "conversation"
-    assert len((await store.earlier(ANNA, None, conversation.id)).items) == 3
-
-
 async def test_a_chain_without_its_beginning_cannot_be_continued(store):
     await save_chain(store, "a", "b", "c")
     assert await store.responses.trim(ANNA.scope, 2_500) == 1
