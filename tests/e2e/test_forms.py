@@ -8,15 +8,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 
 from proxy.cli import doctor
 from proxy.http import forwarding
 from tests.e2e.chat_only import ChatOnly
+from tests.e2e.conftest import context
 from tests.support.upstream import Exchange, Received
 
-ALICE = {"memory_context": {"user_id": "alice"}}
 FACT = "The Hawaii trip may cost $10,000 in all."
 QUESTION = "How much can I spend on my vacation?"
 HISTORY = [
@@ -35,13 +34,6 @@ def system_first(body: dict[str, Any]) -> str:
 
 def no_system(body: dict[str, Any]) -> str:
     return "System role not supported" if any(m["role"] == "system" for m in body["messages"]) else ""
-
-
-def alternating(body: dict[str, Any]) -> str:
-    roles = [m["role"] for m in body["messages"]]
-    rest = roles[1:] if roles[0] == "system" else roles
-    wanted = ["user", "assistant"] * len(rest)
-    return "" if rest == wanted[: len(rest)] else "Conversation roles must alternate user/assistant/user/…"
 
 
 def agent_of(request: Received) -> str:
@@ -66,16 +58,8 @@ class Strict(ChatOnly):
         await super().__call__(exchange)
 
 
-async def remember(house: Any, content: str = FACT) -> None:
-    async with httpx.AsyncClient(base_url=house.base_url) as client:
-        answer = await client.post("/memory", json={"content": content, "user_id": "alice"})
-        assert answer.status_code in (200, 201), answer.text
-
-
 async def chat(house: Any, messages: list[dict[str, Any]] = HISTORY, **fields: Any) -> Any:
-    body = {"model": "strict-1", "messages": messages, **ALICE, **fields}
-    async with httpx.AsyncClient(base_url=house.base_url, timeout=30) as client:
-        return await client.post("/chat/completions", json=body)
+    return await house.tell(messages, extra={"model": "strict-1", **fields})
 
 
 def with_fact(body: dict[str, Any]) -> list[str]:
@@ -83,13 +67,14 @@ def with_fact(body: dict[str, Any]) -> list[str]:
     return [m["role"] for m in body["messages"] if FACT in json.dumps(m["content"])]
 
 
-@pytest.mark.parametrize(("stream", "status"), [(False, 400), (True, 422), (False, 500)])
-async def test_a_template_that_takes_one_system_message_gets_memory_in_it(house, stream, status):
+@pytest.mark.parametrize(("stream", "status"), [(False, 400), (True, 422)])
+async def test_a_template_that_takes_one_system_message_gets_memory_in_it(house, tmp_path, stream, status):
     model = Strict(system_first, status)
-    async with house(model) as h:
-        await remember(h)
+    async with house(model) as h, h.http() as client:
+        await h.add(FACT)
         first = await chat(h, stream=stream)
         second = await chat(h, [*HISTORY, {"role": "assistant", "content": "$10,000."}, HISTORY[3]])
+        metrics = (await client.get(f"{h.origin}/metrics")).text
     assert (first.status_code, first.headers["x-memory-status"]) == (200, "injected")
     assert first.headers["x-memory-store"] == "queued"
     assert first.headers["x-memory-retried"] == "merge_system"
@@ -97,12 +82,15 @@ async def test_a_template_that_takes_one_system_message_gets_memory_in_it(house,
     assert "x-memory-retried" not in second.headers
     assert model.refused == 1
     assert [with_fact(r.json) for r in model.chats] == [["system"], ["system"]]
+    assert 'memory_proxy_form_retries_total{changed="placement"} 1.0' in metrics
+    texts = [f.text for f in doctor.database_findings(tmp_path / "data" / "memory.db", "all-MiniLM-L6-v2")]
+    assert any("strict-1" in text and "placement=merge_system" in text for text in texts)
 
 
 async def test_what_a_model_takes_is_known_after_a_restart_and_to_other_models_it_does_not_apply(house):
     model = Strict(system_first)
     async with house(model) as h:
-        await remember(h)
+        await h.add(FACT)
         await chat(h)
         port, upstream = h.upstream.port, h.upstream.url
     learnt = Strict(system_first)
@@ -117,7 +105,7 @@ async def test_what_a_model_takes_is_known_after_a_restart_and_to_other_models_i
 async def test_an_upstream_that_refuses_everything_has_the_last_word_and_nothing_is_learnt(house):
     model = Strict(lambda body: "That is not how we do it here.")
     async with house(model) as h:
-        await remember(h)
+        await h.add(FACT)
         refused = await chat(h)
         model.rule = lambda body: ""
         taken = await chat(h)
@@ -134,7 +122,7 @@ async def test_an_upstream_that_refuses_everything_has_the_last_word_and_nothing
 async def test_a_model_that_refuses_memory_is_asked_without_it_and_the_user_s_words_are_stored(house):
     model = Strict(lambda body: "Bad request." if with_fact(body) else "")
     async with house(model) as h:
-        await remember(h)
+        await h.add(FACT)
         answers = [await chat(h) for _ in range(3)]
     assert [a.status_code for a in answers] == [200] * 3
     assert [a.headers["x-memory-store"] for a in answers] == ["queued"] * 3
@@ -146,11 +134,13 @@ async def test_a_model_that_refuses_memory_is_asked_without_it_and_the_user_s_wo
     assert [r.json["messages"] for r in model.chats] == [HISTORY] * 3
 
 
-async def test_a_refusal_that_is_not_about_form_is_passed_on_at_once(house):
+async def test_what_is_not_about_form_or_has_no_memory_is_passed_on_at_once(house):
     model = Strict(lambda body: "Not now.")
     async with house(model) as h:
-        await remember(h)
-        for model.status in (401, 403, 404, 408, 429, 500, 503):
+        refused = await chat(h)  # nothing was added to it
+        assert (refused.status_code, model.refused) == (400, 1)
+        await h.add(FACT)
+        for model.status in (401, 404, 429, 500):
             model.refused = 0
             answer = await chat(h)
             assert (answer.status_code, model.refused) == (model.status, 1)
@@ -163,51 +153,31 @@ async def test_a_request_that_memory_makes_too_long_is_sent_without_and_no_form_
 
     model = Strict(too_long)
     async with house(model) as h:
-        await remember(h)
+        await h.add(FACT)
         first, second = await chat(h), await chat(h)
     assert [a.headers["x-memory-retried"] for a in (first, second)] == ["without memory"] * 2
     assert model.refused == 2
 
 
-async def test_a_request_without_memory_is_asked_once(house):
-    model = Strict(system_first)
-    messages = [HISTORY[0], HISTORY[1], {"role": "system", "content": "Now be long."}, HISTORY[1]]
-    async with house(model) as h:
-        answer = await chat(h, messages)
-    assert (answer.status_code, model.refused) == (400, 1)
-
-
 async def test_a_fixed_placement_that_is_refused_costs_the_memory_and_not_the_request(house):
     model = Strict(system_first)
     async with house(model, memory={"placement": "after_system"}) as h:
-        await remember(h)
+        await h.add(FACT)
         answer = await chat(h)
     assert (answer.status_code, answer.headers["x-memory-retried"]) == (200, "without memory")
     assert answer.headers["x-memory-store"] == "queued"
 
 
-async def test_memory_without_a_place_in_the_next_form_is_left_out_and_not_claimed(house):
-    model = Strict(system_first)
-    async with house(model) as h:
-        await remember(h)
-        answer = await chat(h, [{"role": "system", "content": {"new": 1}}, HISTORY[3]])
-    assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "none")
-    assert (len(model.chats), with_fact(model.chats[0].json)) == (1, [])
-
-
 # ---------------------------------------------------------------- /v1/responses
 async def respond(house: Any, **fields: Any) -> Any:
-    async with httpx.AsyncClient(base_url=house.base_url, timeout=30) as client:
-        return await client.post("/responses", json={"model": "strict-1", **fields})
+    return await house.post("/responses", {"model": "strict-1", **fields})
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_translated_request_gets_memory_where_the_template_takes_it(house, stream):
+async def test_a_translated_request_gets_memory_where_the_template_takes_it(house):
     model = Strict(no_system)
     async with house(model) as h:
-        await remember(h)
-        first = await respond(h, input=QUESTION, stream=stream, **ALICE)
-        second = await respond(h, input=QUESTION, stream=stream, **ALICE)
+        await h.add(FACT)
+        first, second = [await respond(h, input=QUESTION, **context()) for _ in range(2)]
     assert (first.status_code, first.headers["x-memory-retried"]) == (200, "in_user")
     assert (second.status_code, second.headers["x-memory-status"]) == (200, "injected")
     assert second.headers["x-memory-store"] == "queued"
@@ -222,39 +192,22 @@ FIELDS = {
 }  # fmt: skip
 
 
-def groq(field: str) -> dict[str, Any]:
-    message = f"property '{field}' is unsupported"
-    return {"error": {"message": message, "type": "invalid_request_error"}}
-
-
-def mistral(field: str) -> dict[str, Any]:
-    detail = {"type": "extra_forbidden", "loc": ["body", field], "msg": "Extra inputs are not permitted"}
-    return {"object": "error", "message": {"detail": [detail | {"input": "k"}]}, "code": None}
-
-
-def openai(field: str) -> dict[str, Any]:
-    error = {"message": f"Unknown parameter: '{field}'.", "param": field, "code": "unknown_parameter"}
-    return {"error": error | {"type": "invalid_request_error"}}
-
-
 class Picky(ChatOnly):
-    """A chat server that does not know a field, and says so in its own way."""
+    """A chat server that does not know a field, and says so."""
 
-    def __init__(self, says: Callable[[str], dict[str, Any]], status: int) -> None:
-        super().__init__()
-        self.unknown_field, self.says, self.status, self.refused = "", says, status, 0
+    unknown_field, refused = "", 0
 
     async def converse(self, exchange: Exchange) -> None:
         if self.unknown_field in exchange.request.json:
             self.refused += 1
-            await exchange.json(self.says(self.unknown_field), self.status)
+            error = {"message": f"Unknown parameter: '{self.unknown_field}'.", "param": self.unknown_field}
+            await exchange.json({"error": error | {"code": "unknown_parameter"}}, 400)
         else:
             await super().converse(exchange)
 
 
-@pytest.mark.parametrize(("says", "status"), [(groq, 400), (mistral, 422), (openai, 400)])
-async def test_a_field_that_the_server_names_is_left_out_from_then_on(house, says, status):
-    model = Picky(says, status)
+async def test_a_field_that_the_server_names_is_left_out_from_then_on(house):
+    model = Picky()
     async with house(model) as h:
         for field in (
             "prompt_cache_key prompt_cache_options safety_identifier reasoning_effort verbosity"
@@ -307,35 +260,18 @@ class Native(Strict):
         )
 
 
-@pytest.mark.parametrize(
-    ("instructions", "placed"), [({"instructions": "Be brief."}, "merge_system"), ({}, "in_user")]
-)
-async def test_a_native_responses_request_is_asked_again_too(house, instructions, placed):
+async def test_a_native_responses_request_is_asked_again_too(house):
     model = Native(lambda body: "")
     async with house(model) as h:
-        await remember(h)
-        answers = [await respond(h, input=QUESTION, **instructions, **ALICE) for _ in range(2)]
-    assert [a.headers.get("x-memory-retried") for a in answers] == [placed, None]
+        await h.add(FACT)
+        answers = [await respond(h, input=QUESTION, instructions="Be brief.", **context()) for _ in range(2)]
+    assert [a.headers.get("x-memory-retried") for a in answers] == ["merge_system", None]
     assert [a.headers["x-memory-store"] for a in answers] == ["queued"] * 2
     assert model.refused == 1
     assert all(FACT in r.body.decode() for r in model.chats)
 
 
-# ---------------------------------------------------------------- what else the proxy does to a request
-
-
-async def test_what_was_learnt_is_counted_and_doctor_lists_it(house, tmp_path):
-    async with house(Strict(system_first)) as h, httpx.AsyncClient(base_url=h.origin) as client:
-        await remember(h)
-        await chat(h)
-        metrics = (await client.get("/metrics")).text
-    assert 'memory_proxy_form_retries_total{changed="placement"} 1.0' in metrics
-    texts = [f.text for f in doctor.database_findings(tmp_path / "data" / "memory.db", "all-MiniLM-L6-v2")]
-    assert any("strict-1" in text and "placement=merge_system" in text for text in texts)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house, stream):
+async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house):
     class Router(ChatOnly):
         refused = 0
 
@@ -345,17 +281,13 @@ async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house, stream
                 await super().converse(exchange)
                 return
             self.refused += 1
-            error = {"error": {"code": 400, "message": why}}
-            if body.get("stream"):
-                event = b"data: " + json.dumps({"id": "c"} | error).encode() + b"\n\n"
-                await exchange.stream(b": PROCESSING\n\n", event)
-            else:
-                await exchange.json(error)
+            error = {"id": "c", "error": {"code": 400, "message": why}}
+            await exchange.stream(b": PROCESSING\n\n", b"data: " + json.dumps(error).encode() + b"\n\n")
 
     model = Router()
     async with house(model) as h:
-        await remember(h)
-        answers = [await chat(h, stream=stream) for _ in range(3)]
+        await h.add(FACT)
+        answers = [await chat(h, stream=True) for _ in range(3)]
     assert [a.headers.get("x-memory-retried") for a in answers] == ["merge_system", None, None]
     assert model.refused == 1
     assert all("right" in a.text for a in answers)
@@ -370,19 +302,15 @@ class Slow(Strict):
         await super().__call__(exchange)
 
 
-def kinds_of(stream: str) -> list[str]:
-    return [line.partition(" ")[2] for line in stream.splitlines() if line.startswith("event:")]
-
-
 async def test_a_stream_waits_for_a_form_that_is_not_known_to_be_taken(house):
     model = Slow(no_system)
     async with house(model, upstream_extra={"stream_start_seconds": 0.1}) as h:
-        await remember(h)
-        first, second = [await respond(h, input=QUESTION, stream=True, **ALICE) for _ in range(2)]
+        await h.add(FACT)
+        first, second = [await respond(h, input=QUESTION, stream=True, **context()) for _ in range(2)]
     assert (first.status_code, model.refused) == (200, 1)
     assert first.headers["x-memory-retried"] == "in_user"
     assert "x-memory-retried" not in second.headers
-    assert kinds_of(first.text).count("response.created") == 1
+    assert first.text.count("event: response.created\n") == 1
     assert ": X-Memory" not in first.text + second.text
 
 
@@ -407,7 +335,7 @@ async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tri
                 await exchange.reply(b"x" * 3_000_000, 400)
 
     async with house(Stalling()) as h:
-        await remember(h)
+        await h.add(FACT)
         waiting = asyncio.create_task(chat(h, model="stalls"))
         await asyncio.sleep(0.4)
         stalled.set()
@@ -428,13 +356,8 @@ async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third
 
     model = Breaking()
     async with house(model) as h:
-        await remember(h)
+        await h.add(FACT)
         answer = await chat(h)
     assert answer.status_code == 502
     assert answer.headers["x-memory-retried"] == "merge_system"
     assert len(model.chats) == 2
-
-
-def strict(body: dict[str, Any]) -> str:
-    """Gemma's template: no system role, and the roles alternate."""
-    return no_system(body) or alternating(body)

@@ -15,6 +15,7 @@ from tests.e2e.conftest import House
 from tests.support.model import known
 from tests.support.upstream import Exchange, Script, completion_events
 
+BUSY = b'{"error": {"message": "slow  down", "type": "requests", "code": null, "param": null}}'
 STREAM = completion_events("All ", "is ", "well.")
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1>nginx</body></html>"
 
@@ -24,9 +25,7 @@ def events_of(body: bytes) -> list[Any]:
 
 
 async def asked(h: House, *, stream: bool = True, **headers: str) -> httpx2.Response:
-    async with httpx2.AsyncClient(timeout=60) as http:
-        body = {"model": "m", "input": "How are you?", "stream": stream}
-        return await http.post(f"{h.base_url}/responses", json=body, headers=headers)
+    return await h.post("/responses", {"model": "m", "input": "How are you?", "stream": stream}, **headers)
 
 
 def after(seconds: float, script: Script) -> Script:
@@ -42,8 +41,7 @@ async def well(exchange: Exchange) -> None:
 
 
 async def busy(exchange: Exchange) -> None:
-    refusal = b'{"error": {"message": "slow down", "type": "requests", "code": null, "param": null}}'
-    await exchange.reply(refusal, 429, [(b"retry-after", b"7"), (b"content-type", b"application/json")])
+    await exchange.reply(BUSY, 429, [(b"retry-after", b"7"), (b"content-type", b"application/json")])
 
 
 # ---------------------------------------------------------------- the beginning, and silence
@@ -59,7 +57,7 @@ async def test_a_stream_begins_while_the_upstream_thinks_and_silence_is_filled(h
             async for piece in answer.aiter_bytes():
                 first = first or time.monotonic() - begun
                 received += piece
-    assert first < 0.9
+    assert first < 0.65
     assert received.startswith(b"event: response.created\n")
     assert 2 <= received.count(b": keep-alive\n\n") <= 8
     events = events_of(received)
@@ -70,7 +68,7 @@ async def test_a_stream_begins_while_the_upstream_thinks_and_silence_is_filled(h
 async def test_an_error_is_a_status_before_the_stream_begins_and_fails_the_response_later(house):
     async with house(ChatOnly(script=busy), upstream_extra={"stream_start_seconds": 20}) as h:
         got = await asked(h)
-        assert (got.status_code, got.headers["retry-after"]) == (429, "7")
+        assert (got.status_code, got.headers["retry-after"], got.content) == (429, "7", BUSY)
     late = ChatOnly(script=after(0.5, busy), facts=known(("tea", "User likes tea.")))
     async with house(late, upstream_extra={"stream_start_seconds": 0.05}) as h:
         got = await asked(h, **{"x-memory-user-id": "alice"})
@@ -78,20 +76,14 @@ async def test_an_error_is_a_status_before_the_stream_begins_and_fails_the_respo
         last = events_of(got.content)[-1]
         assert last["type"] == "response.failed"
         assert last["response"]["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
-        async with httpx2.AsyncClient(timeout=60) as http:
-            stored = await http.get(
-                f"{h.base_url}/responses/{last['response']['id']}", headers={"x-memory-user-id": "alice"}
-            )
-        assert stored.json()["status"] == "failed"
+        stored = await h.get(f"/responses/{last['response']['id']}", user_id="alice")
+        assert stored["status"] == "failed"
 
 
 # ---------------------------------------------------------------- invalid answers
 REFUSALS = [
     (502, b"text/html", HTML, "The upstream answered with status 502 and a page: 502 Bad Gateway nginx"),
-    (422, b"application/json", b'{"detail": [{"loc": ["body", "x"], "msg": "extra"}]}', "body.x: extra"),
     (400, b"application/json", b'{"error": "no such model"}', "no such model"),
-    (400, b"application/json", b'[{"error": {"code": 400, "message": "bad key"}}]', "bad key"),
-    (503, b"text/plain", b"upstream connect\nerror", "upstream connect error"),
     (500, b"text/plain", b"", "The upstream answered with status 500 and without a message."),
     (500, b"", brotli.compress(b'{"message": "packed"}'), "packed"),
 ]
@@ -147,7 +139,7 @@ async def test_an_answer_without_end_is_an_error_that_says_so(house, streams):
         await exchange.start_stream()
         piece = chunk({"content": "lorem ipsum " * 5_000}) if streams else b" " * 60_000
         await exchange.chunk(b": one\n\n" if streams else b'{"choices": [')
-        for _ in range(2_000):
+        for _ in range(1_000):
             await exchange.chunk(piece)
             sent += len(piece)
         await exchange.end()
@@ -159,4 +151,4 @@ async def test_an_answer_without_end_is_an_error_that_says_so(house, streams):
         last = events_of((await asked(h)).content)[-1]
         assert last["type"] == "response.failed"
         assert "longer than 1 MB" in last["response"]["error"]["message"]
-    assert sent < 60_000_000, "the upstream is left"
+    assert sent < 50_000_000, "the upstream is left"

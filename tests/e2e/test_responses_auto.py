@@ -1,9 +1,7 @@
 """Mode auto: the upstream is asked once, believed, and asked again."""
 
-import json
 from typing import Any
 
-import httpx2
 import pytest
 from openai import NotFoundError
 
@@ -35,33 +33,19 @@ NATIVE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def targets(model: ChatOnly) -> list[bytes]:
-    return [request.target for request in (*model.unknown, *model.chats)]
-
-
-async def test_the_first_request_finds_out_and_is_answered_all_the_same(house):
-    model = Changing()
-    async with house(model) as h, h.client() as client:
-        for n in range(3):
-            made = await client.responses.create(model="m", input=f"Hello {n}")
-            assert made.output_text == "All right."
-        assert len(model.unknown) == 1
-        assert len(model.chats) == 3
-
-
 async def test_a_native_upstream_keeps_its_own_responses(house):
     model = Changing()
     model.native = True
-    async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
+    async with house(model) as h:
         body = {"model": "m", "input": "Hi"}
-        assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
-        assert json.loads(model.chats[-1].body) == body
-        assert (await http.get(f"{h.base_url}/responses/resp_abc")).json() == NATIVE
-        assert (await http.post(f"{h.base_url}/conversations", json={})).json() == NATIVE
+        assert (await h.post("/responses", body)).json() == NATIVE
+        assert model.chats[-1].json == body
+        assert await h.get("/responses/resp_abc") == NATIVE
+        assert (await h.post("/conversations", {})).json() == NATIVE
         assert model.chats[-1].target == b"/v1/conversations"
-        unknown = await http.post(f"{h.base_url}/responses", json={"model": "deleted", "input": "Hi"})
+        unknown = await h.post("/responses", {"model": "deleted", "input": "Hi"})
         assert (unknown.status_code, "does not exist" in unknown.text) == (404, True)
-        assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
+        assert (await h.post("/responses", body)).json() == NATIVE
 
 
 class NoConversations(Changing):
@@ -79,9 +63,9 @@ class NoConversations(Changing):
 
 async def test_chains_of_the_upstream_continue_without_its_conversations(house):
     model = NoConversations()
-    async with house(model) as h, h.client() as client, httpx2.AsyncClient(timeout=30) as http:
+    async with house(model) as h, h.client() as client, h.http() as http:
         assert (await client.responses.create(model="m", input="Hi")).id == "resp_abc"
-        assert (await http.get(f"{h.base_url}/conversations")).status_code == 405
+        assert (await http.get("/conversations")).status_code == 405
         for _ in range(2):
             conversation = await client.conversations.create()
             assert conversation.id.startswith("conv_mp"), "kept here"
@@ -95,45 +79,34 @@ class Counting(Changing):
     """Native; gives each response an id of its own."""
 
     native = True
-    made = 0
 
     async def __call__(self, exchange: Exchange) -> None:
         if exchange.request.target != b"/v1/responses":
             await super().__call__(exchange)
             return
-        self.made += 1
         self.chats.append(exchange.request)
-        await exchange.json({**NATIVE, "id": f"resp_{self.made}"})
+        await exchange.json({**NATIVE, "id": f"resp_{len(self.chats)}"})
 
 
-@pytest.mark.parametrize("auto_store", [True, False])
-async def test_what_the_upstreams_chain_holds_is_not_injected_again(house, auto_store):
-    model = Counting()
-    async with house(model, memory={"auto_store": auto_store}) as h, httpx2.AsyncClient(timeout=30) as http:
-        for fact in (
-            "User's boat is moored in Hobart.",
-            "The harbour master of User's marina is called Ann.",
-        ):
-            body = {"user_id": "anna", "content": fact}
-            assert (await http.post(f"{h.base_url}/memory", json=body)).status_code == 201
+async def test_what_the_upstreams_chain_holds_is_not_injected_again(house):
+    async with house(Counting(), memory={"auto_store": False}) as h:
+        await h.add("User's boat is moored in Hobart.", "The harbour master of User's marina is called Ann.")
 
-        async def ask(user="anna", session=None, **more):
-            context = {"user_id": user, "session_id": session}
-            body = {"model": "m", "input": "Where is my boat moored?", "memory_context": context, **more}
-            answer = await http.post(f"{h.base_url}/responses", json=body)
-            assert answer.status_code == 200
+        async def ask(previous="", session=None, **more):
+            named = {"memory_context": {"user_id": "alice", "session_id": session}}
+            chain = {"previous_response_id": previous} if previous else {}
+            body = {"model": "m", "input": "Where is my boat moored?", **named, **chain, **more}
+            answer = await h.post("/responses", body)
             return set(filter(None, answer.headers.get("x-memory-ids", "").split(",")))
 
         (first,) = await ask(memory_config={"retrieval_limit": 1})
-        (other,) = await ask(previous_response_id="resp_1")
+        (other,) = await ask("resp_1")
         assert other != first
-        assert await ask(previous_response_id="resp_1", session="s") == {other}, (
-            "a branch, in a named session"
-        )
-        assert await ask(previous_response_id="resp_2") == set()
-        assert await ask(previous_response_id="resp_4") == set()
+        assert await ask("resp_1", session="s") == {other}, "a branch, in a named session"
+        assert await ask("resp_2") == set()
+        assert await ask("resp_4") == set()
         assert await ask() == {first, other}, "another chain"
-        assert await ask(previous_response_id="resp_0") == {first, other}, "of which nothing is known"
+        assert await ask("resp_0") == {first, other}, "of which nothing is known"
 
 
 async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(house, monkeypatch):
@@ -141,6 +114,7 @@ async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(house, monk
     model = Changing()
     async with house(model) as h, h.client() as client:
         ours = await client.responses.create(model="m", input="Hi")
+        assert (ours.output_text, len(model.unknown), len(model.chats)) == ("All right.", 1, 1)
         model.native = True
         assert (await client.responses.create(model="m", input="Hi")).id == "resp_abc"
         later = await client.responses.create(model="m", input="More", previous_response_id=ours.id)
@@ -158,4 +132,4 @@ async def test_mode_native_never_translates(house):
                 await client.responses.create(model="m", input="Hi")
         with pytest.raises(NotFoundError):
             await client.responses.retrieve("resp_mp1")
-        assert targets(model) == [b"/v1/responses", b"/v1/responses", b"/v1/responses/resp_mp1"]
+        assert [r.target for r in model.unknown] == [b"/v1/responses"] * 2 + [b"/v1/responses/resp_mp1"]

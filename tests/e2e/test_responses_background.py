@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
@@ -13,7 +12,7 @@ from proxy.http.responses import endpoints as responses_api
 from proxy.http.responses import response_store as background
 from proxy.http.responses.translated import TranslatedForwarding
 from tests.e2e.chat_only import ChatOnly, chunk
-from tests.e2e.conftest import House, Houses, until
+from tests.e2e.conftest import House, Houses, context, until
 from tests.support.model import known
 from tests.support.upstream import Exchange
 
@@ -61,13 +60,17 @@ async def test_it_is_answered_at_once_and_polled(house):
         await client.responses.create(model="m", input="More", previous_response_id=made.id)
 
 
-async def test_a_cancelled_one_stops_the_upstream_and_stays_cancelled(house):
+@pytest.mark.parametrize("how", ["cancel", "delete"])
+async def test_one_that_is_cancelled_or_deleted_stops_the_upstream_and_stays_so(house, how):
     async with slow(house) as (h, model, client):
         made = await client.responses.create(model="m", input="A story", background=True)
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.output_text == "Once ")
-        cancelled = await client.responses.cancel(made.id)
-        assert cancelled.status == "cancelled"
+        await getattr(client.responses, how)(made.id)
         await h.upstream.until_closed(model.chats[-1].connection.number)
+        if how == "delete":
+            with pytest.raises(NotFoundError):
+                await client.responses.retrieve(made.id)
+            return
         assert (await client.responses.cancel(made.id)).status == "cancelled"
         assert (await client.responses.retrieve(made.id)).status == "cancelled"
 
@@ -94,20 +97,8 @@ async def test_a_stream_continues_without_its_client_and_can_be_resumed(house):
         assert len([event async for event in again]) == events[-1].sequence_number + 1
 
 
-async def test_the_upstreams_refusal_fails_it(house):
-    async def answer(exchange):
-        await exchange.json({"error": {"message": "too much", "code": "rate_limit_exceeded"}}, 429)
-
-    async with house(ChatOnly(script=answer)) as h, h.client() as client:
-        made = await client.responses.create(model="m", input="Hi", background=True)
-        failed = await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "failed")
-        assert failed.error.message == "too much"
-        stream = await client.responses.create(model="m", input="Hi", background=True, stream=True)
-        assert [event async for event in stream][-1].type == "response.failed"
-
-
-@pytest.mark.parametrize(("status", "stream"), [(0, False), (400, True), (503, False)])
-async def test_words_that_were_promised_to_be_stored_are_read_even_if_the_upstream_refuses(
+@pytest.mark.parametrize(("status", "stream"), [(0, False), (429, True)])
+async def test_if_the_upstream_refuses_the_response_fails_and_the_words_are_stored_as_promised(
     house, status, stream
 ):
     """The answer in the background says `queued` before the upstream was asked."""
@@ -119,22 +110,19 @@ async def test_words_that_were_promised_to_be_stored_are_read_even_if_the_upstre
             exchange.reset()
 
     model = ChatOnly(script=fails, facts=known(("Zanzibar", "The user will travel to Zanzibar in October.")))
-    async with house(model) as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
-        said = {
-            "model": "m",
-            "input": "Please remember that I will travel to Zanzibar in October.",
-            "memory_context": {"user_id": "alice", "session_id": "s"},
-        }
-        refused = await http.post("/responses", json=said | {"stream": stream})
+    async with house(model) as h:
+        words = "Please remember that I will travel to Zanzibar in October."
+        said = {"model": "m", "input": words, "stream": stream, **context(session_id="s")}
+        refused = await h.post("/responses", said)
         assert refused.headers["x-memory-store"] == "off"
-        created = await http.post("/responses", json=said | {"background": True, "stream": stream})
+        created = await h.post("/responses", said | {"background": True})
         assert (created.status_code, created.headers["x-memory-store"]) == (200, "queued")
-
-        async def remembered():
-            answer = await http.get("/memory", params={"user_id": "alice"})
-            return [memory["content"] for memory in answer.json()["data"]]
-
-        assert await until(remembered) == ["The user will travel to Zanzibar in October."]
+        assert await until(h.listed) == ["The user will travel to Zanzibar in October."]
+        if stream:
+            assert "event: response.failed" in created.text
+        else:
+            path = f"/responses/{created.json()['id']}"
+            await until(lambda: h.get(path, user_id="alice"), lambda r: r["status"] == "failed")
 
 
 async def test_a_background_response_has_failed_if_its_process_died(house, monkeypatch):
@@ -147,10 +135,8 @@ async def test_a_background_response_has_failed_if_its_process_died(house, monke
 
 
 async def test_one_that_cannot_be_stored_is_refused(house):
-    async with house(ChatOnly()) as h, httpx2.AsyncClient(timeout=30) as http:
-        got = await http.post(
-            f"{h.base_url}/responses", json={"model": "m", "input": "Hi", "background": True, "store": False}
-        )
+    async with house(ChatOnly()) as h:
+        got = await h.post("/responses", {"model": "m", "input": "Hi", "background": True, "store": False})
         assert (got.status_code, got.json()["error"]["param"]) == (400, "background")
         assert not h.model.chats
 
@@ -205,33 +191,3 @@ async def test_a_stream_can_be_resumed_at_another_process(house, monkeypatch):
         with pytest.raises(APIStatusError) as refused:
             await elsewhere.responses.retrieve(other_one.id, stream=True)
         assert refused.value.param == "stream"
-
-
-async def test_a_background_response_is_remembered(house):
-    facts = known(("Madison", "User lives in Madison."))
-    async with (
-        house(ChatOnly(facts=facts)) as h,
-        h.client() as client,
-        httpx2.AsyncClient(timeout=30) as http,
-    ):
-        await client.responses.create(
-            model="m",
-            input="I live in Madison.",
-            background=True,
-            extra_body={"memory_context": {"user_id": "ann"}},
-        )
-
-        async def memories():
-            return (await http.get(f"{h.base_url}/memory", params={"user_id": "ann"})).json()["data"]
-
-        assert "Madison" in str(await until(memories))
-
-
-async def test_a_deleted_one_stops_the_upstream_and_stays_deleted(house):
-    async with slow(house) as (h, model, client):
-        made = await client.responses.create(model="m", input="A story", background=True)
-        await until(lambda: client.responses.retrieve(made.id), lambda r: r.output_text == "Once ")
-        await client.responses.delete(made.id)
-        await h.upstream.until_closed(model.chats[-1].connection.number)
-        with pytest.raises(NotFoundError):
-            await client.responses.retrieve(made.id)

@@ -23,16 +23,8 @@ TALK: list[Json] = [
 TRIGGER: Json = {"type": "compaction_trigger"}
 
 
-def shown(h: House) -> list[Json]:
-    messages: list[Json] = h.model.last_messages
-    return messages
-
-
 async def post(h: House, path: str, body: Json, user: str = "alice") -> httpx2.Response:
-    async with httpx2.AsyncClient(
-        base_url=h.base_url, headers={"X-Memory-User-Id": user}, timeout=30
-    ) as http:
-        return await http.post(path, json={"model": "m", **body})
+    return await h.post(path, {"model": "m", **body}, **{"X-Memory-User-Id": user})
 
 
 async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_comes_back(house):
@@ -41,7 +33,7 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
         assert made.object == "response.compaction"
         assert [item.type for item in made.output] == ["message", "message", "compaction"]
         assert made.usage.total_tokens >= 0
-        asked = shown(h)
+        asked = h.model.last_messages
         assert asked[0] == {"role": "system", "content": "Be brief."}
         assert [m["role"] for m in asked[1:]] == ["user", "assistant", "tool", "assistant", "user"]
         assert asked[-1]["content"].startswith("And a hotel?\n\nStop here.")
@@ -51,7 +43,7 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
             {"role": "user", "content": "Go on."},
         ]
         await client.responses.create(model="m", input=again)
-        contents = [m["content"] for m in shown(h)]
+        contents = [m["content"] for m in h.model.last_messages]
         assert contents[:2] == ["Book me flights to Porto.", "And a hotel?"]
         assert SUMMARY in contents[2]
         assert contents[3] == "Go on."
@@ -59,17 +51,13 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
 
 async def test_a_chain_continues_from_its_compaction(house):
     async with house(ChatOnly(SUMMARY)) as h:
-        first = (
-            await post(h, "/responses", {"input": [{"role": "developer", "content": "Be kind."}, *TALK]})
-        ).json()
-        shorter = (
-            await post(h, "/responses", {"input": [TRIGGER], "previous_response_id": first["id"]})
-        ).json()
-        last = await post(h, "/responses", {"input": "Go on.", "previous_response_id": shorter["id"]})
-        assert last.status_code == 200
-        assert [m["role"] for m in shown(h)] == ["system", "user", "user"]
-        assert shown(h)[0]["content"] == "Be kind."
-        assert SUMMARY in shown(h)[1]["content"]
+        last = ""
+        for given in ([{"role": "developer", "content": "Be kind."}, *TALK], [TRIGGER], "Go on."):
+            body = {"input": given} | ({"previous_response_id": last} if last else {})
+            last = (await post(h, "/responses", body)).json()["id"]
+        assert [m["role"] for m in h.model.last_messages] == ["system", "user", "user"]
+        assert h.model.last_messages[0]["content"] == "Be kind."
+        assert SUMMARY in h.model.last_messages[1]["content"]
 
 
 async def test_a_compaction_of_another_users_is_left_out_and_named(house, tmp_path):
@@ -78,16 +66,15 @@ async def test_a_compaction_of_another_users_is_left_out_and_named(house, tmp_pa
         body = {"input": [item, {"role": "user", "content": "Go on."}]}
         for user, seen in (("alice", True), ("bob", False)):
             answer = await post(h, "/responses", body, user)
-            assert (SUMMARY in str(shown(h))) is seen
+            assert (SUMMARY in str(h.model.last_messages)) is seen
             assert answer.headers.get("x-memory-dropped-items") == (None if seen else "compaction")
     async with house(ChatOnly("ok")) as h:  # the key survives a restart
         await post(h, "/responses", body)
-        assert SUMMARY in str(shown(h))
+        assert SUMMARY in str(h.model.last_messages)
 
 
 REFUSED: list[tuple[Json, int, str]] = [
     ({}, 400, "input"),
-    ({"input": []}, 400, "input"),
     ({"input": 7}, 400, "input"),
     ({"input": "Hi", "model": None}, 400, "model"),
     ({"input": "Hi", "previous_response_id": "resp_nope"}, 400, "previous_response_id"),

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import until
+from tests.e2e.conftest import context, until
 from tests.support.model import known
 
 TRANSLATE: Any = {"upstream_extra": {"responses": "translate"}}
@@ -71,17 +70,13 @@ async def test_a_conversation_without_a_user_belongs_to_the_first_who_speaks_in_
             model="m",
             input="And I ski.",
             conversation=made.id,
-            extra_body={"memory_context": {"user_id": "ann"}},
+            extra_body=context("ann"),
         )
         assert len((await client.conversations.items.list(made.id)).data) == 3
         with pytest.raises(NotFoundError):
             await client.conversations.retrieve(made.id, extra_headers={"X-Memory-User-Id": "bob"})
-        async with httpx2.AsyncClient(timeout=30) as http:
-            dry = await http.delete(f"{h.base_url}/memory", params={"user_id": "ann", "dry_run": "true"})
-            removed = await http.delete(f"{h.base_url}/memory", params={"user_id": "ann"})
-            receipts = await http.get(f"{h.base_url}/memory/receipts", params={"user_id": "ann"})
-        assert dry.json()["deleted_conversations"] == removed.json()["deleted_conversations"] == 1
-        assert receipts.json()["data"][0]["counts"]["conversations"] == 1
+        dry, removed = await h.forget("ann", dry_run="true"), await h.forget("ann")
+        assert dry["deleted_conversations"] == removed["deleted_conversations"] == 1
         with pytest.raises(NotFoundError):
             await client.conversations.retrieve(made.id)
 
@@ -109,33 +104,25 @@ async def test_what_is_malformed_is_refused_by_name(house):
         ({"metadata": {"k": "v" * 513}}, "metadata"), ({"colour": "red"}, "colour"),
         ({"memory_context": {"user_id": ""}}, "memory_context.user_id"),
     ]  # fmt: skip
-    async with house(ChatOnly(), **TRANSLATE) as h, httpx2.AsyncClient(timeout=30) as http:
+    async with house(ChatOnly(), **TRANSLATE) as h:
         for body, param in wrong:
-            refused = await http.post(f"{h.base_url}/conversations", json=body)
+            refused = await h.post("/conversations", body)
             assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
 
 
 async def test_items_copied_by_reference_are_forgotten_with_their_response(house):
     model = ChatOnly("Zanzibar it is.", known(("Zanzibar", "User lives in Zanzibar")))
-    async with (
-        house(model, **TRANSLATE) as h,
-        h.client() as client,
-        httpx2.AsyncClient(base_url=h.base_url, params={"user_id": "anna"}) as raw,
-    ):
+    async with house(model, **TRANSLATE) as h:
 
-        def of_anna(session):
-            return {"memory_context": {"user_id": "anna", "session_id": session}, "memory_config": NOT_SHOWN}
+        async def respond(given, session):
+            body = {"model": "m", "input": given, "memory_config": NOT_SHOWN, **context(session_id=session)}
+            return (await h.post("/responses", body)).json()
 
-        stated = await client.responses.create(
-            model="m", input="I live in Zanzibar", extra_body=of_anna("s1")
-        )
-        found = await until(lambda: raw.get("/memory"), lambda listed: listed.json()["data"] != [])
-        ask: Any = [
-            {"type": "item_reference", "id": stated.output[0].id},
-            {"role": "user", "content": "Make that shorter please"},
-        ]
-        copied = await client.responses.create(model="m", input=ask, extra_body=of_anna("s2"))
-        await raw.delete(f"/memory/{found.json()['data'][0]['id']}")
-        for removed in (stated, copied):
-            with pytest.raises(NotFoundError):
-                await client.responses.retrieve(removed.id, extra_query={"user_id": "anna"})
+        stated = await respond("I live in Zanzibar", "s1")
+        (memory,) = await until(h.memories)
+        reference = {"type": "item_reference", "id": stated["output"][0]["id"]}
+        copied = await respond([reference, {"role": "user", "content": "Make that shorter please"}], "s2")
+        async with h.http(**{"x-memory-user-id": "alice"}) as http:
+            await http.delete(f"/memory/{memory['id']}")
+            for removed in (stated, copied):
+                assert (await http.get(f"/responses/{removed['id']}")).status_code == 404

@@ -16,7 +16,7 @@ from proxy.wire import body as json_body
 from proxy.wire.body import BodyLimits, RawString, parse_large
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House
-from tests.e2e.test_forms import HISTORY, Strict, chat, remember, system_first
+from tests.e2e.test_forms import FACT, HISTORY, Strict, chat, system_first
 
 TRIES = 12  # a machine that is busy with other things holds up a loop, too: the best of them counts
 MOST_S = 0.05
@@ -129,7 +129,7 @@ async def test_a_large_request_that_is_asked_again_is_written_off_the_loop(house
     monkeypatch.setattr(forwarding, "_written", watched)
     long = [{"role": "user", "content": "word " * 100_000}, {"role": "assistant", "content": "Yes."}]
     async with house(Strict(system_first)) as h:
-        await remember(h)
+        await h.add(FACT)
         answer = await chat(h, [*long, *HISTORY[1:]])
     assert (answer.status_code, answer.headers["x-memory-retried"]) == (200, "in_user")
     assert len(writers) == 2
