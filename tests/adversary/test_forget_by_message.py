@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.app import services
-from proxy.domain.judging import Asks, ProfileScores
+from proxy.domain.ports import Asks, ProfileScores
 from tests.adversary.conftest import Gated, files_with
 from tests.e2e.conftest import House, Json, context, until
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge

@@ -16,7 +16,7 @@ from proxy.config import load
 from proxy.http.connections import RawTargetProtocol
 from proxy.models import load as loading
 from proxy.models.load import load_embedder
-from proxy.storage.sqlite.stores import SqliteStores
+from proxy.storage.sqlite import SqliteStores
 from tests.support.model import ScriptedModel
 from tests.support.serving import serving
 from tests.support.upstream import ScriptedUpstream

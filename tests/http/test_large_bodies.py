@@ -76,8 +76,7 @@ def many(entry: str, count: int, field: str) -> bytes:
 
 MESSAGE = '{"role":"user","content":"x"}'
 TOO_MUCH = {
-    "a million messages": ("/v1/chat/completions", many(MESSAGE, 1_000_000, "messages"), "messages"),
-    "30,000 items": ("/v1/responses", many(MESSAGE, 30_000, "input"), "input"),
+    "300,000 items": ("/v1/responses", many(MESSAGE, 300_000, "input"), "input"),
     "2,049 messages": ("/v1/chat/completions", many(MESSAGE, 2_049, "messages"), "messages"),
     "a text of 50 MB": (
         "/v1/chat/completions",
@@ -148,8 +147,7 @@ def test_an_image_is_written_back_as_it_came():
     assert json.loads(json_body.dump(body)) == json.loads(sent)
 
 
-@pytest.mark.parametrize("size", [5, 11, 64])
-@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize(("size", "ascii_only"), [(5, True), (11, False), (64, False)])
 def test_strings_are_found_wherever_the_windows_part_them(size, ascii_only, monkeypatch):
     monkeypatch.setattr(json_body, "_WINDOW", size)
     monkeypatch.setattr(json_body, "_LARGE", 6)

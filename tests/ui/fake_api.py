@@ -1,7 +1,7 @@
 """The memory API as a list in memory, with the page in front: what a browser test can set up and break.
 
-It keeps to the contract of the real one (paths, shapes, status codes, refused parameters), not to its
-reasons: the order of a search is made up. `fail` makes every call fail, `held_back` makes lists wait.
+It keeps to the contract of the real one (paths, shapes, status codes), not to its reasons; what changes
+memories is tested in front of the real one. `fail` makes every call fail, `held_back` makes lists wait.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -127,6 +128,17 @@ class FakeApi:
     def app(self) -> Starlette:
         """Return the ASGI app: page, API, health."""
         ui, one = Ui.load(), "/v1/memory/{id}"
+        lists = (
+            "sessions",
+            "jobs",
+            "quarantined",
+            "receipts",
+            "events",
+            "entities",
+            "contradictions",
+            "documents",
+        )
+        paths = {"quarantined": "quarantine", "events": "timeline"}
         routes: list[tuple[str, str, Any]] = [
             ("GET", "/health", self._health),
             ("GET", "/v1/memory/me", self._me),
@@ -134,31 +146,18 @@ class FakeApi:
             ("POST", "/v1/chat/completions", self._chat),
             ("POST", "/v1/memory/explain", self._explain),
             ("GET", "/v1/memory/profile", self._profile),
-            ("GET", "/v1/memory/timeline", self._timeline),
             ("GET", "/v1/memory/insights", self._insights),
-            ("GET", "/v1/memory/entities", self._entities),
             ("GET", "/v1/memory/entities/{id}/memories", self._of_entity),
-            ("GET", "/v1/memory/contradictions", self._contradictions),
+            *(("GET", f"/v1/memory/{paths.get(name, name)}", partial(self._rows, name)) for name in lists),
             ("POST", "/v1/memory/contradictions/{id}", self._decide),
-            ("GET", "/v1/memory/documents", self._documents),
-            ("POST", "/v1/memory/documents", self._add_document),
-            ("GET", "/v1/memory/documents/{id}", self._document),
-            ("DELETE", "/v1/memory/documents/{id}", self._delete_document),
-            ("POST", "/v1/memory/search", self._search),
-            ("GET", "/v1/memory/sessions", self._sessions),
             ("POST", "/v1/memory/sessions/{id}/end", self._end),
-            ("GET", "/v1/memory/jobs", self._jobs),
             ("POST", "/v1/memory/jobs/{id}/retry", self._retry),
-            ("GET", "/v1/memory/quarantine", self._quarantine),
             ("POST", "/v1/memory/quarantine/{id}/release", self._release),
             ("DELETE", "/v1/memory/quarantine/{id}", self._discard),
-            ("GET", "/v1/memory/receipts", self._receipts),
             ("GET", "/v1/memory", self._list),
             ("POST", "/v1/memory", self._add),
-            ("DELETE", "/v1/memory", self._forget),
             ("GET", one + "/history", self._history),
-            *(("POST", f"{one}/{verb}", self._pin) for verb in ("pin", "unpin")),
-            ("POST", one + "/undo", self._undo),
+            ("POST", one + "/pin", self._pin),
             ("GET", one, self._get),
             ("PATCH", one, self._patch),
             ("DELETE", one, self._forget),
@@ -221,8 +220,8 @@ class FakeApi:
             mine = [m for m in mine if m["project_id"] == query["project_id"]]
         return sorted(mine, key=lambda m: m["id"], reverse=True)
 
-    def _find(self, query: Row) -> Row | None:
-        return next((m for m in self.memories if m["id"] == query["id"]), None)
+    def _find(self, query: Row) -> Row:
+        return next(m for m in self.memories if m["id"] == query["id"])
 
     def _list(self, query: Row, body: Any) -> Response:
         found = [m for m in self._mine(query) if query.get("q", "").lower() in m["content"].lower()]
@@ -233,66 +232,27 @@ class FakeApi:
         return page(found, query, total=len(found))
 
     def _get(self, query: Row, body: Any) -> Response:
-        found = self._find(query)
-        return JSONResponse(found) if found else refusal(404, "No such memory.")
+        return JSONResponse(self._find(query))
 
     def _history(self, query: Row, body: Any) -> Response:
-        found = self._find(query)
-        if not found:
-            return refusal(404, "No such memory.")
-        events = found.get("history") or [
-            {"at": found["created_at"], "action": "created", "by": "extracted", "content": found["content"]}
-        ]
+        events = self._find(query).get("history", [])
         return JSONResponse({"object": "list", "data": events, "has_more": False})
 
     def _add(self, query: Row, body: Row) -> Response:
-        if "password" in body["content"]:
-            return refusal(400, "This looks like a secret.", param="content")
-        number = max((int(m["id"][4:]) for m in self.memories), default=0) + 1
-        added = memory(number, **body, source="api", updated_at=int(time.time()))
-        self.memories.append(added)
-        return JSONResponse({**added, "change": "created"}, 201)
+        return refusal(400, "This looks like a secret.", param="content")
 
     def _patch(self, query: Row, body: Row) -> Response:
         found = self._find(query)
-        if not found:
-            return refusal(404, "No such memory.")
-        if any(m["content"] == body.get("content") for m in self.memories):
-            return refusal(409, "Another memory says just that.")
         found.update(body, updated_at=int(time.time()))
         return JSONResponse(found)
 
     def _forget(self, query: Row, body: Any) -> Response:
-        going = [m for m in self._mine(query) if query.get("id") in (None, m["id"])]
-        if "id" in query and not going:
-            return refusal(404, "No such memory.")
-        dry = query.get("dry_run") == "true"
-        counts = {"memories": len(going), "exchanges": 2 * len(going), "sessions": min(1, len(going))}
-        receipt = None
+        forgotten, dry = self._find(query), query.get("dry_run") == "true"
+        counts = {"deleted_count": 1, "deleted_exchanges": 2, "deleted_sessions": 1}
         if not dry:
-            receipt = f"fgt_{len(self.receipts) + 1}"
-            self.memories = [m for m in self.memories if m not in going]
-            self.receipts.insert(0, self._receipt(receipt, query, counts))
-        answer = {"object": "memory.deleted", "deleted": not dry, "receipt": receipt}
-        answer |= {"deleted_count" if k == "memories" else f"deleted_{k}": v for k, v in counts.items()}
-        return JSONResponse(answer | ({"dry_run": True} if dry else {}))
-
-    def _receipt(self, id_: str, query: Row, counts: dict[str, int]) -> Row:
-        what = {name: query.get(name) for name in ("project_id", "type")}
-        return receipt(
-            id_, counts, user_id=self.user or query.get("user_id"), memory_id=query.get("id"), **what
-        )
-
-    def _search(self, query: Row, body: Row) -> Response:
-        wanted = body.get("memory_types")
-        found = [m for m in self._mine(body) if not wanted or m["type"] in wanted][: body.get("limit", 10)]
-        why = "dense .62, lexical 2.1"
-        data = [
-            {"object": "memory.match", "memory": m, "score": round(0.91 - 0.13 * i, 2), "why": why}
-            for i, m in enumerate(found[:6])
-        ]
-        answer = {"has_more": False, "would_inject": True, "reason": None}
-        return JSONResponse({"object": "list", "data": data, **answer})
+            self.memories = [m for m in self.memories if m is not forgotten]
+        done = {"object": "memory.deleted", "deleted": not dry, "receipt": None if dry else "fgt_1"}
+        return JSONResponse({**done, **counts, **({"dry_run": True} if dry else {})})
 
     # ------------------------------------------------------------ memories over time
     def _profile(self, query: Row, body: Any) -> Response:
@@ -303,9 +263,6 @@ class FakeApi:
             if m["type"] in kinds or m["pinned"]
         ]
         return JSONResponse({"object": "list", "data": data, "has_more": False})
-
-    def _timeline(self, query: Row, body: Any) -> Response:
-        return page(self.events, query)
 
     def _insights(self, query: Row, body: Any) -> Response:
         mine = self._mine(query)
@@ -319,15 +276,9 @@ class FakeApi:
         more = {"unused": 9, "by_type": types, "by_day": by_day, "fading": fading}
         return JSONResponse({"object": "memory.insights", **of, **more})
 
-    def _entities(self, query: Row, body: Any) -> Response:
-        return page(self.entities, query)
-
     def _of_entity(self, query: Row, body: Any) -> Response:
         entity = next(e for e in self.entities if e["id"] == query["id"])
         return page(self._mine(query)[: entity["memories"]], {})
-
-    def _contradictions(self, query: Row, body: Any) -> Response:
-        return page(self.contradictions, query)
 
     def _decide(self, query: Row, body: Row) -> Response:
         self.contradictions = [c for c in self.contradictions if c["id"] != query["id"]]
@@ -335,36 +286,8 @@ class FakeApi:
 
     def _pin(self, query: Row, body: Any) -> Response:
         found = self._find(query)
-        if not found:
-            return refusal(404, "No such memory.")
-        found["pinned"] = query["path"].endswith("/pin")
+        found["pinned"] = True
         return JSONResponse(found)
-
-    def _undo(self, query: Row, body: Any) -> Response:
-        undone = self._find(query)
-        assert undone is not None
-        self.memories.remove(undone)
-        for source in self.memories:
-            if source["id"] in undone["sources"]:
-                source["superseded_by"] = None
-        return JSONResponse({"object": "memory.undo", "id": undone["id"], "restored": undone["sources"]})
-
-    # ------------------------------------------------------------ documents
-    def _documents(self, query: Row, body: Any) -> Response:
-        return page(self.documents, query)
-
-    def _document(self, query: Row, body: Any) -> Response:
-        return JSONResponse(next(d for d in self.documents if d["id"] == query["id"]))
-
-    def _add_document(self, query: Row, body: Row) -> Response:
-        if "password" in body["content"]:
-            return refusal(400, "This looks like a secret.", param="content")
-        self.documents.append(document(len(self.documents) + 1, **body))
-        return JSONResponse({**self.documents[-1], "change": "created", "redacted": []}, 201)
-
-    def _delete_document(self, query: Row, body: Any) -> Response:
-        self.documents = [d for d in self.documents if d["id"] != query["id"]]
-        return JSONResponse({"object": "memory.deleted", "deleted": True, "deleted_documents": 1})
 
     # ------------------------------------------------------------ a chat
     def _models(self, query: Row, body: Any) -> Response:
@@ -388,7 +311,8 @@ class FakeApi:
         )
 
     def _chat(self, query: Row, body: Row) -> Response:
-        texts = [self.answer[at : at + 7] for at in range(0, len(self.answer), 7)]
+        size = max(7, len(self.answer) // 40)
+        texts = [self.answer[at : at + size] for at in range(0, len(self.answer), size)]
         events = [{"choices": [{"delta": {"content": text}}]} for text in texts]
         lines = [f"data: {json.dumps(event)}\n\n" for event in events]
         status = {"X-Memory-Status": "injected", "X-Memory-Count": "2", "X-Memory-Tokens": "64"}
@@ -403,17 +327,11 @@ class FakeApi:
         return StreamingResponse(stream(), headers=headers, media_type="text/event-stream")
 
     # ------------------------------------------------------------ the rest
-    def _sessions(self, query: Row, body: Any) -> Response:
-        return page(self.sessions, query)
-
     def _end(self, query: Row, body: Any) -> Response:
         ended = next((s for s in self.sessions if s["id"] == query["id"]), {"pending": 0})
         queued, ended["pending"] = ended["pending"], 0
         answer = {"id": query["id"], "object": "memory.session", "queued_exchanges": queued}
         return JSONResponse(answer, 202)
-
-    def _jobs(self, query: Row, body: Any) -> Response:
-        return page([j for j in self.jobs if query.get("state") in (None, j["state"])], query)
 
     def _retry(self, query: Row, body: Any) -> Response:
         dead = [j for j in self.jobs if j["state"] == "dead" and query.get("id") in (None, j["id"])]
@@ -421,29 +339,25 @@ class FakeApi:
             job["state"] = "queued"
         return JSONResponse({"object": "memory.jobs", "revived": len(dead)})
 
-    def _quarantine(self, query: Row, body: Any) -> Response:
-        return page(self.quarantined, query)
-
-    def _take(self, query: Row) -> Row | None:
-        found = next((q for q in self.quarantined if q["id"] == query["id"]), None)
-        self.quarantined = [q for q in self.quarantined if q is not found]
-        return found
-
     def _release(self, query: Row, body: Any) -> Response:
-        found = self._take(query)
-        if not found:
-            return refusal(404, "Nothing in quarantine with this id.")
+        (found,) = self._take(query)
         released = memory(len(self.memories) + 1, found["content"], type=found["type"])
         self.memories.append(released)
         return JSONResponse(released, 201)
 
     def _discard(self, query: Row, body: Any) -> Response:
-        if not self._take(query):
-            return refusal(404, "Nothing in quarantine with this id.")
+        self._take(query)
         return JSONResponse({"id": query["id"], "object": "memory.quarantined.deleted", "deleted": True})
 
-    def _receipts(self, query: Row, body: Any) -> Response:
-        return page(self.receipts, query)
+    def _take(self, query: Row) -> list[Row]:
+        found = [q for q in self.quarantined if q["id"] == query["id"]]
+        self.quarantined = [q for q in self.quarantined if q not in found]
+        return found
+
+    def _rows(self, name: str, query: Row, body: Any) -> Response:
+        """Answer with a list as it is, but for the state of jobs."""
+        rows = getattr(self, name)
+        return page([row for row in rows if query.get("state") in (None, row.get("state"))], query)
 
 
 def page(rows: list[Row], query: Row, **more: Any) -> Response:

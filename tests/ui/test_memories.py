@@ -144,23 +144,6 @@ async def test_one_memory_is_forgotten_after_its_consequences_were_shown(visit: 
     assert wet[0] == {"user_id": "ada"}
 
 
-async def test_a_project_is_forgotten_only_after_the_word_is_typed(visit: Visit) -> None:
-    api = sample()
-    page = await (await visit(api)).enter()
-    await page.get_by_role("button", name="Forget …").click()
-    dialog = page.get_by_role("dialog")
-    await expect(dialog.get_by_text("14 memories")).to_be_visible()
-    await dialog.get_by_label("Project").fill("apollo")
-    await dialog.get_by_label("Project").press("Tab")
-    await expect(dialog.get_by_text("3 memories")).to_be_visible()
-    await expect(dialog.get_by_role("button", name="Forget", exact=True)).to_be_disabled()
-    await dialog.get_by_label("Type “forget” to confirm").fill("forget")
-    await dialog.get_by_role("button", name="Forget", exact=True).click()
-    await expect(page.get_by_text("Forgotten: 3 memories")).to_be_visible()
-    assert api.asked("DELETE", "/v1/memory")[-1][0] == {"user_id": "ada", "project_id": "apollo"}
-    assert len(api.memories) == 11
-
-
 async def test_nothing_is_forgotten_without_a_count(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter()

@@ -9,9 +9,7 @@ from proxy.domain.core import Scope
 from proxy.domain.errors import (
     ConfigError,
     Forbidden,
-    IdentityUnavailable,
     InvalidRequest,
-    StoreUnavailable,
     Unauthorized,
 )
 from proxy.http.auth.browsers import Browsers
@@ -153,16 +151,6 @@ async def test_anything_but_a_valid_key_is_unauthorized(stores):
         assert wrong not in refused.value.message
 
 
-async def test_without_the_store_no_key_is_accepted_or_called_wrong():
-    class Vanished:
-        async def find(self, digest):
-            raise StoreUnavailable("down")
-
-    deleted: Any = Vanished()
-    with pytest.raises(IdentityUnavailable):
-        await KeyAuth(KeyRing(deleted)).identify(scope_of(("api-key", "mp-" + "A" * 43)))
-
-
 BEHIND = HeaderAuth.of("X-Forwarded-User", None, ["10.0.0.5", "192.168.0.0/16", "fd00::/8"])
 
 
@@ -188,20 +176,6 @@ async def test_other_peers_are_unauthorized_whatever_their_headers_say(address):
         await BEHIND.identify(scope_of(("X-Forwarded-User", "zoe"), *claims, client=client))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [], [b""], [b"  "], [b"zoe", b"zoe"], [b"zoe", b""], [b"z\xff"], [b"z\x00"], [b"z" * 257],
-        [b"\xef\xbf\xbd"],
-    ],
-)  # fmt: skip
-async def test_a_trusted_peer_must_name_the_user_exactly_once(values):
-    scope = scope_of(client=("10.0.0.5", 1))
-    scope["headers"] = [(b"x-forwarded-user", value) for value in values]
-    with pytest.raises(Unauthorized):
-        await BEHIND.identify(scope)
-
-
 async def test_a_configured_tenant_header_is_required():
     mode = HeaderAuth.of("x-user", "x-org", ["10.0.0.5"])
     found = await mode.identify(scope_of(("X-User", "zoe"), ("X-Org", "acme"), client=("10.0.0.5", 1)))
@@ -221,7 +195,6 @@ def test_settings_that_trust_no_peer_or_all_are_refused(user_header, peers):
 
 
 # ---------------------------------------------------------------- the middleware
-GUARDED = [Area.MEMORY, Area.MODEL, Area.PASSTHROUGH]
 LOCAL = ("Host", "localhost")
 EVIL = ("Origin", "https://evil.example")
 PAGE = ("Origin", "https://app.example")
@@ -242,10 +215,9 @@ async def test_rights_are_required_where_they_are_needed(by_key, stores):
         assert (await get(Behind(by_key, area), scope_of(LOCAL, bearer(only_memory)))).status == status
 
 
-@pytest.mark.parametrize("area", GUARDED)
-async def test_a_key_of_one_user_names_no_other_in_header_or_query(by_key, area, stores):
+async def test_a_key_of_one_user_names_no_other_in_header_or_query(by_key, stores):
     key, _ = await mint(stores.keys, user="zoé")
-    behind = Behind(by_key, area)
+    behind = Behind(by_key)
     for header, query, status, param in (
         ("zoé", b"user_id=zo%C3%A9&limit=2", 200, ""),
         ("alice", b"", 403, "X-Memory-User-Id"),
@@ -275,10 +247,8 @@ async def test_mode_open_forwards_what_passes_untouched():
     assert behind.seen[0]["headers"] == headers
 
 
-@pytest.mark.parametrize("mode", ["open", "header"])
-async def test_a_foreign_page_gets_no_memory_in_modes_that_need_no_credential(mode):
-    header = HeaderAuth.of("x-user", None, ["127.0.0.1"])
-    auth = Auth() if mode == "open" else Auth(header, Browsers(check_host=False))
+async def test_a_foreign_page_gets_no_memory_in_a_mode_that_needs_no_credential():
+    auth = Auth(HeaderAuth.of("x-user", None, ["127.0.0.1"]), Browsers(check_host=False))
     scope = scope_of(LOCAL, EVIL, ("X-User", "zoe"))
     refused = await get(Behind(auth, Area.MEMORY), dict(scope))
     assert (refused.status, refused.code) == (403, "origin_not_allowed")
@@ -351,7 +321,7 @@ def app_of(auth: Auth) -> tuple[Application, list[str]]:
     return Application(Apps(**apps), auth, telemetry.Metrics()), reached
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "BREW"])
 async def test_without_a_credential_every_route_is_closed_except_the_public_ones(by_key, method):
     application, reached = app_of(by_key)
     for path in (*(_v1(path) for paths in PRIVATE.values() for path in paths), *MISSPELT):

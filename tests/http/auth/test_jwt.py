@@ -134,23 +134,15 @@ def forgeries() -> dict[str, str]:
     other_payload = raw({}, claims(sub="alice")).split(".")[1]
     return {
         "none": raw({"alg": "none"}, claims()),
-        "None": raw({"alg": "None", "kid": "r1"}, claims()),
-        "no alg": raw({"kid": "r1"}, claims()),
-        "alg is a list": raw({"alg": ["RS256"], "kid": "r1"}, claims()),
         "public key as secret": signed({"alg": "HS256", "kid": "r1"}, claims(), PEM),
         "JWK as secret": signed({"alg": "HS256", "kid": "r1"}, claims(), json.dumps(JWK).encode()),
         "secret published in the set": token(SECRET, "HS256", "s1"),
-        "secret, without its name": token(SECRET, "HS256", None),
         "signature of another key": token(OTHER_RSA),
         "another key in the header": jwt.encode(
             claims(), OTHER_RSA, "RS256", {"kid": "r1", "jwk": other_jwk}
         ),
         "jku": jwt.encode(claims(), OTHER_RSA, "RS256", {"kid": "x", "jku": "http://127.0.0.1:9/jwks"}),
         "kid is a path": token(OTHER_RSA, kid="../../../../dev/null"),
-        "kid in other letters": token(RSA, kid="R1"),
-        "kid is empty": raw({"alg": "RS256", "kid": ""}, claims(), b"x"),
-        "kid is a number": raw({"alg": "RS256", "kid": 1}, claims(), b"x"),
-        "kid is huge": token(kid="k" * 1_000),
         "key of another kind": token(P256, "ES256", "r1"),
         "key for another algorithm": jwt.encode(claims(), RSA, "RS256", {"kid": "e1"}),
         "crit": jwt.encode(claims(), RSA, "RS256", {"kid": "r1", "crit": ["x"], "x": 1}),
@@ -159,12 +151,8 @@ def forgeries() -> dict[str, str]:
         "signature cut": f"{head}.{payload}.{signature[:-4]}",
         "no signature": f"{head}.{payload}.",
         "two parts": f"{head}.{payload}",
-        "four parts": f"{good}.{signature}",
         "one word": "zoe",
-        "header is a list": raw([], claims(), b"x"),
         "header is deep": raw(b"[" * 6_000, claims(), b"x"),
-        "header is no JSON": raw(b"\xff\xfe", claims(), b"x"),
-        "payload is a list": jwt.api_jws.encode(b"[1]", RSA, "RS256", {"kid": "r1"}),
         "payload is deep": jwt.api_jws.encode(b"[" * 6_000, RSA, "RS256", {"kid": "r1"}),
     }
 
@@ -318,9 +306,3 @@ def test_only_public_keys_for_signatures_are_used():
     ]  # fmt: skip
     document = {"keys": [*(JWK | each for each in unfit), JWK | {"kid": "good"}, "text", None]}
     assert [k.kid for k in parse_key_set(json.dumps(document).encode())] == ["good"]
-
-
-def test_a_key_for_one_algorithm_fits_no_other():
-    bound, free = parse_key_set(json.dumps({"keys": [JWK | {"alg": "RS256"}, JWK]}).encode())
-    assert [bound.fits("r1", name) for name in ("RS256", "PS256", "ES256")] == [True, False, False]
-    assert [free.fits("r1", name) for name in ("RS256", "PS256", "ES256")] == [True, True, False]

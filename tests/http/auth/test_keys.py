@@ -1,7 +1,6 @@
 """Our own API keys: what is stored of them, and the cache in front of the store."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -56,7 +55,7 @@ LATER_S = FRESH_S + 0.01
 
 
 class Watched:
-    """The real store, that counts questions and can be unreachable, or slow."""
+    """The real store, which counts questions and can be unreachable, or slow."""
 
     def __init__(self, stores: SqliteStores) -> None:
         self._keys = stores.keys
@@ -72,21 +71,12 @@ class Watched:
             raise StoreUnavailable("down")
         return await self._keys.find(digest)
 
-    async def add(self, key: Key, digest: bytes) -> None:
-        await self._keys.add(key, digest)
-
-    async def list(self) -> Sequence[Key]:
-        return await self._keys.list()
-
-    async def revoke(self, key_id: str, at: float) -> bool:
-        return await self._keys.revoke(key_id, at)
-
 
 class Ring:
     """A ring over a watched store, and a clock that the test moves."""
 
     def __init__(self, stores: SqliteStores) -> None:
-        self.store, self.now = Watched(stores), 1_000.0
+        self.stored, self.store, self.now = stores.keys, Watched(stores), 1_000.0
         self.ring = KeyRing(self.store, clock=lambda: self.now, limit=10)
 
     async def accepts(self, key: str) -> bool:
@@ -99,7 +89,7 @@ def it(stores):
 
 
 async def test_a_key_is_looked_up_again_only_after_a_while(it):
-    key, id_ = await mint(it.store, user="zoe", upstream_key="sk-up")
+    key, id_ = await mint(it.stored, user="zoe", upstream_key="sk-up")
     unknown = new_key()
     for _ in range(5):
         found = await it.ring.find(key)
@@ -114,9 +104,9 @@ async def test_a_key_is_looked_up_again_only_after_a_while(it):
 
 async def test_a_revoked_key_is_refused_within_a_second_for_good(it):
     assert FRESH_S + ASKING_S < 1
-    key, id_ = await mint(it.store)
+    key, id_ = await mint(it.stored)
     assert await it.accepts(key)
-    assert await it.store.revoke(id_, 2.0)
+    assert await it.stored.revoke(id_, 2.0)
     for _ in range(2):
         it.now += LATER_S
         assert not await it.accepts(key)
@@ -127,7 +117,7 @@ async def test_a_revoked_key_is_refused_within_a_second_for_good(it):
 
 
 async def test_made_up_keys_take_bounded_room_and_never_that_of_valid_ones(it):
-    key, _ = await mint(it.store)
+    key, _ = await mint(it.stored)
     assert await it.accepts(key)
     assert not any([await it.accepts(new_key()) for _ in range(50)])
     assert len(it.ring._refused) == 10
@@ -137,8 +127,8 @@ async def test_made_up_keys_take_bounded_room_and_never_that_of_valid_ones(it):
 
 
 async def test_while_the_store_is_unreachable_only_keys_that_were_valid_lately_work(it):
-    key, _ = await mint(it.store)
-    other, _ = await mint(it.store)
+    key, _ = await mint(it.stored)
+    other, _ = await mint(it.stored)
     unknown = new_key()
     assert await it.accepts(key)
     assert not await it.accepts(unknown)
@@ -154,7 +144,7 @@ async def test_while_the_store_is_unreachable_only_keys_that_were_valid_lately_w
 
 
 async def test_a_store_that_hangs_counts_as_unreachable(it, monkeypatch):
-    key, _ = await mint(it.store)
+    key, _ = await mint(it.stored)
     assert await it.accepts(key)
     monkeypatch.setattr(keys, "PATIENCE_S", 0.01)  # from here on: on a busy machine a look takes longer
     monkeypatch.setattr(keys, "FIRST_PATIENCE_S", 0.01)
@@ -166,7 +156,7 @@ async def test_a_store_that_hangs_counts_as_unreachable(it, monkeypatch):
 
 
 async def test_while_one_request_asks_the_others_do_not_wait(it):
-    key, _ = await mint(it.store)
+    key, _ = await mint(it.stored)
     assert await it.accepts(key)
     it.now += LATER_S
     it.store.held = asyncio.Event()
@@ -179,8 +169,8 @@ async def test_while_one_request_asks_the_others_do_not_wait(it):
 
 
 async def test_a_key_whose_upstream_key_cannot_be_opened_does_not_borrow_the_server_s(it):
-    key, _ = await mint(it.store)
-    (made,) = await it.store.list()
+    key, _ = await mint(it.stored)
+    (made,) = await it.stored.list()
     swapped = new_key()
-    await it.store.add(replace(made, id="x", upstream_key=seal(key, "sk-up")), digest_of(swapped))
+    await it.stored.add(replace(made, id="x", upstream_key=seal(key, "sk-up")), digest_of(swapped))
     assert not await it.accepts(swapped)

@@ -24,7 +24,7 @@ __all__ = ["models_dir"]
 
 
 class Chosen:
-    """Identifies every request as that of one caller, whom the test chooses."""
+    """Identifies every request as that of the caller that the test chose."""
 
     ambient, only_caller = False, None
 
@@ -91,8 +91,8 @@ async def bench(tmp_path, models_dir, monkeypatch):
     monkeypatch.setattr(services, "load_judge", lambda *_: SimpleNamespace(judge=judge, note=""))
     monkeypatch.setattr(app_http, "auth_of", lambda *_: Auth(chosen))
     url, data_dir = "http://127.0.0.1:9/v1", furnish(tmp_path / "data", models_dir)
-    places = {"storage": {"data_dir": data_dir}, "upstream": {"base_url": url}}
-    settings = load(None, {}, {**places, "evolution": {"reflect": False}})
+    paths = {"storage": {"data_dir": data_dir}, "upstream": {"base_url": url}}
+    settings = load(None, {}, {**paths, "evolution": {"reflect": False}})
     async with AsyncExitStack() as stack:
         running = await Services.open(settings, url, stack, time.time)
         origin = await stack.enter_async_context(serving(app_http.routes(running)))

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from proxy.domain.core import Consolidate, Flag, Memory, Scope
-from proxy.domain.evolution import DAY_S
+from proxy.domain.changes import DAY_S, Consolidate, Flag
+from proxy.domain.core import Memory, Scope
 from proxy.domain.session import Outcome
 from tests.http.memory_api.conftest import Bench
 from tests.storage.talking import exchange, never

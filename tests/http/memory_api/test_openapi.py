@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 from jsonschema import Draft202012Validator
 
 from proxy import __version__
@@ -15,7 +14,7 @@ from proxy.domain.core import Reason
 from proxy.http.memory_api.app import Operation
 from proxy.http.memory_api.openapi import OPERATIONS, document
 from proxy.http.memory_api.request_schemas import SearchBody
-from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi
+from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi, stored_app
 
 DOCUMENT = document("1.2.3")
 README = Path(__file__).parents[3] / "README.md"

@@ -4,7 +4,7 @@ import asyncio
 
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import Caller
-from proxy.http.responses.owners import Owner, owner_of
+from proxy.http.responses.ownership import Owner, owner_of
 from proxy.http.responses.response_store import BackgroundResponse
 
 KEY: list[Header] = [(b"authorization", b"Bearer sk-1")]
