@@ -447,26 +447,24 @@ class ReloadableApp:
         """Read the configuration again and serve with it, if that is possible without a restart. A
         configuration that cannot be read or does not start changes nothing. Never raises."""
         async with self._reloading:
+            old = self._current
+            assert old is not None, "signals are handled after the first start"
             try:
-                await self._change(tasks)
+                plan = plan_reload(old.settings, load(None, os.environ))
+                if plan.needs_restart:
+                    telemetry.log.warning("config.reload.needs_restart", keys=plan.needs_restart)
+                if not plan.changed:
+                    telemetry.log.info("config.reload.unchanged")
+                    return
+                refuse_open_network(plan.settings)
+                embeds = bool(old.app.embedder_source)
+                self._current = await self._begin(tasks, plan.settings, must_embed=embeds)
+                telemetry.configure(plan.settings.logging.level, plan.settings.logging.format)
+                old.retire()
+                telemetry.log.info("config.reload.done", keys=plan.changed, requests_under_way=old.requests)
             except Exception as error:  # noqa: BLE001  a mistake in a file must not end a process that serves
                 reason = str(error) if isinstance(error, ConfigError) else type(error).__name__
                 telemetry.log.error("config.reload.failed", error=reason, changed=[])
-
-    async def _change(self, tasks: asyncio.TaskGroup) -> None:
-        old = self._current
-        assert old is not None, "signals are handled after the first start"
-        plan = plan_reload(old.settings, load(None, os.environ))
-        if plan.needs_restart:
-            telemetry.log.warning("config.reload.needs_restart", keys=plan.needs_restart)
-        if not plan.changed:
-            telemetry.log.info("config.reload.unchanged")
-            return
-        refuse_open_network(plan.settings)
-        self._current = await self._begin(tasks, plan.settings, must_embed=bool(old.app.embedder_source))
-        telemetry.configure(plan.settings.logging.level, plan.settings.logging.format)
-        old.retire()
-        telemetry.log.info("config.reload.done", keys=plan.changed, requests_under_way=old.requests)
 
     # ------------------------------------------------------------ signals
     @contextmanager

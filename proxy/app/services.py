@@ -164,6 +164,10 @@ class Services:
         # Before the query models are added: the warm-up must not ask one.
         await _warm_up(tools, learner.recorder, fail_open)
         trim_heap()
+        ledger = None
+        if settings.limits.requests_per_minute or settings.limits.memory_requests_per_minute:
+            ledger = Ledger(settings.data_dir / "run" / "limits")  # which all processes share
+            stack.callback(ledger.close)
         return cls(
             settings=settings,
             clock=clock,
@@ -177,7 +181,7 @@ class Services:
             learner=learner,
             tools=await with_query_models(tools, settings, completer, learner.safety, stack),
             zones=Zones(stores.sessions, settings.memory.timezone, clock),
-            ledger=_ledger(settings, stack),
+            ledger=ledger,
             cache=cache,
         )
 
@@ -242,15 +246,6 @@ async def open_store(stores: "SqlStores", embedder: OnnxEmbedder | None) -> None
 
 def log_unavailable(stores: "SqlStores", error: StoreUnavailable) -> None:
     telemetry.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
-
-
-def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
-    """Return the rate counters that all processes share, None without a rate limit."""
-    if not (settings.limits.requests_per_minute or settings.limits.memory_requests_per_minute):
-        return None
-    ledger = Ledger(settings.data_dir / "run" / "limits")
-    stack.callback(ledger.close)
-    return ledger
 
 
 # ---------------------------------------------------------------- upstream and our own LLM calls

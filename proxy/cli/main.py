@@ -8,31 +8,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from proxy import BUILD
-from proxy.domain.errors import ConfigError, EmbeddingFailed, InvalidRequest, ProxyError, StoreError
+from proxy.domain.errors import ConfigError, EmbeddingFailed, InvalidRequest, StoreError
 
 if TYPE_CHECKING:
     from proxy.config import Settings
 
-# Name, line in the help, and the function that adds the arguments. Its module is imported only for that
-# command: the help does not wait for the server's libraries, nor `memory list` for those of the stores.
+# Name, line in the help, and the module with `add_NAME`, which adds the arguments. It is imported only for
+# that command: the help does not wait for the server's libraries, nor `memory list` for those of the stores.
 _COMMANDS = (
-    ("serve", "run the proxy", "proxy.cli.main:add_serve"),
-    ("demo", "show memory at work in this terminal", "proxy.cli.main:add_demo"),
-    ("doctor", "check configuration, upstream, store and models", "proxy.cli.main:add_doctor"),
-    ("memory", "show and change the memories of a running proxy", "proxy.client.command_line:add_memory"),
-    ("top", "show what a running proxy does, live", "proxy.cli.top:add_top"),
-    ("mcp", "serve a running proxy's memory to an MCP client (stdio)", "proxy.client.mcp:add_mcp"),
-    ("keys", "create, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys:add_keys"),
-    ("reembed", "embed all memories with another embedding model", "proxy.cli.database:add_reembed"),
-    ("reindex", "fill Qdrant again from the database", "proxy.cli.database:add_reindex"),
-    ("backup", "copy the database into one file; the proxy may run", "proxy.cli.database:add_backup"),
-    ("restore", "replace the database with a backup; stop the proxy first", "proxy.cli.database:add_restore"),
-    (
-        "receipts",
-        "save the receipts of all deletions, for a later restore",
-        "proxy.cli.database:add_receipts",
-    ),
-    ("migrate", "copy everything between SQLite and PostgreSQL", "proxy.cli.database:add_migrate"),
+    ("serve", "run the proxy", "proxy.cli.main"),
+    ("demo", "show memory at work in this terminal", "proxy.cli.main"),
+    ("doctor", "check configuration, upstream, store and models", "proxy.cli.main"),
+    ("memory", "show and change the memories of a running proxy", "proxy.client.command_line"),
+    ("top", "show what a running proxy does, live", "proxy.cli.top"),
+    ("mcp", "serve a running proxy's memory to an MCP client (stdio)", "proxy.client.mcp"),
+    ("keys", "create, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys"),
+    ("reembed", "embed all memories with another embedding model", "proxy.cli.database"),
+    ("reindex", "fill Qdrant again from the database", "proxy.cli.database"),
+    ("backup", "copy the database into one file; the proxy may run", "proxy.cli.database"),
+    ("restore", "replace the database with a backup; stop the proxy first", "proxy.cli.database"),
+    ("receipts", "save the receipts of all deletions, for a later restore", "proxy.cli.database"),
+    ("migrate", "copy everything between SQLite and PostgreSQL", "proxy.cli.database"),
 )
 
 
@@ -42,18 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser(asked=next((word for word in argv if not word.startswith("-")), None)).parse_args(argv)
     try:
         status: int = args.func(args)
-    except (ConfigError, InvalidRequest) as e:
-        return _failed(e, 2)
-    except (StoreError, EmbeddingFailed) as e:
-        return _failed(e, 1)
+    except (ConfigError, InvalidRequest, StoreError, EmbeddingFailed) as e:
+        notes = getattr(e, "__notes__", ())  # such as what was left unchanged
+        print(f"memory-proxy: {'. '.join([str(e), *notes])}", file=sys.stderr)
+        return 2 if isinstance(e, ConfigError | InvalidRequest) else 1
     except KeyboardInterrupt:
         return 130
-    return status
-
-
-def _failed(error: ProxyError, status: int) -> int:
-    """Print the error with its notes, such as what was left unchanged, and return the status."""
-    print(f"memory-proxy: {'. '.join([str(error), *getattr(error, '__notes__', ())])}", file=sys.stderr)
     return status
 
 
@@ -66,11 +56,10 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"memory-proxy {BUILD}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, line, target in _COMMANDS:
+    for name, line, module in _COMMANDS:
         command = commands.add_parser(name, help=line)
         if name == asked:
-            module, _, function = target.partition(":")
-            add: Callable[[argparse.ArgumentParser], None] = getattr(import_module(module), function)
+            add: Callable[[argparse.ArgumentParser], None] = getattr(import_module(module), f"add_{name}")
             add(command)
     return parser
 

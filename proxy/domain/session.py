@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Stamp, Turn
+from proxy.domain.core import DEFAULT_TIMEZONE, Scope, Stamp
 
 # ---------------------------------------------------------------- notes
 State = Mapping[str, str | Sequence[str]]
@@ -307,26 +307,6 @@ class JobQueue(Protocol):
 
     async def revive(self, tenant: str, user: str | None, job_id: str | None = None) -> int:
         """Queue dead letters again with what they had read: one job, or all; return how many."""
-
-
-class Recorder(Protocol):
-    """What the request path needs of the write path."""
-
-    async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
-        """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
-        the user wants none of it stored."""
-
-    async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
-        """Return the exchange that the turn continues (see SessionStore.resume)."""
-
-    async def finish(self, begun: StoredExchange, outcome: Outcome) -> None:
-        """Commit the answer, and an extraction job if one is due."""
-
-    def keep(self, begun: StoredExchange, outcome: Outcome) -> None:
-        """Finish later: it failed, or was not tried."""
-
-    async def abandon(self, begun: StoredExchange) -> None:
-        """Remove an exchange that got no answer."""
 
 
 # ---------------------------------------------------------------- notes as stored

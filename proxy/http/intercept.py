@@ -20,7 +20,7 @@ from proxy.domain.core import Level, Prepared, Reason, Scope, Stamp, Status, Tur
 from proxy.domain.errors import ClientError, StoreError, UpstreamError
 from proxy.domain.limits import TTLCache, TurnPriority
 from proxy.domain.ports import MemoryStore
-from proxy.domain.session import NoteStore, Outcome, Recorder
+from proxy.domain.session import NoteStore, Outcome
 from proxy.http.asgi import ASGIScope, Header, Receive, Send, send_error
 from proxy.http.forwarding import Draft, Forwarding, Recalled, Shortened, ask, first_draft
 from proxy.http.memory_work import (
@@ -46,6 +46,7 @@ from proxy.http.turns import (
     replaceable_turns,
     state_block,
 )
+from proxy.learn.recorder import ExchangeRecorder
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Learning
 from proxy.upstream.relay import DEPARTURE, Downstream, Ending
@@ -185,7 +186,7 @@ def _hash(*parts: object) -> bytes:
 class WritePath:
     """Where exchanges are stored, and what else a request with memory leaves behind."""
 
-    recorder: Recorder
+    recorder: ExchangeRecorder
     touched: Callable[[Scope, Sequence[str]], None]  # records accesses for exchanges that are not stored
     forget: Forget
     remember_credential: Callable[[Scope, list[Header]], None]

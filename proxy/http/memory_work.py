@@ -26,9 +26,10 @@ from proxy import telemetry
 from proxy.domain.core import Prepared, Reason, Scope, Turn
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreError
 from proxy.domain.limits import CircuitBreaker, TTLCache
-from proxy.domain.session import Outcome, Recorder, StoredExchange
+from proxy.domain.session import Outcome, StoredExchange
 from proxy.http.asgi import Header
 from proxy.http.turns import exchange_key, opening
+from proxy.learn.recorder import ExchangeRecorder
 from proxy.wire.dialect import Answer, Dialect
 
 TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
@@ -173,7 +174,9 @@ Forget = Callable[[Turn, Sequence[str] | None], Awaitable[tuple[str, ...]]]
 class ExchangeCommit:
     """The commit of one exchange, begun at once. Never raises: FailOpen logs and counts failures."""
 
-    def __init__(self, turn: Turn, recorder: Recorder, fail_open: FailOpen, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, turn: Turn, recorder: ExchangeRecorder, fail_open: FailOpen, tasks: asyncio.TaskGroup
+    ) -> None:
         self._turn, self._recorder, self._fail_open = turn, recorder, fail_open
         self._begin = tasks.create_task(self._attempt())
 

@@ -240,8 +240,8 @@ class ExchangeRecorder:
     pending_responses: TTLCache[str, str] = field(default_factory=partial(TTLCache, MOST_PENDING_RESPONSES))
 
     async def begin(self, turn: Turn, key: str) -> StoredExchange | None:
-        """Commit the user's message, durable on return. None, and nothing stored, if it asks to forget
-        something or is off the record."""
+        """Commit the user's message, durable on return. `key` is equal for the same request sent again. None,
+        and nothing stored, if it asks to forget something or is off the record."""
         stored = await _aside(turn.said, self._storable)
         meant = await intent_of(self.judge, turn.said)
         if self.gist is not None:
@@ -274,7 +274,7 @@ class ExchangeRecorder:
             raise
 
     async def resume(self, turn: Turn, key: str | None) -> StoredExchange | None:
-        """Return the exchange that the turn continues, None if it is unknown."""
+        """Return the exchange that the turn continues, None if it is unknown (see SessionStore.resume)."""
         session = safe_id(turn.session_id)
         if key is None and (made := self.pending_responses.get(turn.continues or "")):
             last = await self.sessions.resume(turn.scope, session, None)
