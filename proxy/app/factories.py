@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.http.auth.jwt import JwtAuth, PublicKeys, SharedSecret
     from proxy.storage.redis_cache import RedisCache
     from proxy.storage.sql.stores import SqlStores
-    from proxy.storage.sql.vectors import CandidateIndex, Indexed
+    from proxy.storage.sql.vectors import CandidateIndex
 
 
 def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> "SqlStores":
@@ -30,7 +30,11 @@ def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) 
     storage, limits = settings.storage, settings.limits
     content_bytes = int(limits.max_content_mb_per_user * 1_000_000)
     quota = Quota(limits.max_memories_per_user, content_bytes, limits.when_full == "evict")
-    index_bytes, indexed = storage.index_cache_mb * 2**20, _indexed(settings, fell_back)
+    index_bytes, indexed = storage.index_cache_mb * 2**20, None
+    if (index := index_of(settings)) is not None:
+        from proxy.storage.sql.vectors import Indexed
+
+        indexed = Indexed(index, exact_up_to=settings.qdrant.exact_up_to, fell_back=fell_back)
     if storage.backend == "postgres":
         from proxy.storage.postgres import PostgresStores
 
@@ -51,14 +55,6 @@ def postgres_url_of(settings: Settings) -> str:
     url = settings.storage.postgres_url
     assert url is not None, "the settings have been checked"
     return url.get_secret_value()
-
-
-def _indexed(settings: Settings, fell_back: Callable[[], None]) -> "Indexed | None":
-    if (index := index_of(settings)) is None:
-        return None
-    from proxy.storage.sql.vectors import Indexed
-
-    return Indexed(index, exact_up_to=settings.qdrant.exact_up_to, fell_back=fell_back)
 
 
 def index_of(settings: Settings) -> "CandidateIndex | None":

@@ -212,7 +212,11 @@ class UserIndex:
         total = max(self.total, int(np.count_nonzero(eligible)))
         if not total or not terms:
             return scores
-        which, docs, counts = self._holding(np.array([*{term_hash(term) for term in terms}], np.int64))
+        numbers = np.array([*{term_hash(term) for term in terms}], np.int64)
+        which, docs, counts = self.postings.of(numbers)
+        if len(self.tail.terms):
+            others, later, more = self.tail.of(numbers)
+            which, docs, counts = np.append(which, others), np.append(docs, later), np.append(counts, more)
         wanted = eligible[docs]
         which, docs, tf = which[wanted], docs[wanted], counts[wanted].astype(np.float32)
         if not len(docs):
@@ -221,15 +225,8 @@ class UserIndex:
         idf = np.log1p((total - holding + 0.5) / (holding + 0.5)).astype(np.float32)
         mean = max(float(self.lengths[eligible].mean()), 1.0)
         norm = _K1 * (1 - _B) + (_K1 * _B / mean) * self.lengths[docs]
-        parts = idf[which] * (_K1 + 1) * tf / (tf + norm)
-        return np.bincount(docs, weights=parts, minlength=len(scores)).astype(np.float32)
-
-    def _holding(self, terms: Ints) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
-        which, docs, counts = self.postings.of(terms)
-        if not len(self.tail.terms):
-            return which, docs, counts
-        others, later, more = self.tail.of(terms)
-        return np.append(which, others), np.append(docs, later), np.append(counts, more)
+        weights = idf[which] * (_K1 + 1) * tf / (tf + norm)
+        return np.bincount(docs, weights=weights, minlength=len(scores)).astype(np.float32)
 
     # ------------------------------------------------------------ change
     def changed(self, rows: Sequence[Row], stamp: Stamp) -> "UserIndex | None":
@@ -241,7 +238,7 @@ class UserIndex:
         for row in rows:
             at = np.flatnonzero(seqs == row.seq)
             if len(at) and not row.rewritten:
-                expires[at], current[at] = _expiry(row.expires_at), row.current
+                expires[at], current[at] = math.inf if row.expires_at is None else row.expires_at, row.current
                 continue
             seqs[at], current[at] = _REPLACED, False
             if row.current:
@@ -275,8 +272,8 @@ def build(
 
     Raises DamagedRow for terms that are not numbers."""
     seqs, types, projects, expires, current, vectors, terms, _ = zip(*rows, strict=True) if rows else [()] * 8
-    type_names = _names(known.type_names if known else (), types)
-    project_names = _names(known.project_names if known else (), projects)
+    type_names = tuple(dict.fromkeys((*(known.type_names if known else ()), *types)))
+    project_names = tuple(dict.fromkeys((*(known.project_names if known else ()), *projects)))
     dimension = known.matrix.shape[1] if known else _dimension(rows)
     # Rows of another dimension cannot come through `apply`; one that did would be found by its words.
     embedded = [vector is not None and len(vector) == 4 * dimension for vector in vectors]
@@ -295,7 +292,7 @@ def build(
         seqs=np.array(seqs, np.int64),
         types=np.array([type_at[name] for name in types], np.int16),
         projects=np.array([project_at[name] for name in projects], np.int32),
-        expires=np.array([_expiry(at) for at in expires], np.float64),
+        expires=np.array([math.inf if at is None else at for at in expires], np.float64),
         current=np.array(current, np.bool_),
         lengths=lengths,
         embedded=np.array(embedded, np.bool_),
@@ -329,16 +326,8 @@ def _top(values: Floats, positions: NDArray[np.intp], limit: int) -> NDArray[np.
     return np.concatenate([above, level[len(level) - (limit - len(above)) :]])
 
 
-def _names(known: tuple[Name, ...], new: Iterable[Name]) -> tuple[Name, ...]:
-    return tuple(dict.fromkeys((*known, *new)))
-
-
 def _dimension(rows: Sequence[Row]) -> int:
     return next((len(row.vector) // 4 for row in rows if row.vector is not None), 0)
-
-
-def _expiry(at: float | None) -> float:
-    return math.inf if at is None else at
 
 
 # ---------------------------------------------------------------- the cache of indexes
@@ -386,18 +375,16 @@ class IndexCache:
         with self._loading[owner.id % _STRIPES]:
             made_in, cached = self._indexes.get(owner.id) or (epoch, None)
             if cached is None or made_in != epoch:
-                index = _load(tx, owner, generations)
+                cached = None
             # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
-            elif _order(cached.stamp) >= _order(owner.stamp):
+            elif (cached.stamp.generation, cached.stamp.version) >= (
+                owner.stamp.generation,
+                owner.stamp.version,
+            ):
                 return cached
-            else:
-                index = _refreshed(tx, owner, cached, generations)
+            index = _refreshed(tx, owner, cached, generations)
             self._indexes.put(owner.id, (epoch, index))
             return index
-
-
-def _order(stamp: Stamp) -> tuple[int, int]:
-    return stamp.generation, stamp.version
 
 
 def _read(tx: Connection, query: str, owner: int, version: int, generations: Sequence[int]) -> list[Row]:
@@ -405,25 +392,23 @@ def _read(tx: Connection, query: str, owner: int, version: int, generations: Seq
     return [Row._make(row) for row in tx.execute(query.format(hidden=hidden(tx)), asked)]
 
 
-def _load(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
-    return build(_read(tx, _CURRENT, owner.id, owner.stamp.version, generations), owner.stamp)
-
-
 def faded_index(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
     """Return an index of the user's memories that were archived for lack of use."""
     return build(_read(tx, _FADED, owner.id, owner.stamp.version, generations)[::-1], owner.stamp)
 
 
-def _refreshed(tx: Connection, owner: Owner, cached: UserIndex, generations: Sequence[int]) -> UserIndex:
+def _refreshed(
+    tx: Connection, owner: Owner, cached: UserIndex | None, generations: Sequence[int]
+) -> UserIndex:
     """Read what has changed; all of it after a forget, since a deleted row cannot be seen to change."""
-    old, new = cached.stamp, owner.stamp
-    if old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
+    old, new = cached.stamp if cached else Stamp(-1, 0), owner.stamp
+    if cached and old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
         changed = _read(tx, _CHANGED, owner.id, old.version, generations)
         for seq in column(tx, _EVICTED, (owner.id, old.version)):
             changed.append(Row(seq, "", None, None, current=False, vector=None, terms=b""))
         if (index := cached.changed(changed, new)) is not None:
             return index
-    return _load(tx, owner, generations)
+    return build(_read(tx, _CURRENT, owner.id, new.version, generations), new)
 
 
 # ---------------------------------------------------------------- the cache of rows
@@ -546,15 +531,14 @@ class Prefetch:
         """Load the next few; stop for good if the store cannot be read."""
         try:
             if self._waiting is None:
-                self._waiting = await self._database.read(self._latest)
+                asked = (AT_MOST, self._few)
+                latest = await self._database.read(lambda tx: tx.execute(_LATEST, asked).fetchall())
+                self._waiting = deque(Scope(*name) for name in latest)
             end = self._steady() + STEP_S
             while self._waiting and self._has_room() and self._steady() < end:
                 await self._database.read(partial(self._one, self._waiting.popleft()))
         except StoreUnavailable:
             self._waiting = deque()
-
-    def _latest(self, tx: Connection) -> deque[Scope]:
-        return deque(Scope(*name) for name in tx.execute(_LATEST, (AT_MOST, self._few)))
 
     def _one(self, scope: Scope, tx: Connection) -> None:
         with suppress(DamagedRow):  # a request for it will report it

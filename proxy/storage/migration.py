@@ -200,7 +200,15 @@ def copy(source: Engine, target: Engine, report: Report) -> Copied:
         for rows in _copied(source, target, table):
             done += rows
             report("copy", done, total)
-    _settle(source, target)
+    # The counters of the users, which triggers have raised, and the last numbers of the tables.
+    columns = _columns(source, "scopes")
+    update = f"UPDATE scopes SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?"
+    at = columns.index("id")
+    for _, found in _portions(source, "scopes", columns):
+        with target.transaction():
+            target.tx.executemany(update, [(*row, row[at]) for row in found])
+    with target.transaction():
+        target.set_counters(source.counters())
     seen = 0
     for table in TABLES:
         count, digest = _digest(source, source, table)
@@ -260,18 +268,6 @@ def _copied(source: Engine, target: Engine, table: str) -> Iterator[int]:
             mark["upto"][table] = upto = key
             target.tx.execute("UPDATE meta SET value = ? WHERE key = ?", (json.dumps(mark), MARK))
         yield len(rows)
-
-
-def _settle(source: Engine, target: Engine) -> None:
-    """Set the counters of the users, which triggers have raised, and the last numbers of the tables."""
-    columns = _columns(source, "scopes")
-    update = f"UPDATE scopes SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?"
-    at = columns.index("id")
-    for _, rows in _portions(source, "scopes", columns):
-        with target.transaction():
-            target.tx.executemany(update, [(*row, row[at]) for row in rows])
-    with target.transaction():
-        target.set_counters(source.counters())
 
 
 def _columns(database: Engine, table: str) -> list[str]:

@@ -6,7 +6,7 @@ that no point has to be written again when the mean moves. How rare a term is co
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -100,9 +100,11 @@ class QdrantIndex:
     async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:
         asked = [(each, requests) for each in generations if (requests := _requests(query, each))]
         async with self._guarded(self._search_timeout_s):
-            answers = await _together(
-                self._client.query_batch_points(self._collection.of(each), requests)
-                for each, requests in asked
+            answers = await asyncio.gather(
+                *(
+                    self._client.query_batch_points(self._collection.of(each), requests)
+                    for each, requests in asked
+                )
             )
         found = (point.id for answer in answers for one in answer for point in one.points)
         return list(dict.fromkeys(int(id_) for id_ in found))
@@ -111,16 +113,21 @@ class QdrantIndex:
         name, structs = self._collection.of(generation), [_struct(point) for point in points]
         async with self._guarded():
             if generation not in self._seen:
-                await self._make(generation, dimension)
+                if generation not in await self._found():
+                    await self._client.create_collection(name, **_parameters(self._collection, dimension))
+                if not isinstance(getattr(self._client, "_client", None), AsyncQdrantLocal):
+                    # Also if it exists: its maker may have died before this. Local mode has no indexes.
+                    for field, schema in _INDEXED.items():
+                        await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
+                self._seen.add(generation)
             await self._client.upsert(name, structs, wait=True, ordering=_IN_ORDER)
 
     async def delete(self, memories: Sequence[int], generations: Sequence[int]) -> None:
         selector = models.PointIdsList(points=list(memories))
         async with self._guarded():
-            await _together(
-                self._client.delete(self._collection.of(each), selector, wait=True, ordering=_IN_ORDER)
-                for each in generations
-            )
+            names = map(self._collection.of, generations)
+            deletions = (self._client.delete(n, selector, wait=True, ordering=_IN_ORDER) for n in names)
+            await asyncio.gather(*deletions)
 
     async def generations(self) -> frozenset[int]:
         async with self._guarded():
@@ -140,17 +147,6 @@ class QdrantIndex:
         names = [each.name for each in (await self._client.get_collections()).collections]
         ours = (self._collection.generation_of(name) for name in names)
         return frozenset(generation for generation in ours if generation is not None)
-
-    async def _make(self, generation: int, dimension: int) -> None:
-        """Make the collection and the indexes that are missing; dimension 0: it will hold no vectors."""
-        name = self._collection.of(generation)
-        if generation not in await self._found():
-            await self._client.create_collection(name, **_parameters(self._collection, dimension))
-        if not isinstance(getattr(self._client, "_client", None), AsyncQdrantLocal):
-            # Also for an existing collection: its maker may have died before this. Local mode has no indexes.
-            for field, schema in _INDEXED.items():
-                await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
-        self._seen.add(generation)
 
     # ------------------------------------------------------------ failures
     @asynccontextmanager
@@ -193,20 +189,19 @@ def _parameters(chosen: Collection, dimension: int) -> dict[str, Any]:
 
 
 def _struct(point: Point) -> models.PointStruct:
-    vector: dict[str, Any] = {WORDS: _words(point.terms)} if point.terms else {}
+    vector: dict[str, Any] = {}
+    if point.terms:
+        numbers = np.frombuffer(point.terms, np.int64) & _SPARSE_BITS
+        held, counts = np.unique(numbers, return_counts=True)
+        norm = _K1 * (1 - _B) + _K1 * _B / _MEAN_LENGTH * len(numbers)
+        values = ((_K1 + 1) * counts / (counts + norm)).tolist()
+        vector[WORDS] = models.SparseVector(indices=held.tolist(), values=values)
     if point.vector is not None:
         vector[DENSE] = np.frombuffer(point.vector, np.float32).tolist()
     payload = {"owner": str(point.owner), "type": point.type}
     optional = {"project": point.project, "expires": point.expires_at}
     given = {key: value for key, value in optional.items() if value is not None}
     return models.PointStruct(id=point.memory, vector=vector, payload=payload | given)
-
-
-def _words(terms: bytes) -> models.SparseVector:
-    numbers = np.frombuffer(terms, np.int64) & _SPARSE_BITS
-    held, counts = np.unique(numbers, return_counts=True)
-    norm = _K1 * (1 - _B) + _K1 * _B / _MEAN_LENGTH * len(numbers)
-    return models.SparseVector(indices=held.tolist(), values=((_K1 + 1) * counts / (counts + norm)).tolist())
 
 
 def _requests(query: CandidateQuery, generation: int) -> list[models.QueryRequest]:
@@ -223,19 +218,14 @@ def _requests(query: CandidateQuery, generation: int) -> list[models.QueryReques
 
 
 def _filter(query: CandidateQuery) -> models.Filter:
-    must: list[models.Condition] = [_is("owner", str(query.owner))]
+    def is_(key: str, value: str) -> models.FieldCondition:
+        return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+    must: list[models.Condition] = [is_("owner", str(query.owner))]
     if query.types is not None:
         must.append(models.FieldCondition(key="type", match=models.MatchAny(any=sorted(query.types))))
     if query.project is not None:
         of_none = models.IsEmptyCondition(is_empty=models.PayloadField(key="project"))
-        must.append(models.Filter(should=[_is("project", query.project), of_none]))
+        must.append(models.Filter(should=[is_("project", query.project), of_none]))
     expired = models.FieldCondition(key="expires", range=models.Range(lte=query.now))
     return models.Filter(must=must, must_not=[expired])
-
-
-def _is(key: str, value: str) -> models.FieldCondition:
-    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
-
-
-async def _together(calls: Iterable[Awaitable[T]]) -> list[T]:
-    return list(await asyncio.gather(*calls))

@@ -182,31 +182,38 @@ class _User:
         self._exchanges()
         self._jobs()
         self._notes()
-        self._quarantine()
+        for held_id, row in _in_order(self._table("held")):
+            columns = {name: value for name, value in row.items() if name != "seq"}
+            columns |= {"id": held_id, "owner": self._owner, "tags": json.dumps(row["tags"])}
+            self._writer.insert("quarantine", **columns)
         self._responses()
         self._conversations()
         for document_id, row in _in_order(self._table("documents")):
             self._document(document_id, row)
-        self._settle_counters()
-        receipts = _in_order(self._old.table(self._uid, "receipts"))
-        return [(self._owner, self._receipt(*item)) for item in receipts]
-
-    def _table(self, name: str) -> dict[str, Any]:
-        return self._old.table(self._home, name)
-
-    def _settle_counters(self) -> None:
-        """Set the user's counters last: nothing that is copied may raise them further."""
+        # The user's counters last: nothing that is copied may raise them further.
         self._writer.tx.execute(
             "UPDATE scopes SET generation = ?, version = ?, served = ?, timezone = ? WHERE id = ?",
             (*(self._numbers.get(name, 0) for name in ("generation", "version", "served")),
              self._table("user").get("timezone"), self._owner),
         )  # fmt: skip
+        found, user = list[tuple[int, Receipt]](), {"tenant": self._scope.tenant, "user": self._scope.user}
+        for receipt_id, row in _in_order(self._old.table(self._uid, "receipts")):
+            same = _same(row, "project type memory_id by at") | user
+            counts = counts_from_dict(row["counts"], receipt_id)
+            found.append((self._owner, Receipt(id=receipt_id, counts=counts, **same)))
+        return found
+
+    def _table(self, name: str) -> dict[str, Any]:
+        return self._old.table(self._home, name)
 
     # ------------------------------------------------------------ memories
     def _memories(self) -> None:
         writer, vectors, history = self._writer, self._vectors(), self._table("events")
         for memory_id, row in _in_order(self._table("memories")):
-            memory = self._memory(memory_id, row)
+            said_in = [Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in row["evidence"]]
+            same = {each.name: row[each.name] for each in fields(Memory) if each.name in row}
+            same |= {"id": memory_id, "tags": tuple(row["tags"]), "evidence": tuple(said_in)}
+            memory = Memory(**same, scope=Scope(self._scope.tenant, self._scope.user, row["project"]))
             digest = rows.digest(memory.content)
             seq = rows.insert_memory(writer.tx, self._owner, memory, digest, row["written"])
             if seq is None:
@@ -223,13 +230,6 @@ class _User:
             writer.insert("unnamed", memory=seq)
             for event in history.get(memory_id, ()):
                 writer.insert("events", memory=seq, owner=self._owner, **_same(event, "at action by content"))
-
-    def _memory(self, memory_id: str, row: Row) -> Memory:
-        scope = Scope(self._scope.tenant, self._scope.user, row["project"])
-        evidence = tuple(Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in row["evidence"])
-        same = {each.name: row[each.name] for each in fields(Memory) if each.name in row}
-        own = {"id": memory_id, "scope": scope, "tags": tuple(row["tags"]), "evidence": evidence}
-        return Memory(**same | own)
 
     def _vectors(self) -> dict[tuple[str, int], bytes]:
         """Return vectors by memory and by the number that its row gives to its vector."""
@@ -310,13 +310,7 @@ class _User:
             for mark in row["marks"]:
                 self._writer.insert("marks", session=session, mark=mark)
 
-    # ------------------------------------------------------------ quarantine, responses, receipts
-    def _quarantine(self) -> None:
-        for held_id, row in _in_order(self._table("held")):
-            columns = {name: value for name, value in row.items() if name != "seq"}
-            columns |= {"id": held_id, "owner": self._owner, "tags": json.dumps(row["tags"])}
-            self._writer.insert("quarantine", **columns)
-
+    # ------------------------------------------------------------ responses
     def _responses(self) -> None:
         bodies = self._old.hash(f"u:{self._home}:bodies")
         for response_id, row in _in_order(self._table("stored")):
@@ -342,11 +336,6 @@ class _User:
                     "conversation_items", conversation=seq, id=item_id, item=item["item"].encode(),
                     **_same(item, "project session"),
                 )  # fmt: skip
-
-    def _receipt(self, receipt_id: str, row: Row) -> Receipt:
-        counts = counts_from_dict(row["counts"], receipt_id)
-        same = _same(row, "project type memory_id by at")
-        return Receipt(id=receipt_id, tenant=self._scope.tenant, user=self._scope.user, counts=counts, **same)
 
     # ------------------------------------------------------------ documents
     def _document(self, document_id: str, row: Row) -> None:

@@ -77,7 +77,12 @@ class PostgresInstance:
                     self._raw = self._connected()
                     self._announced("queued")  # what was announced while there was no connection
                 self._renew(self._raw)
-                self._listen(self._raw)
+                until = time.monotonic() + RENEWED_S
+                while (left := until - time.monotonic()) > 0 and not self._ended.is_set():
+                    ready, _, _ = select.select([self._raw.fileno(), self._end_read.fileno()], [], [], left)
+                    if self._raw.fileno() in ready:
+                        for notice in self._raw.notifies(timeout=0):
+                            self._announced(notice.payload)
             except psycopg.Error:  # the operations that meet the same outage report it
                 self._drop()
                 self._ended.wait(1.0)
@@ -96,15 +101,6 @@ class PostgresInstance:
     def _renew(self, raw: Raw) -> None:
         raw.execute(_RENEW, (self.id,))
         raw.execute(f"DELETE FROM instances WHERE seen_at < {_NOW} - %s".encode(), (_FORGOTTEN_AFTER_S,))
-
-    def _listen(self, raw: Raw) -> None:
-        """Pass on what is announced until it is time to renew, or to end."""
-        until = time.monotonic() + RENEWED_S
-        while (left := until - time.monotonic()) > 0 and not self._ended.is_set():
-            ready, _, _ = select.select([raw.fileno(), self._end_read.fileno()], [], [], left)
-            if raw.fileno() in ready:
-                for notice in raw.notifies(timeout=0):
-                    self._announced(notice.payload)
 
     def _drop(self) -> None:
         if self._raw is not None:
@@ -127,14 +123,15 @@ class PostgresStores(SqlStores):
         self._loop = asyncio.get_running_loop()
         await self._database.open()
         await self._refuse_unfinished_copy()
-        await self._live_as(self._live)
-        await self.memories.resume_forgets()
 
-    def _live(self) -> PostgresInstance:
-        instance = PostgresInstance(self._url, self._announced)
-        with mapped(self.place):
-            instance.start()
-        return instance
+        def live() -> PostgresInstance:
+            instance = PostgresInstance(self._url, self._announced)
+            with mapped(self.place):
+                instance.start()
+            return instance
+
+        await self._live_as(live)
+        await self.memories.resume_forgets()
 
     def _announced(self, what: str) -> None:
         kind, _, owner = what.partition(" ")

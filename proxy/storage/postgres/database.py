@@ -84,19 +84,14 @@ def translate(sql: str, missing: frozenset[str] = frozenset()) -> bytes:
     if missing:
         sql = _NAMED.sub(lambda found: "NULL" if found[1] in missing else found[0], sql)
     sql = _calls(_COMMENT.sub("", sql))
-    parts = _LITERAL.split(sql)
-    return "".join(
-        part.replace("%", "%%") if n % 2 else _plain(part) for n, part in enumerate(parts)
-    ).encode()
-
-
-def _plain(sql: str) -> str:
-    """Translate what is outside of quotes."""
-    sql = _BYTES.sub(r"octet_length(\1)", sql.replace("%", "%%"))
-    sql = _ORDERED_JOIN.sub("JOIN ", sql)
-    sql = _SAME.sub(lambda found: "IS DISTINCT FROM " if found[1] else "IS NOT DISTINCT FROM ", sql)
-    sql = _USER.sub('"user"', sql.replace("AS INTEGER", "AS BIGINT"))
-    return _NAMED.sub(r"%(\1)s", sql).replace("?", "%s")
+    parts = _LITERAL.split(sql.replace("%", "%%"))
+    for n, plain in enumerate(parts[::2]):  # what is outside of quotes
+        plain = _BYTES.sub(r"octet_length(\1)", plain)
+        plain = _ORDERED_JOIN.sub("JOIN ", plain)
+        plain = _SAME.sub(lambda found: f"IS {'' if found[1] else 'NOT '}DISTINCT FROM ", plain)
+        plain = _USER.sub('"user"', plain.replace("AS INTEGER", "AS BIGINT"))
+        parts[2 * n] = _NAMED.sub(r"%(\1)s", plain).replace("?", "%s")
+    return "".join(parts).encode()
 
 
 def _calls(sql: str) -> str:
@@ -116,10 +111,10 @@ def _calls(sql: str) -> str:
     return sql[: found.start()] + call + _calls(rest)
 
 
-def _extract(arguments: Sequence[str]) -> str:
-    path = arguments[1].strip().strip("'")
-    key = path[2:-1] if path.startswith("$[") else f"'{path[2:]}'"
-    return f"(({arguments[0]})::jsonb ->> {key})"
+def _key(path: str) -> str:
+    """Return the position or the key of a quoted path such as $[0] or $.key, as `->>` takes it."""
+    path = path.strip(" '\n")
+    return path[2:-1] if path.startswith("$[") else f"'{path[2:]}'"
 
 
 _FUNCTIONS: dict[str, Callable[[Sequence[str]], str]] = {
@@ -128,7 +123,7 @@ _FUNCTIONS: dict[str, Callable[[Sequence[str]], str]] = {
     "lower": lambda a: f'lower(({a[0]}) COLLATE "C")',
     "max": lambda a: f"{'max' if len(a) == 1 else 'greatest'}({','.join(a)})",  # max(a): the aggregate
     "min": lambda a: f"{'min' if len(a) == 1 else 'least'}({','.join(a)})",
-    "json_extract": _extract,
+    "json_extract": lambda a: f"(({a[0]})::jsonb ->> {_key(a[1])})",
     "json_array": lambda a: f"jsonb_build_array({','.join(a)})",
 }
 
@@ -431,7 +426,15 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Finish the writes that wait, then end the threads and their connections."""
         self._closed = True
-        await asyncio.to_thread(self._shutdown)
+
+        def shutdown() -> None:
+            self._writers.shutdown(wait=True)
+            self._readers.shutdown(wait=True)
+            for raw in list(self._all):
+                with suppress(psycopg.Error):
+                    raw.close()
+
+        await asyncio.to_thread(shutdown)
 
     async def write(self, work: Work[T], *, purge: bool = False) -> T:
         """See Database. `purge`: VACUUM and the archive of the log are the server's own."""
@@ -477,8 +480,17 @@ class PostgresDatabase:
             telemetry.log.info("store.opened")
 
     def _write(self, work: Work[T]) -> T:
+        def repeated() -> T:
+            pause = _PAUSE_S
+            for _ in range(_ATTEMPTS - 1):
+                with suppress(*REPEATABLE):
+                    return self._transaction(_BEGIN_WRITE, work)
+                time.sleep(random.uniform(0, pause))
+                pause *= 2
+            return self._transaction(_BEGIN_WRITE, work)
+
         try:
-            result = self._done("write", partial(self._repeated, work))
+            result = self._done("write", repeated)
         finally:
             with self._guard:
                 self._waiting -= 1
@@ -496,15 +508,6 @@ class PostgresDatabase:
     def _noting(self, side: Side) -> Iterator[None]:
         with self.outages.noting(side), mapped(self.place):
             yield
-
-    def _repeated(self, work: Work[T]) -> T:
-        pause = _PAUSE_S
-        for _ in range(_ATTEMPTS - 1):
-            with suppress(*REPEATABLE):
-                return self._transaction(_BEGIN_WRITE, work)
-            time.sleep(random.uniform(0, pause))
-            pause *= 2
-        return self._transaction(_BEGIN_WRITE, work)
 
     def _transaction(self, begin: bytes, work: Work[T]) -> T:
         with self._connection() as raw:
@@ -534,7 +537,11 @@ class PostgresDatabase:
         except BaseException as error:
             # After a failover the address may lead to another server, which can be written to.
             if raw.broken or raw.closed or kind_of(error) == READ_ONLY:
-                self._discard(raw)
+                with suppress(psycopg.Error):
+                    raw.close()
+                self._mine.raw = None
+                with self._guard:
+                    self._all.discard(raw)
             raise
 
     def _connect(self) -> Raw:
@@ -552,17 +559,3 @@ class PostgresDatabase:
         if UNAVAILABLE in (self.outages.current, self.outages.of_reading):
             self.epoch += 1
         return raw
-
-    def _discard(self, raw: Raw) -> None:
-        with suppress(psycopg.Error):
-            raw.close()
-        self._mine.raw = None
-        with self._guard:
-            self._all.discard(raw)
-
-    def _shutdown(self) -> None:
-        self._writers.shutdown(wait=True)
-        self._readers.shutdown(wait=True)
-        for raw in list(self._all):
-            with suppress(psycopg.Error):
-                raw.close()

@@ -7,10 +7,9 @@ evicted: a change that does not fit is left out. A memory that supersedes may th
 it supersedes, which stays in its history; otherwise a full memory could only become stale."""
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from proxy.domain.changes import (
@@ -48,18 +47,6 @@ from proxy.text.words import terms
 _ANOTHERS = """
     SELECT 1 FROM memories m JOIN scopes s ON s.id = m.owner
     WHERE m.id = :id AND s.tenant = :tenant AND m.owner <> :owner LIMIT 1"""
-
-
-def with_own_ids(tx: Connection, owner: int, memory: Memory) -> Memory:
-    """Return the memory with ids, its own and that of what superseded it, that no other user has."""
-    own, successor = partial(_own, tx, owner, memory.scope), memory.superseded_by
-    sources = tuple(map(own, memory.sources))
-    return replace(memory, id=own(memory.id), superseded_by=successor and own(successor), sources=sources)
-
-
-def _own(tx: Connection, owner: int, scope: Scope, id_: str) -> str:
-    asked = {"id": rows.storable(id_), "tenant": scope.tenant, "owner": owner}
-    return own_id(scope, id_) if tx.execute(_ANOTHERS, asked).fetchone() else id_
 
 
 # ---------------------------------------------------------------- quarantine
@@ -103,26 +90,6 @@ class SqlQuarantine(Store):
         return _read(found[0]) if found else None
 
 
-def hold(tx: Connection, owner: int, project: str | None, change: Hold) -> bool:
-    """Put the candidate in, unless it is there; searches are not affected (False)."""
-    candidate, origin = change.candidate, change.candidate.origin or Evidence("", "")
-    rows.insert(
-        tx, "quarantine", "ON CONFLICT DO NOTHING", id=change.id, owner=owner, project=project,
-        content=rows.storable(candidate.content), tags=json.dumps(candidate.tags), reason=change.reason,
-        session_id=origin.session_id, exchange_id=origin.exchange_id,
-        span=rows.storable(origin.span or candidate.evidence), at=change.at,
-        **{name: getattr(candidate, name) for name in _AS_THEY_ARE},
-    )  # fmt: skip
-    tx.execute(_TRIM, {"owner": owner, "most": MOST_HELD})
-    return False
-
-
-def release(tx: Connection, owner: int, held_id: str) -> bool:
-    """Take the candidate out, if it is there; searches are not affected (False)."""
-    tx.execute("DELETE FROM quarantine WHERE owner = ? AND id = ?", (owner, rows.storable(held_id)))
-    return False
-
-
 def _read(row: dict[str, Any]) -> QuarantinedCandidate:
     held = {"scope": rows.scope_in(row), **{name: row.pop(name) for name in ("id", "reason", "at")}}
     said_in = (row.pop("session_id"), row.pop("exchange_id"))
@@ -161,15 +128,35 @@ class Writer:
             case Edit():
                 return self._edit(change)
             case Hold():
-                return hold(self.tx, self.owner, self.scope.project, change)
+                return self._hold(change)
             case Release():
-                return release(self.tx, self.owner, change.id)
+                taken_out = "DELETE FROM quarantine WHERE owner = ? AND id = ?"
+                self.tx.execute(taken_out, (self.owner, rows.storable(change.id)))
+                return False  # searches are not affected
             case Archive():
-                return self._archive(change)
+                # Of those that are current; pinned ones only if their owner does it.
+                archived = self.tx.execute(
+                    "UPDATE memories SET archived = 1, archived_by = :by, changed = :version"
+                    " WHERE +owner = :owner AND id IN (SELECT value FROM json_each(:ids)) AND archived = 0"
+                    " AND superseded_by IS NULL AND (pinned = 0 OR :by = 'user') RETURNING seq, content",
+                    {"ids": rows.as_json(change.ids), "by": change.by, "owner": self.owner,
+                     "version": self.version},
+                ).fetchall()  # fmt: skip
+                for seq, content in archived:
+                    self.record(seq, change.at, "archived", change.by, content)
+                return bool(archived)
             case Restore():
                 return self._restore(change)
             case Pin():
-                return self._pin(change)
+                seq, content, pinned = self._existing(change.id, "pinned")
+                if bool(pinned) == change.pinned:
+                    return False
+                self.tx.execute(
+                    "UPDATE memories SET pinned = ?, core = ?, fades_at = NULL, changed = ? WHERE seq = ?",
+                    (int(change.pinned), int(change.pinned), self.version, seq),
+                )
+                self.record(seq, change.at, "pinned" if change.pinned else "unpinned", "user", content)
+                return True
             case _:
                 return derivation.apply(self, change)
 
@@ -178,7 +165,12 @@ class Writer:
     ) -> bool:
         statement = rows.digest(memory.content)
         retired = self._retire_expired(memory, statement, at=memory.created_at)
-        new = with_own_ids(self.tx, self.owner, memory) if history else memory
+        new = memory
+        if history:
+            new = replace(
+                memory, id=self._own(memory.id), sources=tuple(map(self._own, memory.sources)),
+                superseded_by=memory.superseded_by and self._own(memory.superseded_by),
+            )  # fmt: skip
         seq = self._insert(new, statement, vector, reading)
         if seq is None:
             self.dropped.append(memory.id)
@@ -190,12 +182,19 @@ class Writer:
             self.record(seq, event.at, event.action, event.by, event.content)
         return True
 
+    def _own(self, memory_id: str) -> str:
+        """Return the id, or another for it if another user of the tenant has it."""
+        asked = {"id": rows.storable(memory_id), "tenant": self.scope.tenant, "owner": self.owner}
+        return own_id(self.scope, memory_id) if self.tx.execute(_ANOTHERS, asked).fetchone() else memory_id
+
     def _supersede(self, change: Supersede) -> bool:
         """Close the old one first: the new one may say the same in other words."""
         old, new = self.find(change.old_id), change.memory
         if old is None or change.old_id == new.id:
             return self.create(new, change.vector, change.reading)
-        if self._is_past(new.id):
+        # What no longer holds ends nothing, however often it is said to.
+        past = "SELECT superseded_by IS NOT NULL OR archived = 1 FROM memories WHERE id = ? AND owner = ?"
+        if value(self.tx, past, (new.id, self.owner)):
             self.dropped.append(new.id)
             return False
         closed = self.close(old[0], new.id, new.valid_from, new.updated_at)
@@ -258,18 +257,18 @@ class Writer:
         self.record(seq, memory.updated_at, action, by, content)
         return True
 
-    # ------------------------------------------------------------ changes over time
-    def _archive(self, change: Archive) -> bool:
-        """Archive those of the memories that are current; pinned ones only if their owner does it."""
-        archived = self.tx.execute(
-            "UPDATE memories SET archived = 1, archived_by = :by, changed = :version"
-            " WHERE +owner = :owner AND id IN (SELECT value FROM json_each(:ids)) AND archived = 0"
-            " AND superseded_by IS NULL AND (pinned = 0 OR :by = 'user') RETURNING seq, content",
-            {"ids": rows.as_json(change.ids), "by": change.by, "owner": self.owner, "version": self.version},
-        ).fetchall()
-        for seq, content in archived:
-            self.record(seq, change.at, "archived", change.by, content)
-        return bool(archived)
+    def _hold(self, change: Hold) -> bool:
+        """Put the candidate in quarantine, unless it is there; searches are not affected (False)."""
+        candidate, origin = change.candidate, change.candidate.origin or Evidence("", "")
+        rows.insert(
+            self.tx, "quarantine", "ON CONFLICT DO NOTHING", id=change.id, owner=self.owner,
+            project=self.scope.project, content=rows.storable(candidate.content), reason=change.reason,
+            tags=json.dumps(candidate.tags), session_id=origin.session_id, exchange_id=origin.exchange_id,
+            span=rows.storable(origin.span or candidate.evidence), at=change.at,
+            **{name: getattr(candidate, name) for name in _AS_THEY_ARE},
+        )  # fmt: skip
+        self.tx.execute(_TRIM, {"owner": self.owner, "most": MOST_HELD})
+        return False
 
     def _restore(self, change: Restore) -> bool:
         """Make an archived memory current again, as if it had been stated now; one that would be archived
@@ -286,17 +285,6 @@ class Writer:
             (change.at, self.version, self.version, seq),
         )
         self.record(seq, change.at, "restored", change.by, content)
-        return True
-
-    def _pin(self, change: Pin) -> bool:
-        seq, content, pinned = self._existing(change.id, "pinned")
-        if bool(pinned) == change.pinned:
-            return False
-        self.tx.execute(
-            "UPDATE memories SET pinned = ?, core = ?, fades_at = NULL, changed = ? WHERE seq = ?",
-            (int(change.pinned), int(change.pinned), self.version, seq),
-        )
-        self.record(seq, change.at, "pinned" if change.pinned else "unpinned", "user", content)
         return True
 
     def _existing(self, memory_id: str, columns: str) -> tuple[Any, ...]:
@@ -333,12 +321,8 @@ class Writer:
             "DELETE FROM evicted WHERE owner = ? AND version <= ?",
             (self.owner, self.version - REMEMBERED_VERSIONS),
         )
-        self._close_gaps(successors)
-
-    def _close_gaps(self, successors: dict[str, str | None]) -> None:
-        """Let what an erased memory had superseded be superseded by that one's successor: forgetting this
-        one must find it."""
-        # The plus keeps SQLite from walking through all that the user has.
+        # Who was superseded by an erased memory is superseded by that one's successor: forgetting this one
+        # must find it. The plus keeps SQLite from walking through all that the user has.
         orphans = self.tx.execute(
             "SELECT seq, superseded_by FROM memories WHERE +owner = ?"
             " AND superseded_by IN (SELECT value FROM json_each(?))",
@@ -381,11 +365,6 @@ class Writer:
         query = "SELECT seq, content, source FROM memories WHERE id = ? AND owner = ?"
         row: tuple[int, str, str] | None = self.tx.execute(query, (memory_id, self.owner)).fetchone()
         return row
-
-    def _is_past(self, memory_id: str) -> bool:
-        """True of a memory that no longer holds: it ends nothing, however often it is said to."""
-        query = "SELECT superseded_by IS NOT NULL OR archived = 1 FROM memories WHERE id = ? AND owner = ?"
-        return bool(value(self.tx, query, (memory_id, self.owner)))
 
     def _fit_into_history(self, seq: int, past: Memory) -> None:
         """Let one that is stored late end when the next began, and what was before it end when it began."""
@@ -493,29 +472,30 @@ def _usage(writer: Writer) -> Usage:
     return Usage(*writer.tx.execute(query, (writer.owner,)).fetchone())
 
 
-def _usage_of_new(writer: Writer) -> Usage:
-    """Return what the changes applied so far have written."""
-    query = """
-        SELECT count(*), coalesce(sum(length(CAST(content AS BLOB))), 0) FROM memories
-        WHERE owner = ? AND changed = ? AND written = ?"""
-    return Usage(*writer.tx.execute(query, (writer.owner, writer.version, writer.version)).fetchone())
-
-
 # ---------------------------------------------------------------- where not everything fits
 def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
     """Apply the changes that fit, and let a new memory that does not displace the one it supersedes."""
     changed, displaced = False, 0
     refused: list[str] = []
-    measure = _usage_of_new if quota.evict else _usage
+
+    def measure() -> Usage:
+        """Return what the user has, or where others make room, what the changes so far have written."""
+        if not quota.evict:
+            return _usage(writer)
+        query = """
+            SELECT count(*), coalesce(sum(length(CAST(content AS BLOB))), 0) FROM memories
+            WHERE owner = ? AND changed = ? AND written = ?"""
+        return Usage(*writer.tx.execute(query, (writer.owner, writer.version, writer.version)).fetchone())
+
     for change in sorted(changes, key=lambda change: isinstance(change, Release)):
         if refused and isinstance(change, Release):
             continue  # there was no room for the candidate's memory: it stays in quarantine
-        before = measure(writer)
+        before = measure()
         writer.tx.execute("SAVEPOINT change")
         different = writer.apply(change)
-        fits = not grown_too_far(quota, before, measure(writer))
+        fits = not grown_too_far(quota, before, measure())
         if not fits and isinstance(change, Supersede) and not quota.evict:
-            fits = writer.displace(change) and not grown_too_far(quota, before, measure(writer))
+            fits = writer.displace(change) and not grown_too_far(quota, before, measure())
             displaced += fits
         if fits:
             changed |= different
@@ -536,20 +516,15 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     parameters = {"owner": writer.owner, "version": writer.version, "now": now}
     most = _MOST_AT_ONCE + len(changes)
     evicted: list[tuple[int, str, str | None]] = []
-    with closing(_weakest_first(writer.tx, parameters)) as candidates:
-        for seq, id_, superseded_by, size in candidates:
-            evicted.append((seq, id_, superseded_by))
-            usage += Usage(-1, -size)
-            if fits(quota, usage) or len(evicted) == most:
-                break
+    for query in _IN_THIS_ORDER:
+        with closing(writer.tx.execute(query, parameters)) as candidates:
+            for seq, id_, superseded_by, size in candidates:
+                if fits(quota, usage) or len(evicted) == most:
+                    break
+                evicted.append((seq, id_, superseded_by))
+                usage += Usage(-1, -size)
     writer.erase(evicted)
     return len(evicted)
-
-
-def _weakest_first(tx: Connection, asked: dict[str, float]) -> Generator[tuple[int, str, str | None, int]]:
-    for query in _IN_THIS_ORDER:
-        with closing(tx.execute(query, asked)) as found:
-            yield from found
 
 
 # ---------------------------------------------------------------- the rule

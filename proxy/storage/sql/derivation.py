@@ -36,34 +36,58 @@ _THESE = "IN (SELECT value FROM json_each(?))"
 # ---------------------------------------------------------------- changes
 def apply(writer: "Writer", change: Derived) -> bool:
     """Apply one change; return whether a search may return something else now."""
+    tx, owner = writer.tx, writer.owner
     match change:
         case Consolidate():
-            return _consolidate(writer, change)
+            new = change.memory
+            olds = _current(tx, owner, change.old_ids)
+            is_said = writer.twin(new) not in (None, *change.old_ids)
+            if len(olds) < len(set(change.old_ids)) or is_said or writer.find(new.id) is not None:
+                writer.dropped.append(new.id)
+                return False
+            for seq, content in olds.values():
+                writer.close(seq, new.id, new.valid_from, new.created_at)
+                writer.record(seq, new.created_at, "superseded", new.id, content)
+            return writer.create(new, change.vector, change.reading)
         case Undo():
             return _undo(writer, change)
         case Close():
-            return _close(writer, change)
+            found = _current(tx, owner, (change.id, change.by_id))
+            if change.id == change.by_id or len(found) < 2:
+                return False
+            seq, content = found[change.id]
+            began = value(tx, "SELECT valid_from FROM memories WHERE seq = ?", (found[change.by_id][0],))
+            writer.close(seq, change.by_id, began, change.at)
+            writer.record(seq, change.at, "superseded", change.by_id, content)
+            _drop_flags(tx, seq)
+            return True
         case Flag():
-            return _flag(writer, change)
+            found = _current(tx, owner, (change.older_id, change.newer_id))
+            if len(found) < 2:
+                return False
+            older, newer = found[change.older_id][0], found[change.newer_id][0]
+            digest = blake2b(f"{change.older_id}\0{change.newer_id}".encode(), digest_size=12).hexdigest()
+            made = rows.insert(
+                tx, "contradictions", "ON CONFLICT DO NOTHING RETURNING seq", id=f"cntr_{digest}",
+                owner=owner, older=older, newer=newer, score=change.score, found_at=change.at,
+            )  # fmt: skip
+            return made is not None and _touched(writer, older)
         case Settle():
-            return _settle(writer, change)
+            settled = "DELETE FROM contradictions WHERE owner = ? AND id = ? RETURNING older"
+            flagged = value(tx, settled, (owner, rows.storable(change.id)))
+            return flagged is not None and _touched(writer, flagged)
         case Review():
-            return _review(writer, change)
+            for seq, _ in _current(tx, owner, change.ids).values():
+                _reviewed(tx, seq, change.step, change.batch, change.at)
+            if change.upto is not None:
+                tx.execute(
+                    "INSERT INTO review_cursors (owner, step, upto) VALUES (?, ?, ?)"
+                    " ON CONFLICT (owner, step) DO UPDATE SET upto = max(review_cursors.upto, excluded.upto)",
+                    (owner, change.step, change.upto),
+                )
+            return False  # searches are not affected
         case _:
             assert_never(change)
-
-
-def _consolidate(writer: "Writer", change: Consolidate) -> bool:
-    new = change.memory
-    olds = _current(writer.tx, writer.owner, change.old_ids)
-    is_said = writer.twin(new) not in (None, *change.old_ids)
-    if len(olds) < len(set(change.old_ids)) or is_said or writer.find(new.id) is not None:
-        writer.dropped.append(new.id)
-        return False
-    for seq, content in olds.values():
-        writer.close(seq, new.id, new.valid_from, new.created_at)
-        writer.record(seq, new.created_at, "superseded", new.id, content)
-    return writer.create(new, change.vector, change.reading)
 
 
 def _undo(writer: "Writer", change: Undo) -> bool:
@@ -81,18 +105,6 @@ def _undo(writer: "Writer", change: Undo) -> bool:
     for seq in sources:
         _reviewed(tx, seq, UNDONE, "", change.at)
     writer.erase([(found[0], change.id, successor)])
-    return True
-
-
-def _close(writer: "Writer", change: Close) -> bool:
-    found = _current(writer.tx, writer.owner, (change.id, change.by_id))
-    if change.id == change.by_id or len(found) < 2:
-        return False
-    seq, content = found[change.id]
-    began = value(writer.tx, "SELECT valid_from FROM memories WHERE seq = ?", (found[change.by_id][0],))
-    writer.close(seq, change.by_id, began, change.at)
-    writer.record(seq, change.at, "superseded", change.by_id, content)
-    _drop_flags(writer.tx, seq)
     return True
 
 
@@ -174,25 +186,6 @@ def heir_of(memory_id: str, successors: Mapping[str, str | None]) -> str | None:
 
 
 # ---------------------------------------------------------------- contradictions
-def _flag(writer: "Writer", change: Flag) -> bool:
-    found = _current(writer.tx, writer.owner, (change.older_id, change.newer_id))
-    if len(found) < 2:
-        return False
-    older, newer = found[change.older_id][0], found[change.newer_id][0]
-    digest = blake2b(f"{change.older_id}\0{change.newer_id}".encode(), digest_size=12).hexdigest()
-    made = rows.insert(
-        writer.tx, "contradictions", "ON CONFLICT DO NOTHING RETURNING seq", id=f"cntr_{digest}",
-        owner=writer.owner, older=older, newer=newer, score=change.score, found_at=change.at,
-    )  # fmt: skip
-    return made is not None and _touched(writer, older)
-
-
-def _settle(writer: "Writer", change: Settle) -> bool:
-    settled = "DELETE FROM contradictions WHERE owner = ? AND id = ? RETURNING older"
-    older = value(writer.tx, settled, (writer.owner, rows.storable(change.id)))
-    return older is not None and _touched(writer, older)
-
-
 def _drop_flags(tx: Connection, seq: int) -> None:
     tx.execute("DELETE FROM contradictions WHERE ? IN (older, newer)", (seq,))
 
@@ -201,21 +194,6 @@ def _touched(writer: "Writer", seq: int) -> bool:
     """Mark the memory as changed: it is cached with its contradiction."""
     writer.tx.execute("UPDATE memories SET changed = ? WHERE seq = ?", (writer.version, seq))
     return True
-
-
-# ---------------------------------------------------------------- reviews
-def _review(writer: "Writer", change: Review) -> bool:
-    """Searches are not affected (False)."""
-    found = _current(writer.tx, writer.owner, change.ids)
-    for seq, _ in found.values():
-        _reviewed(writer.tx, seq, change.step, change.batch, change.at)
-    if change.upto is not None:
-        writer.tx.execute(
-            "INSERT INTO review_cursors (owner, step, upto) VALUES (?, ?, ?) ON CONFLICT (owner, step)"
-            " DO UPDATE SET upto = max(review_cursors.upto, excluded.upto)",
-            (writer.owner, change.step, change.upto),
-        )
-    return False
 
 
 def _reviewed(tx: Connection, seq: int, step: str, batch: str, at: float) -> None:

@@ -5,13 +5,12 @@ chosen. A section's vector is the mean of its passages' vectors, its words are a
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxy.domain.core import ForgetCounts, Scope, Search, Stamp
 from proxy.domain.documents import (
@@ -79,7 +78,8 @@ class SqlDocuments(Store):
 
     async def put(self, new: NewDocument, limits: DocumentLimits) -> tuple[Document, DocumentChange]:
         # Neither in the event loop nor in the transaction: others wait for both.
-        packed = await asyncio.to_thread(_packed, new.passages)
+        texts = [searched_text(p.headings, p.text) for p in new.passages]
+        packed = await asyncio.to_thread(lambda: [pack(terms(text)) for text in texts])
 
         def work(tx: Connection) -> tuple[Document, DocumentChange]:
             owner = rows.ensure_owner(tx, new.scope).id
@@ -88,7 +88,13 @@ class SqlDocuments(Store):
                 return old, "unchanged"
             if old is not None:
                 tx.execute("DELETE FROM documents WHERE owner = ? AND id = ? AND doomed = 0", (owner, old.id))
-            _check_room(tx, owner, new, limits)
+            documents, passages = tx.execute(_USED, (owner,)).fetchone()
+            if documents + 1 > limits.documents:
+                most = limits.documents
+                raise QuotaExceeded(f"This user has {most} documents already, and may have no more.")
+            if passages + len(new.passages) > limits.passages_of_user:
+                most = limits.passages_of_user
+                raise QuotaExceeded(f"This user's documents may hold {most} passages together.")
             generation = rows.generations_of(tx, self._embedding()).generation
             _insert(tx, owner, new, old, packed, generation)
             stored = _named(tx, new.scope, new.name)
@@ -104,7 +110,7 @@ class SqlDocuments(Store):
     @reads
     def find(self, tx: Connection, tenant: str, user: str | None, document_id: str) -> Document | None:
         asked = {"tenant": tenant, "user": user, "id": rows.storable(document_id)}
-        return next(_documents(tx, f"SELECT {COLUMNS} {_BY_ID}", asked), None)
+        return next(map(_document, rows.records(tx, f"SELECT {COLUMNS} {_BY_ID}", asked)), None)
 
     @reads
     def passages(self, tx: Connection, document: Document) -> Sequence[Passage]:
@@ -112,7 +118,7 @@ class SqlDocuments(Store):
         asked = (document.id, document.version, scope.tenant, scope.user)
         found = rows.records(tx, _PASSAGES, asked)
         with legible():
-            return [_passage(row) for row in found]
+            return [Passage(headings=tuple(json.loads(row.pop("headings"))), **row) for row in found]
 
     @reads
     def list(
@@ -124,18 +130,10 @@ class SqlDocuments(Store):
             asked["before"] = rows.place_after(
                 tx, f"SELECT d.seq {_BY_ID}", named, "No document has this id."
             )
-        return list(_documents(tx, _LIST, asked))
+        return list(map(_document, rows.records(tx, _LIST, asked)))
 
     async def delete(self, document: Document, *, by: str, now: float) -> ForgetCounts:
         return await self._forgetting.forget_document(document.scope, document.id, by, now)
-
-
-def _packed(passages: Sequence[Passage]) -> list[bytes]:
-    return [pack(terms(searched_text(p.headings, p.text))) for p in passages]
-
-
-def _documents(tx: Connection, query: str, asked: dict[str, Any]) -> Iterator[Document]:
-    return map(_document, rows.records(tx, query, asked))
 
 
 def _document(row: dict[str, Any]) -> Document:
@@ -144,13 +142,9 @@ def _document(row: dict[str, Any]) -> Document:
     return Document(scope=rows.scope_in(row), status=INDEXING if row.pop("waiting") else READY, **same)
 
 
-def _passage(row: dict[str, Any]) -> Passage:
-    return Passage(headings=tuple(json.loads(row.pop("headings"))), **row)
-
-
 def _named(tx: Connection, scope: Scope, name: str) -> Document | None:
     asked = rows.named(scope, in_project=scope.project or "", name=rows.storable(name))
-    return next(_documents(tx, _NAMED, asked), None)
+    return next(map(_document, rows.records(tx, _NAMED, asked)), None)
 
 
 def _insert(
@@ -173,15 +167,6 @@ def _insert(
         tile = rows.storable(p.tile)
         passages.append((document, p.section, headings, p.start, p.lead, tile, words, generation, vector))
     tx.executemany(_INSERT_PASSAGE, passages)
-
-
-def _check_room(tx: Connection, owner: int, new: NewDocument, limits: DocumentLimits) -> None:
-    """Raise QuotaExceeded if this document exceeds the user's quota of documents or passages."""
-    documents, passages = tx.execute(_USED, (owner,)).fetchone()
-    if documents + 1 > limits.documents:
-        raise QuotaExceeded(f"This user has {limits.documents} documents already, and may have no more.")
-    if passages + len(new.passages) > limits.passages_of_user:
-        raise QuotaExceeded(f"This user's documents may hold {limits.passages_of_user} passages together.")
 
 
 # ---------------------------------------------------------------- the search index
@@ -233,29 +218,22 @@ def build_library(key: LibraryKey, found: Iterable[Sequence[Any]]) -> LibraryInd
         number = numbers.setdefault((document, section), len(numbers))
         row = Row(seq, str(number), project, None, current=True, vector=vector, terms=words)
         members.setdefault(number, []).append(row)
-    with legible():
-        sections = [_section(number, of_section) for number, of_section in members.items()]
+    sections = []
+    for number, of_section in members.items():
+        with legible():
+            vectors = [np.frombuffer(row.vector, np.float32) for row in of_section if row.vector is not None]
+            middle = np.sum(vectors, axis=0) if vectors else np.zeros(1)
+        length = float(np.linalg.norm(middle))
+        centroid = (middle / length).astype(np.float32).tobytes() if length else None
+        words = b"".join(row.terms for row in of_section)
+        project = of_section[0].project
+        sections.append(Row(number, "", project, None, current=True, vector=centroid, terms=words))
     return LibraryIndex(
         key,
         sections=build(sections, _NO_STAMP),
         passages=build([row for of_section in members.values() for row in of_section], _NO_STAMP),
         section_of={row.seq: number for number, of_section in members.items() for row in of_section},
     )
-
-
-def _section(number: int, passages: Sequence[Row]) -> Row:
-    words = b"".join(row.terms for row in passages)
-    vector = _centroid([np.frombuffer(row.vector, np.float32) for row in passages if row.vector is not None])
-    return Row(number, "", passages[0].project, None, current=True, vector=vector, terms=words)
-
-
-def _centroid(vectors: Sequence[NDArray[np.float32]]) -> bytes | None:
-    """Return the unit vector in the middle of the vectors."""
-    if not vectors:
-        return None
-    middle = np.sum(vectors, axis=0)
-    length = float(np.linalg.norm(middle))
-    return (middle / length).astype(np.float32).tobytes() if length else None
 
 
 # ---------------------------------------------------------------- passages
@@ -311,7 +289,16 @@ class SqlPassages(Store):
         row = tx.execute(_VERSION, (scope.tenant, scope.user)).fetchone()
         if not row or not row[1]:
             return ()
-        return _hits(tx, self._index(tx, *row).search(scope.project, look))
+        found = self._index(tx, *row).search(scope.project, look)
+        asked = (rows.as_json(seq for seq, _, _ in found),)
+        read = {row.pop("seq"): row for row in rows.records(tx, _FOUND_PASSAGES, asked)}
+        hits = []
+        with legible():
+            for seq, own, section in found:
+                if (record := read.get(seq)) is not None:
+                    document, headings = _document(record), tuple(json.loads(record.pop("headings")))
+                    hits.append(PassageHit(document, Passage(headings=headings, **record), own, section))
+        return hits
 
     @reads
     def pending(self, tx: Connection, limit: int) -> Sequence[PassageToEmbed]:
@@ -344,14 +331,3 @@ class SqlPassages(Store):
             index = build_library(key, tx.execute(_ALL, asked).fetchall())
             self._indexes.put(owner, index)
         return index
-
-
-def _hits(tx: Connection, found: Sequence[tuple[int, PassageScores, PassageScores]]) -> Sequence[PassageHit]:
-    seqs = rows.as_json(seq for seq, _, _ in found)
-    read = {row.pop("seq"): row for row in rows.records(tx, _FOUND_PASSAGES, (seqs,))}
-    with legible():
-        return [
-            PassageHit(_document(row), _passage(row), own, section)
-            for seq, own, section in found
-            if (row := read.get(seq)) is not None
-        ]

@@ -61,7 +61,13 @@ def record(tx: Connection, owner: int, seq: int, content: str, tags: Sequence[st
     keys = {key for one in found for key in _keys(one)}
     known: dict[str, int] = dict(tx.execute(_KNOWN, (owner, rows.as_json(sorted(keys)))).fetchall())
     for one in found:
-        entity = _entity(tx, owner, sorted({known[key] for key in _keys(one) if key in known}))
+        entity, *others = sorted({known[key] for key in _keys(one) if key in known}) or [0]
+        if not entity:
+            new = {"id": f"ent_{secrets.token_hex(8)}", "owner": owner}
+            entity = int(rows.insert(tx, "entities", "RETURNING seq", **new))
+        for other in others:  # merged into the first of those known under its names
+            tx.execute("UPDATE mentions SET entity = ? WHERE entity = ?", (entity, other))
+            tx.execute("DELETE FROM entities WHERE seq = ?", (other,))
         known |= dict.fromkeys(_keys(one), entity)
         for name, key in zip((one.name, *one.also), _keys(one), strict=True):
             tx.execute(_INSERT, (seq, key, owner, entity, name, one.kind, int(one.unsure)))
@@ -69,17 +75,6 @@ def record(tx: Connection, owner: int, seq: int, content: str, tags: Sequence[st
 
 def _keys(name: Name) -> list[str]:
     return [key_of(one) for one in (name.name, *name.also)]
-
-
-def _entity(tx: Connection, owner: int, known: Sequence[int]) -> int:
-    """Return the entity of a name: the first of those known under it, into which the others are merged."""
-    if not known:
-        new = {"id": f"ent_{secrets.token_hex(8)}", "owner": owner}
-        return int(rows.insert(tx, "entities", "RETURNING seq", **new))
-    for other in known[1:]:
-        tx.execute("UPDATE mentions SET entity = ? WHERE entity = ?", (known[0], other))
-        tx.execute("DELETE FROM entities WHERE seq = ?", (other,))
-    return known[0]
 
 
 def _read_names(tx: Connection) -> int:

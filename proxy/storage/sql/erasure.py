@@ -16,7 +16,7 @@ from proxy.domain.core import ForgetCounts, MemoryFilter, Receipt
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import BEYOND_ALL, Connection, Store, legible, reads, value
 from proxy.storage.sql.derivation import release_sources
-from proxy.storage.sql.forget_plan import KINDS, UNBOUNDED, ForgetPlan, ForgetTarget, Seqs, bounds_now
+from proxy.storage.sql.forget_plan import BOUNDED, KINDS, UNBOUNDED, ForgetPlan, ForgetTarget, Seqs
 
 # ---------------------------------------------------------------- receipts
 RECEIPT = "SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts"
@@ -206,9 +206,17 @@ def start_forget(
     """Hide the target, and invalidate what others are writing about it."""
     named = target.owner
     if target.is_everything:
-        named = _take_name(tx, target.owner)
+        # The user gets a new row, without anything and one generation on, that takes the name.
+        columns = "tenant, user, generation, version, served"
+        row = tx.execute(f"SELECT {columns} FROM scopes WHERE id = ?", (target.owner,)).fetchone()
+        tx.execute("UPDATE scopes SET tenant = NULL, user = NULL WHERE id = ?", (target.owner,))
+        named = int(value(tx, f"INSERT INTO scopes ({columns}) VALUES (?, ?, ?, ?, ?) RETURNING id", row))
+        tx.execute("UPDATE receipts SET owner = ? WHERE owner = ?", (named, target.owner))
     else:
-        target = replace(target, bounds=bounds_now(tx))
+        # The last row of each table: all of them count upwards and never use a number twice.
+        last = "SELECT coalesce(max(seq), 0) FROM"
+        bounds = {name: value(tx, f"{last} {table}") for name, table in BOUNDED.items()}
+        target = replace(target, bounds=bounds)
         tx.execute("UPDATE scopes SET portioned = generation WHERE id = ?", (target.owner,))
     erased = ForgetCounts()
     ours = {"owner": target.owner, "project": target.project}
@@ -250,13 +258,3 @@ def finish_forget(tx: Connection, forget: PendingForget) -> ForgetCounts:
     tx.execute(f"DELETE FROM evicted WHERE owner IN ({nameless})", {"id": forget.target.owner})
     tx.execute(f"DELETE FROM scopes WHERE id IN ({nameless})", {"id": forget.target.owner})
     return receipt_counts(tx, forget.receipt)
-
-
-def _take_name(tx: Connection, owner: int) -> int:
-    """Give the user a new row, without anything, and one generation on; return its number."""
-    columns = "tenant, user, generation, version, served"
-    row = tx.execute(f"SELECT {columns} FROM scopes WHERE id = ?", (owner,)).fetchone()
-    tx.execute("UPDATE scopes SET tenant = NULL, user = NULL WHERE id = ?", (owner,))
-    fresh = int(value(tx, f"INSERT INTO scopes ({columns}) VALUES (?, ?, ?, ?, ?) RETURNING id", row))
-    tx.execute("UPDATE receipts SET owner = ? WHERE owner = ?", (fresh, owner))
-    return fresh

@@ -15,7 +15,6 @@ from proxy import telemetry
 from proxy.domain.changes import Change, Edit
 from proxy.domain.core import (
     ForgetCounts,
-    Memory,
     MemoryFilter,
     Receipt,
     Scope,
@@ -25,7 +24,7 @@ from proxy.storage.sql import derivation, erasure, rows
 from proxy.storage.sql.changes import STORING
 from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
-from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
+from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget
 from proxy.storage.sql.forget_related import Verdicts
 
 _MOST_AT_ONCE = 500  # rows of memories, exchanges or responses: a user with more is erased in portions
@@ -156,6 +155,17 @@ class Forgetting(Store):
 
     async def _carry_out(self, forget: PendingForget, verdicts: Verdicts | None = None) -> ForgetCounts:
         """Erase what the forget covers, portion by portion, and finish it; return what it erased in all."""
+        owner = forget.target.owner
+
+        def erase_portion(tx: Connection, portion: Portion) -> None:
+            rows.lock_owners(tx, "?", (owner,))
+            erasure.add_to_receipt(tx, forget.receipt, erase(tx, owner, portion))
+
+        def finish(tx: Connection, late: tuple[int, ...]) -> ForgetCounts:
+            rows.lock_owners(tx, "?", (owner,))
+            erase(tx, owner, (("answers", late),))
+            return erasure.finish_forget(tx, forget)
+
         self._running.add(forget.receipt)
         try:
             # Again, until nothing is found: others may have added to what hangs together.
@@ -163,15 +173,15 @@ class Forgetting(Store):
                 lambda tx: list(erasure.portions(plan_forget(tx, forget.target, verdicts)))
             ):
                 for portion in portions:
-                    await self._database.write(partial(_erase_portion, forget=forget, portion=portion))
+                    await self._database.write(partial(erase_portion, portion=portion))
                     await self._database.checkpoint()
             late: tuple[int, ...] = ()
             if not forget.target.is_everything:
                 late = await self._database.read(lambda tx: column(tx, _LATE, forget.target.parameters()))
-            return await self._database.write(partial(_finish, forget=forget, late=late), purge=True)
+            return await self._database.write(partial(finish, late=late), purge=True)
         finally:
             self._running.discard(forget.receipt)
-            self.drop_caches(forget.target.owner)
+            self.drop_caches(owner)
 
 
 def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make: bool) -> list[ForgetTarget]:
@@ -179,12 +189,12 @@ def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make
     generation too, since a writer may be about to store what was to be forgotten."""
     if memory_id is not None:
         found = tx.execute(_HOLDERS, _holder(where, memory_id)).fetchall()
-        return [target_of(owner, where, memory_id) for (owner,) in found]
+        return [ForgetTarget.of(owner, where, memory_id) for (owner,) in found]
     if where.user is None:
         raise ValueError("a forget needs a user or a memory's id")
     scope = Scope(where.tenant, where.user)
     owner = rows.ensure_owner(tx, scope) if make else rows.find_owner(tx, scope)
-    return [target_of(owner.id, where, None)] if owner else []
+    return [ForgetTarget.of(owner.id, where, None)] if owner else []
 
 
 def _holder(where: MemoryFilter, memory_id: str) -> dict[str, str | None]:
@@ -196,17 +206,6 @@ def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts:
     targets = _targets(tx, where, memory_id, make=False)
     counts = (plan_forget(tx, target, verdicts).counts for target in targets)
     return reduce(add_counts, counts, ForgetCounts())
-
-
-def _erase_portion(tx: Connection, *, forget: PendingForget, portion: Portion) -> None:
-    rows.lock_owners(tx, "?", (forget.target.owner,))
-    erasure.add_to_receipt(tx, forget.receipt, erase(tx, forget.target.owner, portion))
-
-
-def _finish(tx: Connection, *, forget: PendingForget, late: tuple[int, ...]) -> ForgetCounts:
-    rows.lock_owners(tx, "?", (forget.target.owner,))
-    erase(tx, forget.target.owner, (("answers", late),))
-    return erasure.finish_forget(tx, forget)
 
 
 # ---------------------------------------------------------------- collisions
@@ -241,30 +240,25 @@ def unblock_insert(tx: Connection, owner: int, changes: Sequence[Change]) -> Non
     for forget in erasure.pending_forgets(tx):
         if forget.target.owner != owner:
             continue
-        if seqs := tuple(_colliding(tx, forget, new)):
-            these = plan_forget(tx, replace(forget.target, only=seqs))
+        target, seqs = forget.target, list[int]()
+        for memory in new:
+            project, type_, digest = rows.place_of(memory)
+            same = {"new_project": project or "", "new_type": type_, "new_digest": digest}
+            asked = target.parameters() | same | {"new_id": rows.storable(memory.id)}
+            for query in (_SAME_ID, _SAME_WORDS):
+                seqs += column(tx, query, asked)
+        if seqs:
+            these = plan_forget(tx, replace(target, only=tuple(seqs)))
             erasure.add_to_receipt(tx, forget.receipt, erase_all(tx, owner, these))
-        for change in changes:
-            if isinstance(change, Edit) and _would_be_covered(tx, forget.target, change.memory):
+        if not target.is_of_many:
+            continue
+        for edited in (change.memory for change in changes if isinstance(change, Edit)):
+            query = "SELECT seq FROM memories WHERE id = ? AND owner = ?"
+            seq = value(tx, query, (rows.storable(edited.id), owner))
+            of_project = target.project in (None, edited.scope.project)
+            of_type = target.types is None or edited.type in target.types
+            if seq is not None and seq <= target.bounds["memories"] and of_project and of_type:
                 raise Conflict("what the memory would become is being forgotten")
-
-
-def _would_be_covered(tx: Connection, target: ForgetTarget, edited: Memory) -> bool:
-    query = "SELECT seq FROM memories WHERE id = ? AND owner = ?"
-    seq = value(tx, query, (rows.storable(edited.id), target.owner))
-    if seq is None or seq > target.bounds["memories"] or not target.is_of_many:
-        return False
-    of_project = target.project in (None, edited.scope.project)
-    return of_project and (target.types is None or edited.type in target.types)
-
-
-def _colliding(tx: Connection, forget: PendingForget, new: Iterable[Memory]) -> Iterable[int]:
-    for memory in new:
-        project, type_, digest = rows.place_of(memory)
-        same = {"new_project": project or "", "new_type": type_, "new_digest": digest}
-        asked = forget.target.parameters() | same | {"new_id": rows.storable(memory.id)}
-        for query in (_SAME_ID, _SAME_WORDS):
-            yield from column(tx, query, asked)
 
 
 # ---------------------------------------------------------------- expiry
@@ -389,7 +383,7 @@ def repeat_one(tx: Connection, receipt: Receipt) -> tuple[ForgetCounts, bool]:
         include_inactive=True,
     )  # fmt: skip
     rows.raise_generation(tx, owner.id)
-    erased = erase_all(tx, owner.id, plan_forget(tx, target_of(owner.id, where, receipt.memory_id)))
+    erased = erase_all(tx, owner.id, plan_forget(tx, ForgetTarget.of(owner.id, where, receipt.memory_id)))
     if receipt.memory_id is not None and not erased.memories:
         document = ForgetTarget(owner=owner.id, document_id=receipt.memory_id)
         erased = add_counts(erased, erase_all(tx, owner.id, plan_forget(tx, document)))

@@ -17,11 +17,11 @@ from proxy.storage.sql.derivation import derived_from
 from proxy.storage.sql.forget_related import LinkedResponses, Session, Verdicts, mentioning_exchanges
 
 # ---------------------------------------------------------------- target
-_BOUNDED = {
+BOUNDED = {
     "memories": "memories", "exchanges": "exchanges", "held": "quarantine", "responses": "stored_responses",
     "conversations": "conversations", "items": "conversation_items", "documents": "documents",
 }  # fmt: skip
-UNBOUNDED = dict.fromkeys(_BOUNDED, BEYOND_ALL)
+UNBOUNDED = dict.fromkeys(BOUNDED, BEYOND_ALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,12 @@ class ForgetTarget:
     only: tuple[int, ...] | None = None  # of the memories, just these rows
     # The last row of each table that the forget covers: what is written after it began survives it.
     bounds: Mapping[str, int] = field(default_factory=lambda: UNBOUNDED)
+
+    @classmethod
+    def of(cls, owner: int, where: MemoryFilter, memory_id: str | None) -> "ForgetTarget":
+        """Return what a forget of the filter means for one owner."""
+        w = where
+        return cls(owner=owner, project=w.project, type=w.type, text=w.text, memory_id=memory_id)
 
     @property
     def is_scope(self) -> bool:
@@ -70,19 +76,6 @@ class ForgetTarget:
             "id": None if self.memory_id is None else rows.storable(self.memory_id),
             **self.bounds,
         }
-
-
-def target_of(owner: int, where: MemoryFilter, memory_id: str | None) -> ForgetTarget:
-    """Return what a forget of the filter means for one owner."""
-    return ForgetTarget(
-        owner=owner, project=where.project, type=where.type, text=where.text, memory_id=memory_id
-    )  # fmt: skip
-
-
-def bounds_now(tx: Connection) -> dict[str, int]:
-    """Return the last row of each table. All of them count upwards and never use a number twice."""
-    last = "SELECT coalesce(max(seq), 0) FROM"
-    return {name: value(tx, f"{last} {table}") for name, table in _BOUNDED.items()}
 
 
 # ---------------------------------------------------------------- rows
@@ -342,9 +335,18 @@ class _Search:
         ids = [id_ for _, id_, _ in found]
         self._ours["ids"] = rows.as_json(ids)
         self._add("answers", _ANSWERS)
-        if self._target.memory_id is not None:
-            stated_in |= self._mentions()
-        summaries = self._summaries(stated_in)
+        if target.memory_id is not None:  # what else mentions it
+            self._ours["seen"] = rows.as_json(self._seqs["exchanges"] | self._seqs["answers"])
+            for table, seq, session in mentioning_exchanges(self._tx, self._ours, self._verdicts):
+                self._seqs[table].add(seq)
+                self._sessions.add(session)
+                if table == "exchanges":
+                    stated_in.add(session)
+        # The summaries of the sessions in which it was said may say it again.
+        self._ours["sessions"] = rows.as_json(stated_in)
+        summaries = self._tx.execute(_SUMMARIES, self._ours).fetchall()
+        self._seqs["memories"].update({seq for seq, _ in summaries} - self._seqs["older"])
+        self._ours["these"] = rows.as_json(sorted(self._seqs["memories"] | self._seqs["older"]))
         ids = [*dict.fromkeys((*ids, *(id_ for _, id_ in summaries)))]
         covered = self._seqs["memories"] | self._seqs["older"]
         derived = [one for one in derived_from(self._tx, target.owner, ids) if one[0] not in covered]
@@ -354,29 +356,10 @@ class _Search:
         self._add("responses", _SHOWN_RESPONSES)
         self._later("exchanges", "answers")
 
-    def _mentions(self) -> set[Session]:
-        """Find what else mentions it; return the sessions in which the user's words do."""
-        self._ours["seen"] = rows.as_json(self._seqs["exchanges"] | self._seqs["answers"])
-        stated_in: set[Session] = set()
-        for table, seq, session in mentioning_exchanges(self._tx, self._ours, self._verdicts):
-            self._seqs[table].add(seq)
-            self._sessions.add(session)
-            if table == "exchanges":
-                stated_in.add(session)
-        return stated_in
-
     def _later(self, *tables: str) -> None:
         """Find the answers that came, in the sessions of those found, with or after the first of them."""
         self._ours["seen"] = rows.as_json(set().union(*(self._seqs[name] for name in tables)))
         self._add("answers", _LATER)
-
-    def _summaries(self, stated_in: set[Session]) -> list[tuple[int, str]]:
-        """Find the summaries of the sessions in which it was said: they may say it again."""
-        self._ours["sessions"] = rows.as_json(stated_in)
-        found = self._tx.execute(_SUMMARIES, self._ours).fetchall()
-        self._seqs["memories"].update({seq for seq, _ in found} - self._seqs["older"])
-        self._ours["these"] = rows.as_json(sorted(self._seqs["memories"] | self._seqs["older"]))
-        return found
 
     def _holding(self, found: Iterable[tuple[int, str]]) -> list[int]:
         """Return which of the rows (seq, content) hold the target's text; all of them if it has no text."""

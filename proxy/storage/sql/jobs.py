@@ -6,7 +6,6 @@ reads exchanges by marking them with its number: what it did not read, it does n
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import LeaseLost
@@ -44,6 +43,8 @@ _IS_JOB = """
     SELECT 1 FROM jobs j JOIN scopes s ON s.id = j.owner
     WHERE j.id = ? AND s.tenant = ? AND s.user = coalesce(?, s.user)"""
 _WIDEN = "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?), closing = max(closing, ?)"
+# Waiting is not a failure: the claim does not count.
+_TAKE_BACK_ATTEMPT = "UPDATE jobs SET attempts = attempts - 1 WHERE id = ?"
 # What the job reads now is marked as its own: `finish` settles exactly that.
 _MARK = """
     UPDATE exchanges SET job = :job WHERE seq IN (
@@ -144,17 +145,26 @@ class SqlJobs(Store):
         if session is None:
             return  # forgotten, or another worker has it
         if not counted:
-            _take_back_attempt(tx, job)
-        if dead:
-            _bury(tx, job, session, reason)
-        else:
+            tx.execute(_TAKE_BACK_ATTEMPT, (int(job.id),))
+        if not dead:
             _park(tx, int(job.id), state="queued", due_at=at, reason=reason)
+            return
+        # What it read becomes a dead letter with it: no trigger offers that again.
+        letters = "UPDATE exchanges SET extraction = 'dead'"
+        if not tx.execute(f"{letters} WHERE job = ? AND extraction = 'pending'", (int(job.id),)).rowcount:
+            tx.execute(  # it failed before it read anything
+                f"{letters}, job = ? WHERE session = ? AND seq <= ? AND extraction = 'pending'"
+                " AND state = 'done'",
+                (int(job.id), session, job.upto),
+            )
+        buried = "state = 'dead', reason = ?, leased_until = NULL, instance = NULL"
+        tx.execute(f"UPDATE jobs SET {buried} WHERE id = ?", (reason, int(job.id)))
 
     @writes
     def wait_for_credential(self, tx: Connection, job: Job) -> None:
         rows.lock_owner(tx, job.scope)
         if leased_session(tx, job) is not None:
-            _take_back_attempt(tx, job)
+            tx.execute(_TAKE_BACK_ATTEMPT, (int(job.id),))
             _park(tx, int(job.id), state="waiting", due_at=0.0, reason="credential")
 
     @writes
@@ -192,7 +202,23 @@ class SqlJobs(Store):
         number = None if job_id is None else _number(job_id)
         if job_id is not None and number is None:
             return 0
-        return await self._database.write(partial(_revive, asked=(tenant, user, number)))
+        return await self._revive((tenant, user, number))
+
+    @writes
+    def _revive(self, tx: Connection, asked: tuple[str, str | None, int | None]) -> int:
+        rows.lock_owners(tx, f"SELECT j.owner {_DEAD}", asked)
+        query = f"SELECT j.id, j.session, j.upto, j.lane, j.closing {_DEAD} ORDER BY j.id"
+        dead = tx.execute(query, asked).fetchall()
+        for dead_id, session, *width in dead:
+            pending = "UPDATE exchanges SET extraction = 'pending', job = NULL"
+            tx.execute(f"{pending} WHERE job = ? AND extraction = 'dead'", (dead_id,))
+            merged = f"{_WIDEN} WHERE session = ? AND state IN ('queued', 'waiting')"
+            if tx.execute(merged, (*width, session)).rowcount:
+                tx.execute("DELETE FROM jobs WHERE id = ?", (dead_id,))
+            else:
+                queued = "state = 'queued', attempts = 0, due_at = 0, reason = ''"
+                tx.execute(f"UPDATE jobs SET {queued} WHERE id = ?", (dead_id,))
+        return len(dead)
 
 
 def _number(job_id: str) -> int | None:
@@ -243,37 +269,3 @@ def _park(tx: Connection, job_id: int, *, state: JobState, due_at: float, reason
         tx.execute(f"{_WIDEN} WHERE id = ?", (*width, job_id))
     parked = "state = ?, due_at = ?, reason = ?, leased_until = NULL, instance = NULL"
     tx.execute(f"UPDATE jobs SET {parked} WHERE id = ?", (state, due_at, reason, job_id))
-
-
-def _take_back_attempt(tx: Connection, job: Job) -> None:
-    """Do not count the claim as an attempt: waiting is not a failure."""
-    tx.execute("UPDATE jobs SET attempts = attempts - 1 WHERE id = ?", (int(job.id),))
-
-
-def _bury(tx: Connection, job: Job, session: int, reason: str) -> None:
-    """Make the job a dead letter, and what it read with it: no trigger offers that again."""
-    dead = "UPDATE exchanges SET extraction = 'dead'"
-    if not tx.execute(f"{dead} WHERE job = ? AND extraction = 'pending'", (int(job.id),)).rowcount:
-        tx.execute(  # it failed before it read anything
-            f"{dead}, job = ? WHERE session = ? AND seq <= ? AND extraction = 'pending' AND state = 'done'",
-            (int(job.id), session, job.upto),
-        )
-    buried = "state = 'dead', reason = ?, leased_until = NULL, instance = NULL"
-    tx.execute(f"UPDATE jobs SET {buried} WHERE id = ?", (reason, int(job.id)))
-
-
-def _revive(tx: Connection, *, asked: tuple[str, str | None, int | None]) -> int:
-    """Queue dead letters again, each with what it had read; return how many."""
-    rows.lock_owners(tx, f"SELECT j.owner {_DEAD}", asked)
-    query = f"SELECT j.id, j.session, j.upto, j.lane, j.closing {_DEAD} ORDER BY j.id"
-    dead = tx.execute(query, asked).fetchall()
-    for dead_id, session, *width in dead:
-        pending = "UPDATE exchanges SET extraction = 'pending', job = NULL"
-        tx.execute(f"{pending} WHERE job = ? AND extraction = 'dead'", (dead_id,))
-        merged = f"{_WIDEN} WHERE session = ? AND state IN ('queued', 'waiting')"
-        if tx.execute(merged, (*width, session)).rowcount:
-            tx.execute("DELETE FROM jobs WHERE id = ?", (dead_id,))
-        else:
-            queued = "state = 'queued', attempts = 0, due_at = 0, reason = ''"
-            tx.execute(f"UPDATE jobs SET {queued} WHERE id = ?", (dead_id,))
-    return len(dead)

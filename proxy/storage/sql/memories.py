@@ -84,7 +84,9 @@ class SqlMemories(Store):
         )
         self._forgets = 0  # how often the caches of a user were dropped
         self.forgetting = Forgetting(database, self._drop_caches)
-        self.prefetch = Prefetch(database, self._load, self._has_room, _FEW)
+        self.prefetch = Prefetch(
+            database, self._load, lambda: max(self._indexes.filled, self._rows.filled) < _MOSTLY, _FEW
+        )
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
@@ -227,19 +229,16 @@ class SqlMemories(Store):
         if owner is None:
             return []
         if search.faded:  # past the cache of rows, which holds what was last asked for of the current ones
-            found = self._faded(tx, owner).search(scope.project, search)
+            as_of = (self._database.epoch, owner.stamp)
+            known = self._faded_indexes.get(owner.id)
+            if known is None or known[0] != as_of:
+                generations = rows.generations_of(tx, self.model).generations
+                known = (as_of, faded_index(tx, owner, generations))
+                self._faded_indexes.put(owner.id, known)
+            found = known[1].search(scope.project, search)
             read = rows.memories_by_seq(tx, [item.seq for item in found])
             return _hits(found, {seq: memory for seq, (_, memory) in read.items()})
         return self._hits(tx, owner, self._index(tx, owner).search(scope.project, search))
-
-    def _faded(self, tx: Connection, owner: Owner) -> UserIndex:
-        as_of = (self._database.epoch, owner.stamp)
-        known = self._faded_indexes.get(owner.id)
-        if known is not None and known[0] == as_of:
-            return known[1]
-        index = faded_index(tx, owner, rows.generations_of(tx, self.model).generations)
-        self._faded_indexes.put(owner.id, (as_of, index))
-        return index
 
     def _hits(self, tx: Connection, owner: Owner, found: Sequence[Found]) -> Sequence[Hit]:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
@@ -315,9 +314,6 @@ class SqlMemories(Store):
         self._profiles.put(owner.id, (version, found))
         return found
 
-    def _has_room(self) -> bool:
-        return max(self._indexes.filled, self._rows.filled) < _MOSTLY
-
     def _index(self, tx: Connection, owner: Owner) -> UserIndex:
         ours = rows.generations_of(tx, self.model).generations
         return self._indexes.current(tx, owner, self._database.epoch, ours)
@@ -366,13 +362,6 @@ def _edge(where: MemoryFilter, *, up: bool) -> Edge:
     return edge if where.is_timed else edge[1:]
 
 
-def _beyond(where: MemoryFilter, edge: Edge, *, up: bool) -> tuple[str, str, dict[str, float]]:
-    """Return the condition of what comes after the edge, the order, and the condition's parameters."""
-    order = ", ".join(f"{one} {'ASC' if up else 'DESC'}" for one in _columns(where))
-    bound, parameters = _bound(where, edge, "edge", ">" if up else "<")
-    return bound, f"ORDER BY {order}", parameters
-
-
 def _bound(where: MemoryFilter, edge: Edge, name: str, sign: str) -> tuple[str, dict[str, float]]:
     """Return a comparison of the list's columns with the edge, and its parameters."""
     names = [f"{name}{n}" for n in range(len(edge))]
@@ -410,7 +399,8 @@ def _part(
     """Return the condition of the slice beyond the edge, its parameters, the order, and where it ends
     (None: with the list)."""
     condition, parameters = _condition(tx, where, inactive=where.include_inactive)
-    beyond, order, bounds = _beyond(where, edge, up=up)
+    order = "ORDER BY " + ", ".join(f"{one} {'ASC' if up else 'DESC'}" for one in _columns(where))
+    beyond, bounds = _bound(where, edge, "edge", ">" if up else "<")
     of_owner, owner = _of_owner(tx, where)
     if where.is_timed:
         of_owner += " AND " + " AND ".join(c for n, c in rows.RANGE.items() if getattr(where, n) is not None)
@@ -507,23 +497,24 @@ class SqlTimeline(Store):
         return found
 
     async def earlier(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
-        return await self._database.begin_read(partial(_earlier, scope=scope, ids=ids))
+        def work(tx: Connection) -> Mapping[str, Sequence[Memory]]:
+            owner = rows.owner_number(tx, scope)
+            asked = {"owner": owner, "ids": rows.as_json(map(rows.storable, ids))}
+            heads: list[tuple[str, int]] = tx.execute(_EARLIER, asked).fetchall()
+            if not heads:
+                return {}
+            condition = f"m.seq IN {rows.seqs_in(':seqs')} AND (:project IS NULL OR m.project IS NULL"
+            condition += (
+                f" OR m.project = :project){erasure.hidden(tx)} ORDER BY m.valid_from DESC, m.seq DESC"
+            )
+            wanted = {"seqs": rows.as_json(seq for _, seq in heads), "project": scope.project}
+            found: dict[str, list[Memory]] = {}
+            for seq, memory in rows.memories_where(tx, condition, wanted):
+                for head in dict.fromkeys(head for head, of in heads if of == seq):
+                    found.setdefault(head, []).append(memory)
+            return found
 
-
-def _earlier(tx: Connection, *, scope: Scope, ids: Sequence[str]) -> Mapping[str, Sequence[Memory]]:
-    owner = rows.owner_number(tx, scope)
-    asked = {"owner": owner, "ids": rows.as_json(map(rows.storable, ids))}
-    heads: list[tuple[str, int]] = tx.execute(_EARLIER, asked).fetchall()
-    if not heads:
-        return {}
-    condition = f"m.seq IN {rows.seqs_in(':seqs')} AND (:project IS NULL OR m.project IS NULL"
-    condition += f" OR m.project = :project){erasure.hidden(tx)} ORDER BY m.valid_from DESC, m.seq DESC"
-    wanted = {"seqs": rows.as_json(seq for _, seq in heads), "project": scope.project}
-    found: dict[str, list[Memory]] = {}
-    for seq, memory in rows.memories_where(tx, condition, wanted):
-        for head in dict.fromkeys(head for head, of in heads if of == seq):
-            found.setdefault(head, []).append(memory)
-    return found
+        return await self._database.begin_read(work)
 
 
 def _place(tx: Connection, *, where: MemoryFilter, after: str | None) -> Place | None:
@@ -551,12 +542,8 @@ def _events_slice(
     asked["slice"] = _EVENTS_SLICE if hidden or where.project is not None else limit
     found = tx.execute(_EVENTS.format(hidden), asked).fetchall()
     last = tx.execute(_LAST_EVENT, asked).fetchone()
-    return [_event(row) for row in found], tuple(last) if last else None
-
-
-def _event(row: tuple[Any, ...]) -> TimelineEvent:
-    at, _, memory_id, number, type_, project, action, by, content, became = row
-    event = Event(at, action, by, content)
-    return TimelineEvent(
-        f"{memory_id}:{number}", memory_id, type_, project, event, became if became != content else None
-    )
+    events = []
+    for at, _, memory_id, number, type_, project, action, by, content, became in found:
+        event, then = Event(at, action, by, content), became if became != content else None
+        events.append(TimelineEvent(f"{memory_id}:{number}", memory_id, type_, project, event, then))
+    return events, tuple(last) if last else None

@@ -4,7 +4,7 @@ Anchors are a log, resolved when they are read: an exchange that is taken back, 
 what it said, and what held before holds again. Lines are the exchanges' beginnings, not rows of their own."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from proxy.domain.core import Scope, Stamp
 from proxy.domain.session import (
@@ -88,8 +88,22 @@ class SqlNotes(Store):
                 return NO_NOTES
             said_by = "" if after is None else _SAID_BY
             ours = {"session": session, "after": rows.storable(after or ""), "blanks": _BLANKS}
-            anchors = _in_force(tx.execute(f"{_LOG} {said_by} ORDER BY seq", ours))
-            return _with_lines(tx, session, anchors, lines) if lines else SessionNotes(anchors)
+            held: dict[tuple[str, str], Anchor] = {}  # after all that the log says
+            for slot, content, holds, at in tx.execute(f"{_LOG} {said_by} ORDER BY seq", ours):
+                if slot == EVERY:
+                    held.clear()
+                    continue
+                key = (slot, content if slot == OTHER else "")
+                held.pop(key, None)
+                if holds:
+                    held[key] = Anchor(slot, content, at)
+            anchors = tuple(held.values())[-MOST_ANCHORS:]
+            found = tx.execute(_LINES, (session, lines)).fetchall()[::-1] if lines else []
+            turns = tuple(RecentTurn(said, answered, at) for said, answered, at, _ in found)
+            if not found or not tx.execute(_EARLIER, (session, found[0][3])).fetchone():
+                return SessionNotes(anchors, turns)
+            state, _, state_at = _state(tx, session)
+            return SessionNotes(anchors, turns, state, state_at)
 
         return await self._database.begin_read(work)
 
@@ -111,7 +125,9 @@ class SqlNotes(Store):
         state, upto, _ = _state(tx, session)
         ours = {"session": session, "upto": upto, "limit": limit}
         found = tuple(rows.exchanges_where(tx, scope, session_id, _UNREAD, ours))
-        return UncoveredExchanges(state, found, _keys(tx, found), owner.stamp)
+        query = f"SELECT seq, key FROM exchanges WHERE seq IN {rows.seqs_in('?')}"
+        keys: dict[int, str] = dict(tx.execute(query, (rows.as_json(e.seq for e in found),)))
+        return UncoveredExchanges(state, found, tuple(keys[e.seq] for e in found), owner.stamp)
 
     @writes
     def keep_state(
@@ -157,34 +173,11 @@ class SqlNotes(Store):
         return await self._database.write(work)
 
 
-def _in_force(log: Iterable[tuple[str, str, int, float]]) -> tuple[Anchor, ...]:
-    """Return the anchors that hold after all that the log says, the last ones."""
-    held: dict[tuple[str, str], Anchor] = {}
-    for slot, content, holds, at in log:
-        if slot == EVERY:
-            held.clear()
-            continue
-        key = (slot, content if slot == OTHER else "")
-        held.pop(key, None)
-        if holds:
-            held[key] = Anchor(slot, content, at)
-    return tuple(held.values())[-MOST_ANCHORS:]
-
-
 def _find(tx: Connection, scope: Scope, name: str) -> tuple[int | None, bool]:
     """Return the session's row, and whether its state is wanted."""
     named = (scope.tenant, scope.user, scope.project, rows.storable(name))
     row = tx.execute(_SESSION, named).fetchone()
     return (row[0], bool(row[1])) if row else (None, False)
-
-
-def _with_lines(tx: Connection, session: int, anchors: tuple[Anchor, ...], limit: int) -> SessionNotes:
-    found = tx.execute(_LINES, (session, limit)).fetchall()[::-1]
-    lines = tuple(RecentTurn(said, answered, at) for said, answered, at, _ in found)
-    if not found or not tx.execute(_EARLIER, (session, found[0][3])).fetchone():
-        return SessionNotes(anchors, lines)
-    state, _, state_at = _state(tx, session)
-    return SessionNotes(anchors, lines, state, state_at)
 
 
 def _state(tx: Connection, session: int) -> tuple[State | None, int, float]:
@@ -193,9 +186,3 @@ def _state(tx: Connection, session: int) -> tuple[State | None, int, float]:
     row: tuple[str, int, float] | None = tx.execute(query, (session,)).fetchone()
     with legible():
         return (json.loads(row[0]), row[1], row[2]) if row else (None, 0, 0.0)
-
-
-def _keys(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[str, ...]:
-    query = f"SELECT seq, key FROM exchanges WHERE seq IN {rows.seqs_in('?')}"
-    found: dict[int, str] = dict(tx.execute(query, (rows.as_json(e.seq for e in exchanges),)))
-    return tuple(found[e.seq] for e in exchanges)

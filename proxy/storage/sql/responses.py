@@ -5,7 +5,6 @@ cannot store itself again, and a chain passes over the gap. A response that has 
 at once, but its row stays while a living one continues it: a chain in use does not lose its beginning."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from proxy.domain.core import Scope
@@ -14,7 +13,6 @@ from proxy.storage.sql import rows, sessions
 from proxy.storage.sql.database import (
     BEYOND_ALL,
     Connection,
-    Database,
     Store,
     column,
     purges,
@@ -86,7 +84,9 @@ class SqlConversations(Store):
         owner, seq = rows.lock_owner(tx, scope), _seq(tx, scope, conversation_id)
         if owner is None or owner.stamp.generation != generation or seq is None:
             return False
-        if only_new and _holds_any(tx, seq, items):
+        ids = rows.as_json(rows.storable(id_) for id_, _ in items)
+        held = "conversation = ? AND id IN (SELECT value FROM json_each(?))"
+        if only_new and value(tx, f"SELECT 1 FROM conversation_items WHERE {held} LIMIT 1", (seq, ids)):
             return False
         _append(tx, seq, items, project=scope.project, session=session_id)
         if at is not None:
@@ -127,43 +127,10 @@ class SqlConversations(Store):
         return tx.execute(f"DELETE FROM conversation_items WHERE {_ITEM}", asked).rowcount > 0
 
 
-def append_said(tx: Connection, response: StoredResponse, items: Items) -> None:
-    """Append the items to the conversation that the response was made in, if it is there."""
-    scope = response.scope
-    if response.conversation_id is None:
-        return
-    if (seq := _seq(tx, scope, response.conversation_id)) is not None:
-        _append(tx, seq, items, project=scope.project, session=response.session_id or None)
-        tx.execute(_USED, {"seq": seq, "at": response.created_at})
-
-
-async def expire_conversations(database: Database, unused_since: float) -> int:
-    """Delete the conversations that were last used before then, with their items; returns how many."""
-    old = "FROM conversations WHERE used_at <= ? ORDER BY used_at LIMIT ?"
-    these = (unused_since, _CONVERSATIONS_AT_ONCE)
-
-    def work(tx: Connection) -> int:
-        rows.lock_owners(tx, f"SELECT owner {old}", these)
-        return tx.execute(f"DELETE FROM conversations WHERE seq IN (SELECT seq {old})", these).rowcount
-
-    total, last = 0, _CONVERSATIONS_AT_ONCE
-    while last == _CONVERSATIONS_AT_ONCE:
-        last = await database.write(work, purge=True)
-        total += last
-    return total
-
-
 def _seq(tx: Connection, scope: Scope, conversation_id: str) -> int | None:
     named = rows.named(scope, id=rows.storable(conversation_id))
     seq: int | None = value(tx, f"SELECT c.seq FROM {_CONVERSATION}", named)
     return seq
-
-
-def _holds_any(tx: Connection, conversation: int, items: Items) -> bool:
-    these = "conversation = ? AND id IN (SELECT value FROM json_each(?))"
-    ids = rows.as_json(rows.storable(id_) for id_, _ in items)
-    query = f"SELECT 1 FROM conversation_items WHERE {these} LIMIT 1"
-    return value(tx, query, (conversation, ids)) is not None
 
 
 def _append(
@@ -254,6 +221,12 @@ _LEFT = """
                        SELECT 1 FROM json_each(x.recalled) shown WHERE shown.value = :forgotten))
        AND (:previous IS NULL OR EXISTS (
                 SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))"""
+# True for a continuation of what may have been forgotten. A forget in portions continues while others write:
+# who read the chain after it began, and before its portion was erased, has the new generation.
+_LOST_ITS_BEGINNING = """
+    SELECT generation = portioned AND NOT EXISTS (
+        SELECT 1 FROM stored_responses r WHERE r.owner = s.id AND r.id IN (?, ?))
+    FROM scopes s WHERE id = ?"""
 _OWNERS = f"SELECT owner FROM stored_responses WHERE seq IN {_THESE}"
 _RESPONSES_AT_ONCE = 200  # rows of a transaction: other writers wait for it
 
@@ -273,10 +246,23 @@ class SqlChains(Store):
         is_late, of = owner.stamp.generation != generation, (exchange, generation)
         if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
             return False
-        saved = _save(tx, owner.id, response, recalled, over)
-        if saved and said:
-            append_said(tx, response, said)
-        return saved
+        r, named = response, rows.named(response.scope, id=rows.storable(response.id))
+        if r.previous_id is not None and value(tx, _LOST_ITS_BEGINNING, (r.previous_id, r.id, owner.id)):
+            return False
+        if over is not None and value(tx, f"SELECT r.response FROM {_RESPONSE}", named) != over:
+            return False
+        saved = tx.execute(
+            _SAVE,
+            (r.id, owner.id, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
+             r.expires_at, rows.as_json(recalled), r.response, r.input_items),
+        )  # fmt: skip
+        if not saved.rowcount:
+            return False
+        in_conversation = said and r.conversation_id is not None
+        if in_conversation and (seq := _seq(tx, r.scope, r.conversation_id or "")) is not None:
+            _append(tx, seq, said, project=r.scope.project, session=r.session_id or None)
+            tx.execute(_USED, {"seq": seq, "at": r.created_at})
+        return True
 
     @reads
     def get(self, tx: Connection, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
@@ -316,32 +302,24 @@ class SqlChains(Store):
         seqs, total = await self._database.read(lambda tx: column(tx, _EXPIRED, {"now": now})), 0
         for some in rows.in_portions(seqs, _RESPONSES_AT_ONCE):
             portion = {"now": now, "seqs": rows.as_json(some)}
-            total += await self._database.write(partial(_expire, portion=portion))
-        if unused_since is not None:
-            total += await expire_conversations(self._database, unused_since)
+            total += await self._expire(portion)
+        last = _CONVERSATIONS_AT_ONCE if unused_since is not None else 0
+        while last == _CONVERSATIONS_AT_ONCE:
+            last = await self._expire_conversations((unused_since, _CONVERSATIONS_AT_ONCE))
+            total += last
         return total
 
+    @writes
+    def _expire(self, tx: Connection, portion: dict[str, Any]) -> int:
+        rows.lock_owners(tx, _OWNERS, portion)
+        return tx.execute(_EXPIRE, portion).rowcount
 
-def _expire(tx: Connection, portion: dict[str, Any]) -> int:
-    rows.lock_owners(tx, _OWNERS, portion)
-    return tx.execute(_EXPIRE, portion).rowcount
-
-
-def _save(
-    tx: Connection, owner: int, response: StoredResponse, recalled: Sequence[str], over: bytes | None
-) -> bool:
-    if _has_lost_its_beginning(tx, owner, response):
-        return False
-    r = response
-    named = rows.named(r.scope, id=rows.storable(r.id))
-    if over is not None and value(tx, f"SELECT r.response FROM {_RESPONSE}", named) != over:
-        return False
-    saved = tx.execute(
-        _SAVE,
-        (r.id, owner, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
-         r.expires_at, rows.as_json(recalled), r.response, r.input_items),
-    )  # fmt: skip
-    return saved.rowcount > 0
+    @purges
+    def _expire_conversations(self, tx: Connection, these: tuple[float | None, int]) -> int:
+        """Delete conversations that were last used before then, with their items; return how many."""
+        old = "FROM conversations WHERE used_at <= ? ORDER BY used_at LIMIT ?"
+        rows.lock_owners(tx, f"SELECT owner {old}", these)
+        return tx.execute(f"DELETE FROM conversations WHERE seq IN (SELECT seq {old})", these).rowcount
 
 
 def _is_left(
@@ -367,18 +345,6 @@ def _is_left(
         "previous": response.previous_id,
     }  # fmt: skip
     return bool(value(tx, _LEFT, asked)) and not sessions.any_forgotten(tx, owner, recalled)
-
-
-def _has_lost_its_beginning(tx: Connection, owner: int, response: StoredResponse) -> bool:
-    """True for a continuation of what may have been forgotten. A forget in portions continues while others
-    write: who read the chain after it began, and before its portion was erased, has the new generation."""
-    if response.previous_id is None:
-        return False
-    query = """
-        SELECT generation = portioned AND NOT EXISTS (
-            SELECT 1 FROM stored_responses r WHERE r.owner = s.id AND r.id IN (?, ?))
-        FROM scopes s WHERE id = ?"""
-    return bool(value(tx, query, (response.previous_id, response.id, owner)))
 
 
 def _response(scope: Scope, row: dict[str, Any]) -> StoredResponse:

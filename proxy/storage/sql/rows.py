@@ -40,6 +40,9 @@ _AS_THEY_ARE = (
     "expires_at", "archived", "importance", "weight", "confidence", "access_count", "last_accessed", "pinned",
     "uses", "used_at",
 )  # fmt: skip
+_EVIDENCE = """
+    SELECT memory, session_id, exchange_id, span FROM evidence
+    WHERE memory IN (SELECT CAST(value AS INTEGER) FROM json_each(?)) ORDER BY id"""
 # While something is being forgotten, an answer that was given with memories in view may repeat it.
 _EXCHANGE = """
     SELECT e.seq, e.id, e.model, e.said,
@@ -181,12 +184,11 @@ def _archived_by(memory: Memory) -> str | None:
 def insert_evidence(tx: Connection, seq: int, evidence: Sequence[Evidence]) -> None:
     """Add where a memory comes from; what is known already is not doubled."""
     known = "SELECT 1 FROM evidence WHERE memory = ? AND session_id = ? AND exchange_id = ? AND span = ?"
+    new = "INSERT INTO evidence (memory, session_id, exchange_id, span) VALUES (?, ?, ?, ?)"
     for item in evidence:
         row = (seq, item.session_id, item.exchange_id, storable(item.span))
         if not value(tx, known, row):
-            tx.execute(
-                "INSERT INTO evidence (memory, session_id, exchange_id, span) VALUES (?, ?, ?, ?)", row
-            )
+            tx.execute(new, row)
 
 
 def memories_where(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[tuple[int, Memory]]:
@@ -204,19 +206,12 @@ def memories_by_seq(tx: Connection, seqs: Sequence[int]) -> dict[int, tuple[int,
 
 def _memories(tx: Connection, condition: str, parameters: dict[str, Any]) -> list[tuple[int, int, Memory]]:
     rows = tx.execute(f"{_MEMORY} WHERE {condition}", parameters).fetchall()
-    evidence = _evidence_of(tx, [row[0] for row in rows])
+    evidence: dict[int, tuple[Evidence, ...]] = {}
+    for seq, *item in tx.execute(_EVIDENCE, (as_json(row[0] for row in rows),)):
+        evidence[seq] = (*evidence.get(seq, ()), Evidence(*item))
     scopes = {key: Scope(*key) for key in {row[2:5] for row in rows}}  # few: most rows have the same
     with legible():
         return [(row[0], row[28], _memory(row, scopes[row[2:5]], evidence.get(row[0], ()))) for row in rows]
-
-
-def _evidence_of(tx: Connection, seqs: list[int]) -> dict[int, tuple[Evidence, ...]]:
-    found: dict[int, tuple[Evidence, ...]] = {}
-    columns, these = "memory, session_id, exchange_id, span", f"memory IN {seqs_in('?')}"
-    query = f"SELECT {columns} FROM evidence WHERE {these} ORDER BY id"
-    for seq, session_id, exchange_id, span in tx.execute(query, (as_json(seqs),)):
-        found[seq] = (*found.get(seq, ()), Evidence(session_id, exchange_id, span))
-    return found
 
 
 @lru_cache(maxsize=4096)
@@ -351,13 +346,17 @@ class Owner:
     """A user (of a tenant) as the other tables name it."""
 
     id: int
-    name: tuple[str, str]  # tenant and user
     stamp: Stamp
 
 
 def find_owner(tx: Connection, scope: Scope) -> Owner | None:
     """Return the user's row, None for a user never seen."""
-    return _found(tx, scope, _NAMED)
+    return _owner(tx, scope, "")
+
+
+def _owner(tx: Connection, scope: Scope, ending: str) -> Owner | None:
+    row = tx.execute(_NAMED + ending, (scope.tenant, scope.user)).fetchone()
+    return Owner(row[0], Stamp(row[1], row[2])) if row else None
 
 
 def owner_number(tx: Connection, of: Scope | MemoryFilter) -> int:
@@ -370,20 +369,19 @@ def lock_owner(tx: Connection, scope: Scope) -> Owner | None:
 
     The rules are written for one writer at a time. Whatever writes about a user therefore begins with this,
     with `ensure_owner` or with `lock_owners`, before it reads what it decides by."""
-    owner = _found(tx, scope, _NAMED + tx.for_update)
+    owner = _owner(tx, scope, tx.for_update)
     if owner is None and tx.for_update:
         # Who waited for a transaction that gave the user a new row (a forget of everything) sees it now.
-        owner = _found(tx, scope, _NAMED + tx.for_update)
+        owner = _owner(tx, scope, tx.for_update)
     return owner
 
 
 def ensure_owner(tx: Connection, scope: Scope) -> Owner:
     """Return the user's row, made if need be, and locked as by `lock_owner`."""
-    name = (scope.tenant, scope.user)
     new = "INSERT INTO scopes (tenant, user) VALUES (?, ?) ON CONFLICT (tenant, user) DO NOTHING RETURNING id"
     while (owner := lock_owner(tx, scope)) is None:
-        if (made := value(tx, new, name)) is not None:
-            return Owner(made, name, NEVER_SEEN)
+        if (made := value(tx, new, (scope.tenant, scope.user))) is not None:
+            return Owner(made, NEVER_SEEN)
     return owner
 
 
@@ -393,11 +391,6 @@ def lock_owners(tx: Connection, query: str, parameters: Any) -> None:
     if tx.for_update:
         locked = f"SELECT id FROM scopes WHERE id IN ({query}) ORDER BY id {tx.for_update}"
         tx.execute(locked, parameters).fetchall()
-
-
-def _found(tx: Connection, scope: Scope, query: str) -> Owner | None:
-    row = tx.execute(query, (scope.tenant, scope.user)).fetchone()
-    return Owner(row[0], (scope.tenant, scope.user), Stamp(row[1], row[2])) if row else None
 
 
 def set_version(tx: Connection, owner: int, version: int) -> None:

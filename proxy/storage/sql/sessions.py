@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from proxy.domain.core import Scope
@@ -388,8 +387,18 @@ class SqlSessions(Store):
         due = [(each.session, wanted) for each in found if (wanted := each.wanted(trigger))]
         made = 0
         for portion in rows.in_portions(due, _AT_ONCE):
-            made += await self._database.write(partial(_queue, wanted=dict(portion), now=now))
+            made += await self._queue(dict(portion), now)
         return made
+
+    @writes
+    def _queue(self, tx: Connection, wanted: Mapping[int, NewJob], now: float) -> int:
+        """Queue the jobs of the sessions (by row) that still have something pending; return how many."""
+        these = {"ids": rows.as_json(wanted)}
+        rows.lock_owners(tx, _OWNERS_OF_SESSIONS, these)
+        found = pending_sessions(tx, f"e.session IN {rows.seqs_in(':ids')} AND {_UNQUEUED}", these)
+        for one in found:
+            enqueue(tx, one.session, one.owner, wanted[one.session], at=now)
+        return len(found)
 
     @writes
     def end(self, tx: Connection, scope: Scope, session_id: str, at: float) -> int:
@@ -409,8 +418,21 @@ class SqlSessions(Store):
     def sessions(
         self, tx: Connection, scope: Scope, *, limit: int, after: str | None = None
     ) -> Sequence[SessionInfo]:
-        last_at, last_id = _cursor(tx, scope, after)
-        page = rows.named(scope, last_at=last_at, last_id=last_id, limit=limit)
+        last: tuple[float | None, int] = (None, 0)
+        if after is not None:
+            # A bare name that several projects' sessions have means the one furthest down the list, so that
+            # paging comes to an end.
+            start, _, number = rows.storable(after).rpartition("@")
+            row_id = int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else None
+            last = tx.execute(
+                f"SELECT n.last_at, n.id {_OURS}"
+                f" AND (n.name = :name OR n.id = :row AND substr(n.name, 1, {_MARKED}) = :start)"
+                " ORDER BY n.name = :name, n.last_at, n.id LIMIT 1",
+                rows.named(scope, name=rows.storable(after), start=start, row=row_id),
+            ).fetchone()
+            if last is None:
+                raise NotFound("No session has this id.", param="after")
+        page = rows.named(scope, last_at=last[0], last_id=last[1], limit=limit)
         return [SessionInfo(scope=rows.scope_in(row), **row) for row in rows.records(tx, _SESSIONS, page)]
 
     async def prune(self, before: float) -> int:
@@ -418,63 +440,34 @@ class SqlSessions(Store):
         it that are empty now. Returns the number of exchanges."""
         pruned, last = 0, _AT_ONCE
         while last == _AT_ONCE:
-            last = await self._database.write(partial(_prune_exchanges, before=before))
+            last = await self._prune_exchanges(before)
             pruned += last
         edge: int | None = 0
         while edge is not None:  # a slice at a time
-            old, edge = await self._database.read(partial(_old, before=before, edge=edge))
+            old, edge = await self._old(before, edge)
             for portion in rows.in_portions(old, _AT_ONCE):
-                these = {"ids": rows.as_json(portion), "before": before}
-                await self._database.write(partial(_prune_sessions, these=these))
+                await self._prune_sessions({"ids": rows.as_json(portion), "before": before})
         return pruned
 
+    @writes
+    def _prune_exchanges(self, tx: Connection, before: float) -> int:
+        """Delete some of the exchanges from before `before` that are extracted; return how many. What was
+        made of them for their session stays: the mark tells the schema's triggers that this is not a forget."""
+        old = column(tx, _OLD, (before, _AT_ONCE))
+        these = (rows.as_json(old),)
+        rows.lock_owners(tx, f"{_OWNERS} e.seq IN {_THESE}", these)
+        tx.execute(f"UPDATE exchanges SET extraction = 'old' WHERE seq IN {_THESE}", these)
+        tx.execute(f"DELETE FROM exchanges WHERE seq IN {_THESE}", these)
+        return len(old)
 
-def _queue(tx: Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
-    """Queue the jobs of those of the sessions (by row) that still have something pending; return how many."""
-    these = {"ids": rows.as_json(wanted)}
-    rows.lock_owners(tx, _OWNERS_OF_SESSIONS, these)
-    found = pending_sessions(tx, f"e.session IN {rows.seqs_in(':ids')} AND {_UNQUEUED}", these)
-    for one in found:
-        enqueue(tx, one.session, one.owner, wanted[one.session], at=now)
-    return len(found)
+    @reads
+    def _old(self, tx: Connection, before: float, edge: int) -> tuple[Sequence[int], int | None]:
+        """Return the old and empty sessions of the slice beyond the edge, and where it ends, if not all."""
+        end = value(tx, _SLICE_END, {"edge": edge})
+        asked = {"before": before, "edge": edge, "end": BEYOND_ALL if end is None else end}
+        return column(tx, _OLD_SESSIONS, asked), end
 
-
-def _prune_exchanges(tx: Connection, *, before: float) -> int:
-    """Delete some of the exchanges from before `before` that are extracted; return how many. What was made
-    of them for their session stays: the mark tells the schema's triggers that this is not a forget."""
-    old = column(tx, _OLD, (before, _AT_ONCE))
-    these = (rows.as_json(old),)
-    rows.lock_owners(tx, f"{_OWNERS} e.seq IN {_THESE}", these)
-    tx.execute(f"UPDATE exchanges SET extraction = 'old' WHERE seq IN {_THESE}", these)
-    tx.execute(f"DELETE FROM exchanges WHERE seq IN {_THESE}", these)
-    return len(old)
-
-
-def _old(tx: Connection, *, before: float, edge: int) -> tuple[Sequence[int], int | None]:
-    """Return the old and empty sessions of the slice beyond the edge, and where it ends, if there is more."""
-    end = value(tx, _SLICE_END, {"edge": edge})
-    asked = {"before": before, "edge": edge, "end": BEYOND_ALL if end is None else end}
-    return column(tx, _OLD_SESSIONS, asked), end
-
-
-def _prune_sessions(tx: Connection, *, these: Mapping[str, Any]) -> None:
-    rows.lock_owners(tx, _OWNERS_OF_SESSIONS, these)
-    tx.execute(_PRUNE_SESSIONS, these)
-
-
-def _cursor(tx: Connection, scope: Scope, after: str | None) -> tuple[float | None, int]:
-    """Return when the session `after` was last used, and its row. A bare name that several projects'
-    sessions have means the one furthest down the list, so that paging comes to an end."""
-    if after is None:
-        return None, 0
-    start, _, number = rows.storable(after).rpartition("@")
-    row_id = int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else None
-    row: tuple[float, int] | None = tx.execute(
-        f"SELECT n.last_at, n.id {_OURS}"
-        f" AND (n.name = :name OR n.id = :row AND substr(n.name, 1, {_MARKED}) = :start)"
-        " ORDER BY n.name = :name, n.last_at, n.id LIMIT 1",
-        rows.named(scope, name=rows.storable(after), start=start, row=row_id),
-    ).fetchone()
-    if row is None:
-        raise NotFound("No session has this id.", param="after")
-    return row
+    @writes
+    def _prune_sessions(self, tx: Connection, these: Mapping[str, Any]) -> None:
+        rows.lock_owners(tx, _OWNERS_OF_SESSIONS, these)
+        tx.execute(_PRUNE_SESSIONS, these)

@@ -18,7 +18,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from proxy.domain.core import Scope, Search
@@ -26,7 +25,6 @@ from proxy.domain.errors import WrongModel
 from proxy.domain.limits import TTLCache
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.exact_index import Found, Row, UserIndex, build
-from proxy.storage.sql import rows
 from proxy.storage.sql.database import Connection, Database, Store, column, reads, value, writes
 from proxy.storage.sql.erasure import hidden
 from proxy.storage.sql.rows import FIRST, Owner, as_json, newest_model, seqs_in
@@ -198,22 +196,22 @@ class Outbox(Store):
     async def _target(self) -> IndexTarget:
         """Return the database's record of the index; an unknown index gets all memories."""
         name = self._index.name
-        found = await self._database.read(lambda tx: index_target(tx, name))
-        return found or await self._register()
 
-    @writes
-    def _register(self, tx: Connection) -> IndexTarget:
-        """Begin to collect entries, with all that there is.
+        def register(tx: Connection) -> IndexTarget:
+            """Begin to collect entries, with all that there is.
 
-        If others write at the same time, a memory may be seen neither here nor by a trigger. Nothing is sent
-        for a while then: the first delivery for a generation makes all of its memories wait."""
-        if (known := index_target(tx, self._index.name)) is None:
-            _clear(tx)
-            from_then = self._clock() + _SETTLE_S if tx.for_update else 0.0
-            added = "INSERT INTO vector_targets (name, leased_until) VALUES (?, ?)"
-            tx.execute(added, (self._index.name, from_then))
-            tx.execute(_ENQUEUE_ALL)
-        return known or IndexTarget((), False)
+            If others write at the same time, a memory may be seen neither here nor by a trigger. Nothing is
+            sent for a while then: the first delivery for a generation makes all of its memories wait."""
+            if (known := index_target(tx, name)) is None:
+                _clear(tx)
+                from_then = self._clock() + _SETTLE_S if tx.for_update else 0.0
+                tx.execute("INSERT INTO vector_targets (name, leased_until) VALUES (?, ?)", (name, from_then))
+                tx.execute(_ENQUEUE_ALL)
+            return known or IndexTarget((), False)
+
+        if found := await self._database.read(lambda tx: index_target(tx, name)):
+            return found
+        return await self._database.write(register)
 
     @writes
     def _set_rebuilding(self, tx: Connection, begins: bool) -> None:
@@ -366,19 +364,14 @@ class Indexed:
         waiting = column(tx, _WAITING, asked) if target else ()
         if target is None or not target.generations or len(waiting) > _MOST_WAITING:
             return None
-        admitted = self._admitted(tx, owner, project, search)
-        return IndexPlan(owner, admitted, target.generations, compared, waiting)
-
-    def _admitted(self, tx: Connection, owner: Owner, project: str | None, search: Search) -> int:
-        """Count once for each version of the user's memories: of many that takes milliseconds."""
+        # Counted once for each version of the user's memories: of many that takes milliseconds.
         key = (owner, project, search.types)
-        if (known := self._counts.get(key)) is not None:
-            return known
-        types = None if search.types is None else as_json(sorted(search.types))
-        wanted = {"owner": owner.id, "now": search.now, "project": project, "types": types}
-        count = int(value(tx, _ADMITTED, wanted))
-        self._counts.put(key, count)
-        return count
+        if (admitted := self._counts.get(key)) is None:
+            types = None if search.types is None else as_json(sorted(search.types))
+            wanted = {"owner": owner.id, "now": search.now, "project": project, "types": types}
+            admitted = int(value(tx, _ADMITTED, wanted))
+            self._counts.put(key, admitted)
+        return IndexPlan(owner, admitted, target.generations, compared, waiting)
 
     async def propose(self, plan: IndexPlan, scope: Scope, search: Search) -> Sequence[int] | None:
         """Return the memories to look at, by number; None where the index cannot say."""
@@ -427,12 +420,11 @@ def stamp_model(tx: Connection, model: EmbeddingModel) -> None:
             f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
             " serve with (it can be interrupted and continues), or set embedding.model back"
         )
-    add_model(tx, model)
+    _add_model(tx, model, last)
 
 
-def add_model(tx: Connection, model: EmbeddingModel) -> int:
-    """Make the model the store's from now on, and return its generation."""
-    last = newest_model(tx)
+def _add_model(tx: Connection, model: EmbeddingModel, last: tuple[int, str, int] | None) -> int:
+    """Make the model the store's, after the `last`; return its generation."""
     generation = FIRST if last is None else last[0] + 1
     tx.execute("INSERT INTO embeddings VALUES (?, ?, ?)", (generation, model.name, model.dimension))
     return generation
@@ -468,7 +460,7 @@ class SqlVectors(Store):
         last = newest_model(tx)
         if last is not None and not all_again and last[1:] == (embedding.name, embedding.dimension):
             return last[0]
-        return add_model(tx, embedding)
+        return _add_model(tx, embedding, last)
 
     @reads
     def count(self, tx: Connection, generation: int) -> int:
@@ -487,27 +479,24 @@ class SqlVectors(Store):
         understand. What was changed or forgotten since it was read is left as it is.
 
         Raises WrongModel if the store has another model already."""
-        count = await self._database.write(partial(_put, generation=generation, made=made))
+        count = await self._put(generation, made)
         await self._database.checkpoint()
         return count
 
-
-def _put(tx: Connection, *, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
-    last = newest_model(tx)
-    if last is None or last[0] != generation:
-        raise WrongModel("the memories are being embedded with yet another model")
-    raised = f"UPDATE scopes SET version = version + 1 WHERE id IN {rows.seqs_in('?')} RETURNING id, version"
-    owners = (rows.as_json({stale.owner for stale, _ in made}),)
-    versions = dict(tx.execute(raised, owners).fetchall())
-    count = 0
-    for stale, vector in made:
+    @writes
+    def _put(self, tx: Connection, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
+        last = newest_model(tx)
+        if last is None or last[0] != generation:
+            raise WrongModel("the memories are being embedded with yet another model")
+        raised = f"UPDATE scopes SET version = version + 1 WHERE id IN {seqs_in('?')} RETURNING id, version"
+        versions = dict(tx.execute(raised, (as_json({stale.owner for stale, _ in made}),)).fetchall())
         # As if rewritten: an index that knows the memory takes its vector to be the one that it has.
-        found = tx.execute(
-            "UPDATE memories SET changed = :version, written = :version WHERE seq = :seq AND written = :read",
-            {"version": versions.get(stale.owner), "seq": stale.seq, "read": stale.written},
-        )
-        if found.rowcount:
-            count += 1
-            filled = "UPDATE vectors SET embedding = ?, generation = ? WHERE memory = ?"
-            tx.execute(filled, (vector, generation, stale.seq))
-    return count
+        rewritten = "UPDATE memories SET changed = ?, written = ? WHERE seq = ? AND written = ?"
+        filled = "UPDATE vectors SET embedding = ?, generation = ? WHERE memory = ?"
+        count = 0
+        for stale, vector in made:
+            version = versions.get(stale.owner)
+            if tx.execute(rewritten, (version, version, stale.seq, stale.written)).rowcount:
+                count += 1
+                tx.execute(filled, (vector, generation, stale.seq))
+        return count

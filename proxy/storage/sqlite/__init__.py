@@ -41,7 +41,15 @@ class SqliteInstance:
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._dir = run_dir
         self.id = secrets.token_hex(8)
-        self._fd = self._take(self._path_of(self.id))
+        path = self._path_of(self.id)
+        while True:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            # Another process may have found the file unlocked, taken us for dead and removed it.
+            with suppress(FileNotFoundError):
+                if os.stat(path).st_ino == os.fstat(self._fd).st_ino:
+                    return
+            os.close(self._fd)
 
     def is_dead(self, tx: Connection, instance: str) -> bool:
         """True if the process that wrote under this id has ended. Removes what is left of it."""
@@ -61,16 +69,6 @@ class SqliteInstance:
 
     def _path_of(self, instance: str) -> Path:
         return self._dir / (instance + _SUFFIX)
-
-    def _take(self, path: Path) -> int:
-        while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            # Another process may have found the file unlocked, taken us for dead and removed it.
-            with suppress(FileNotFoundError):
-                if os.stat(path).st_ino == os.fstat(fd).st_ino:
-                    return fd
-            os.close(fd)
 
 
 def living(run_dir: Path) -> int:
@@ -206,35 +204,28 @@ def survey(database: Path) -> Survey:
         (memories, stored_at, said_at) = connection.execute(newest).fetchone()
         model = newest_model(connection)
         size, log = database.stat().st_size, database.with_name(database.name + "-wal")
+        # Copies that were set aside are as private as the database; the log and its index have its mode.
+        files = [path for path in sorted(database.parent.glob(database.name + "*")) if path.is_file()]
+        own = [path for path in files if not path.name.endswith(("-wal", "-shm"))]
+        exposed = tuple(path.name for path in own if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+        is_sound = True if size <= MOST_CHECKED_BYTES else None
+        try:
+            if is_sound:
+                check(database)
+        except StoreUnavailable:
+            is_sound = False
         return Survey(
             bytes=size,
             log_bytes=log.stat().st_size if log.exists() else 0,
             free_bytes=shutil.disk_usage(database.parent).free,
-            exposed=_exposed(database),
+            exposed=exposed,
             schema=schema,
             model=model and model[1],
             memories=memories,
             newest_at=max((at for at in (stored_at, said_at) if at is not None), default=None),
             forms=forms_in(connection),
-            is_sound=_is_sound(database) if size <= MOST_CHECKED_BYTES else None,
+            is_sound=is_sound,
         )
-
-
-def _is_sound(database: Path) -> bool:
-    try:
-        check(database)
-    except StoreUnavailable:
-        return False
-    return True
-
-
-def _exposed(database: Path) -> tuple[str, ...]:
-    """Return what others could read: copies that were set aside are as private as the database."""
-    others = stat.S_IRWXG | stat.S_IRWXO
-    files = (path for path in sorted(database.parent.glob(database.name + "*")) if path.is_file())
-    # The log and its index have the mode of their file.
-    own = (path for path in files if not path.name.endswith(("-wal", "-shm")))
-    return tuple(path.name for path in own if path.stat().st_mode & others)
 
 
 # ---------------------------------------------------------------- stores

@@ -76,14 +76,20 @@ def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest
             database.execute("BEGIN")
             if not is_ours(database):
                 raise StoreUnavailable(f"{source} is not a database of memory-proxy")
-            counts = _copy(database, partial, report)
+            counts = _counts(database)
+            with closing(sqlite3.connect(partial, isolation_level=None)) as copy, mapped(partial):
+                # Until it has its name, it need not survive a crash: one fsync at the end.
+                copy.execute("PRAGMA synchronous = OFF")
+                progress = lambda _, left, total: report("copy", total - left, total)  # noqa: E731
+                database.backup(copy, pages=_PAGES_AT_ONCE, progress=progress)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, which reading does not write to
             (schema,) = database.execute("PRAGMA user_version").fetchone()
             model = newest_model(database) if schema >= _NAMES_MODELS else None
             database.execute("ROLLBACK")
         report("verify", 0, 1)
         verify(partial, counts, f"the copy of {source}")
-        with partial.open("r+b") as copy:
-            size = copy.seek(0, os.SEEK_END)
+        with partial.open("r+b") as opened:
+            size = opened.seek(0, os.SEEK_END)
             manifest = Manifest(
                 made_at=now,
                 version=__version__,
@@ -92,11 +98,11 @@ def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest
                 dimension=model and model[2],
                 counts=counts,
                 bytes=size,
-                sha256=_digest(copy, size),
+                sha256=_digest(opened, size),
             )
             trailer = json.dumps({"memory_proxy_backup": _FORMAT, **asdict(manifest)}).encode()
-            copy.seek(size)
-            copy.write(trailer.ljust(TRAILER_BYTES - 1) + b"\n")
+            opened.seek(size)
+            opened.write(trailer.ljust(TRAILER_BYTES - 1) + b"\n")
         report("verify", 1, 1)
         sync(partial)
         partial.replace(target)
@@ -146,22 +152,6 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _copy(database: SqliteConnection, target: Path, report: Report) -> dict[str, int]:
-    """Copy what the open read transaction sees; return how many rows that is, table by table."""
-    counts = _counts(database)
-    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        # Until it has its name, it need not survive a crash: one fsync at the end.
-        copy.execute("PRAGMA synchronous = OFF")
-        with mapped(target):
-            database.backup(
-                copy,
-                pages=_PAGES_AT_ONCE,
-                progress=lambda _, left, total: report("copy", total - left, total),
-            )
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, which reading does not write to
-    return counts
 
 
 @contextmanager
@@ -296,7 +286,12 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         others = list({r.id: r for r in receipts if r.id not in known}.values())
         erased, unknown = ForgetCounts(), 0
         if present is not None:
-            erased = add_counts(_as_in(present, database, theirs), _delete_as_in(present, database))
+            with _connected(present.path) as now:
+                for scope in dict.fromkeys(Scope(r.tenant, r.user) for r in theirs):
+                    erased = add_counts(erased, _keep_what_is_in(now, database, scope))
+                for receipt in (r for r in theirs if r.id in present.unfinished):
+                    erased = add_counts(erased, forget.repeat_one(database, receipt)[0])
+                erased = add_counts(erased, _delete_as_in(now, database))
         for receipt in others:
             counts, was_there = forget.repeat_one(database, receipt)
             erased, unknown = add_counts(erased, counts), unknown + (not was_there)
@@ -307,18 +302,6 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         keys = _keep_keys(database, present.keys) if present else 0
         database.execute("COMMIT")
     return Carried(receipts=len(theirs) + len(others), erased=erased, unknown=unknown, keys=keys)
-
-
-def _as_in(present: Present, staged: SqliteConnection, receipts: Sequence[Receipt]) -> ForgetCounts:
-    """For the users in the receipts, erase what the present database does not have."""
-    erased = ForgetCounts()
-    with _connected(present.path) as now:
-        for scope in dict.fromkeys(Scope(r.tenant, r.user) for r in receipts):
-            erased = add_counts(erased, _keep_what_is_in(now, staged, scope))
-    for receipt in receipts:
-        if receipt.id in present.unfinished:
-            erased = add_counts(erased, forget.repeat_one(staged, receipt)[0])
-    return erased
 
 
 def _keep_what_is_in(now: SqliteConnection, staged: SqliteConnection, scope: Scope) -> ForgetCounts:
@@ -340,37 +323,29 @@ def _keep_what_is_in(now: SqliteConnection, staged: SqliteConnection, scope: Sco
     return erase(staged, owner.id, portion)
 
 
-def _delete_as_in(present: Present, staged: SqliteConnection) -> ForgetCounts:
-    """Delete what clients have deleted, of every user."""
+def _delete_as_in(now: SqliteConnection, staged: SqliteConnection) -> ForgetCounts:
+    """Delete what clients have deleted, of every user.
+
+    Of what leaves no row: only if the present database continues the staged one. One that was begun again
+    after a loss has nothing of that, and lacks what was never deleted. And only what it had: the rest came to
+    the backup after the present database, put back from an older one, parted from it."""
     emptied, erased = 0, ForgetCounts()
-    with _connected(present.path) as now:
-        for tenant, user, id_ in now.execute(_DELETED):
-            emptied += staged.execute(_EMPTY, {"tenant": tenant, "user": user, "id": id_}).rowcount
-        everybody = staged.execute(_USERS).fetchall() if _continues(now, staged) else []
-        for tenant, user in everybody:
-            portion = tuple(_deleted(now, staged, table, Scope(tenant, user)) for table in _DELETABLE)
-            if any(seqs for _, seqs in portion):
-                owner = rows.ensure_owner(staged, Scope(tenant, user))
-                erased = add_counts(erased, erase(staged, owner.id, portion))
+    for tenant, user, id_ in now.execute(_DELETED):
+        emptied += staged.execute(_EMPTY, {"tenant": tenant, "user": user, "id": id_}).rowcount
+    everybody = staged.execute(_USERS).fetchall()
+    random = [f"SELECT id FROM {table}" for table in _RANDOM]
+    if all(_names(now, ids, {}).isdisjoint(id_ for (id_,) in staged.execute(ids)) for ids in random):
+        everybody = []
+    for tenant, user in everybody:
+        portion = []
+        for table, place in _DELETABLE.items():
+            _, seqs = _missing(now, staged, table, {"tenant": tenant, "user": user})
+            found = now.execute(_FREE.format(place), {"seqs": json.dumps(seqs)}) if seqs else ()
+            portion.append((table, tuple(seq for (seq,) in found)))
+        if any(seqs for _, seqs in portion):
+            owner = rows.ensure_owner(staged, Scope(tenant, user))
+            erased = add_counts(erased, erase(staged, owner.id, tuple(portion)))
     return add_counts(erased, ForgetCounts(responses=emptied))
-
-
-def _continues(now: SqliteConnection, staged: SqliteConnection) -> bool:
-    """True if the present database has something that the staged one has: one that was begun again after
-    a loss lacks what was never deleted."""
-    for table in _RANDOM:
-        ids = f"SELECT id FROM {table}"
-        if not _names(now, ids, {}).isdisjoint(id_ for (id_,) in staged.execute(ids)):
-            return True
-    return False
-
-
-def _deleted(now: SqliteConnection, staged: SqliteConnection, table: str, scope: Scope) -> tuple[str, Seqs]:
-    """Return what of the user's was deleted: not what came to the backup after the present database parted
-    from it, since that was put back from an older one."""
-    _, seqs = _missing(now, staged, table, {"tenant": scope.tenant, "user": scope.user})
-    free = _FREE.format(_DELETABLE[table])
-    return table, tuple(seq for (seq,) in now.execute(free, {"seqs": json.dumps(seqs)})) if seqs else ()
 
 
 def _missing(
@@ -456,7 +431,10 @@ class Restore:
             staged = staging / "memory.db"
             manifest = self._stage(backup, staged, name)
             present, carried = self._complete(staged)
-            _leave_index(staged)
+            with _connected(staged) as connection:
+                # An external index is filled again: it still holds what was written after the backup.
+                connection.execute("DELETE FROM vector_targets")
+                connection.execute("DELETE FROM vector_outbox")
             _settle(staged)
             self._refuse_company()
             aside = self._swap(staged)
@@ -501,8 +479,14 @@ class Restore:
         if database.exists():
             _settle(database)
             stamp = time.strftime("%Y%m%d-%H%M%S")
-            aside = _unused(database.with_name(f"{database.name}.before-restore-{stamp}"))
-            _name_twice(database, aside)
+            first = database.with_name(f"{database.name}.before-restore-{stamp}")
+            others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+            aside = next(free for free in chain([first], others) if not free.exists())
+            try:  # a second name, so that at no moment it has none
+                aside.hardlink_to(database)
+            except OSError:  # links are unknown here
+                shutil.copy2(database, aside)
+                sync(aside)
         # What an unreadable database has left in its log belongs to it, and would be read into the new one.
         for suffix in ("-wal", "-shm"):
             log = database.with_name(database.name + suffix)
@@ -515,30 +499,8 @@ class Restore:
         return aside
 
 
-def _leave_index(staged: Path) -> None:
-    """Have an external index filled again: it still holds what was written after the backup."""
-    with _connected(staged) as connection:
-        connection.execute("DELETE FROM vector_targets")
-        connection.execute("DELETE FROM vector_outbox")
-
-
 def _settle(database: Path) -> None:
     """Have all of the readable database in its one file, and that on the disk."""
     with suppress(sqlite3.Error), closing(connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     sync(database)
-
-
-def _unused(path: Path) -> Path:
-    """Return the path, or where that is taken one like it that is not."""
-    others = (path.with_name(f"{path.name}-{number}") for number in count(2))
-    return next(free for free in chain([path], others) if not free.exists())
-
-
-def _name_twice(path: Path, second: Path) -> None:
-    """Give the file a second name, so that at no moment it has none; where links are unknown, a copy."""
-    try:
-        second.hardlink_to(path)
-    except OSError:
-        shutil.copy2(path, second)
-        sync(second)

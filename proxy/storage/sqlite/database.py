@@ -97,10 +97,15 @@ def prepare(path: Path, *, create: bool) -> None:
     with mapped(path):
         if create:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not path.exists():  # see _check_size
+            if not path.exists():
                 os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         identity(path)
-        _check_size(path)
+        # SQLite would take any file of a few bytes for an empty database, and overwrite it; what is larger
+        # and no database, it refuses itself. Not opened for that: to close any other descriptor of a database
+        # drops the locks that this process's connections have on it (POSIX), and another process may then
+        # remove the write-ahead log under them.
+        if 0 < path.stat().st_size < _SMALLEST_PAGE:
+            raise StoreUnavailable(f"{path} is not a database: move it away, or restore a backup")
         # Not by SQLite's own locks: changing to WAL fails at once where another process is doing the same.
         with alone(path.with_suffix(".opening")), closing(connect(path)) as connection:
             _migrate(connection, path)
@@ -153,16 +158,6 @@ def is_ours(connection: SqliteConnection) -> bool:
     """True for a database that memory-proxy has made."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION_ID)
-
-
-def _check_size(path: Path) -> None:
-    """Refuse what SQLite would take for an empty database and overwrite: any file of a few bytes.
-
-    Without opening it. To close any other descriptor of a database drops the locks that this process's
-    connections have on it (POSIX); another process may then remove the write-ahead log under them.
-    What is larger and no database, SQLite refuses itself."""
-    if 0 < path.stat().st_size < _SMALLEST_PAGE:
-        raise StoreUnavailable(f"{path} is not a database: move it away, or restore a backup")
 
 
 def _migrate(connection: SqliteConnection, path: Path) -> None:
@@ -311,7 +306,12 @@ class SqliteDatabase:
     async def read(self, work: Work[T]) -> T:
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+        def run() -> T:
+            with self.outages.noting("read"), self._reading() as connection:
+                return work(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, run)
 
     def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
         """Begin a short read, in one transaction with what else is begun now."""
@@ -359,10 +359,6 @@ class SqliteDatabase:
         with self._connection(self._copy_handle) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
-    def _read(self, work: Work[T]) -> T:
-        with self.outages.noting("read"), self._reading() as connection:
-            return work(connection)
-
     def _read_begun(self) -> None:
         """Do the first few of what was begun. The rest has a turn of its own, after other reads."""
         with self._queue_lock:
@@ -408,7 +404,13 @@ class SqliteDatabase:
             # Work that failed by itself has been noted: the commit of the others says nothing about it.
             if not any(entry.error is not None and kind_of(entry.error) for entry in group):
                 self.outages.worked(side)
-        _deliver(group)
+        # Wake the callers: one call into each event loop.
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}
+        for entry in group:
+            by_loop.setdefault(entry.future.get_loop(), []).append(entry)
+        for loop, entries in by_loop.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, entries)
 
     def _commit(self, connection: SqliteConnection, group: Sequence[_Entry]) -> None:
         _begin(connection)
@@ -497,7 +499,13 @@ class SqliteDatabase:
             found = identity(self.path)
             if found == self._identity:
                 return
-            self._leave_nothing_in_the_log()
+            # What the log holds is brought into the file that was opened, wherever that is now. The log is
+            # found by its name: opening the new file would read it into that one, and delete it.
+            emptied = False
+            for handle in list(self._handles):
+                with handle.lock, suppress(sqlite3.Error):
+                    if not emptied and handle.connection is not None:
+                        emptied = _empty_log(handle.connection)
             for handle in list(self._handles):
                 with handle.lock:
                     handle.discard()
@@ -507,15 +515,6 @@ class SqliteDatabase:
             self.epoch += 1
             self.outages.repaired()
             telemetry.log.warning("store.replaced")
-
-    def _leave_nothing_in_the_log(self) -> None:
-        """Bring what the write-ahead log holds into the file that was opened, wherever that is now.
-
-        The log is found by its name: opening the new file would read it into that one, and delete it."""
-        for handle in list(self._handles):
-            with handle.lock, suppress(sqlite3.Error):
-                if handle.connection is not None and _empty_log(handle.connection):
-                    return
 
     def _shutdown(self) -> None:
         for threads in (self._writer, self._copier, self._readers):
@@ -547,16 +546,6 @@ def _empty_log(connection: SqliteConnection) -> bool:
     """Empty the write-ahead log; return whether it is: it is not while another reads from it."""
     (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
-
-
-def _deliver(group: Sequence[_Entry]) -> None:
-    """Wake the callers: one call into each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}
-    for entry in group:
-        by_loop.setdefault(entry.future.get_loop(), []).append(entry)
-    for loop, entries in by_loop.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, entries)
 
 
 def _settle(group: Sequence[_Entry]) -> None:
