@@ -354,26 +354,21 @@ class IndexCache:
     """Indexes by user, within a bound in bytes. One that is larger than all of it is cached alone."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._indexes = TTLCache[int, tuple[int, UserIndex]](  # with the epoch of the database
+        self.by_user = TTLCache[int, tuple[int, UserIndex]](  # with the epoch of the database
             limit_bytes, size_of=lambda entry: min(entry[1].nbytes, limit_bytes)
         )
         # One user's index is read by one thread at a time, without making other users wait.
         self._loading = [threading.Lock() for _ in range(_STRIPES)]
-        self.clear, self.pop = self._indexes.clear, self._indexes.pop
-
-    @property
-    def filled(self) -> float:
-        """The share of the bound that is used."""
-        return self._indexes.filled
+        self.clear, self.pop = self.by_user.clear, self.by_user.pop
 
     def __contains__(self, owner: int) -> bool:
-        return owner in self._indexes
+        return owner in self.by_user
 
     def current(self, tx: Connection, owner: Owner, epoch: int, generations: Sequence[int]) -> UserIndex:
         """Return the user's index as of the transaction, or newer; `epoch` is that of the database. Vectors
         of other `generations` than these are left out."""
         with self._loading[owner.id % _STRIPES]:
-            made_in, cached = self._indexes.get(owner.id) or (epoch, None)
+            made_in, cached = self.by_user.get(owner.id) or (epoch, None)
             if cached is None or made_in != epoch:
                 cached = None
             # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
@@ -383,7 +378,7 @@ class IndexCache:
             ):
                 return cached
             index = _refreshed(tx, owner, cached, generations)
-            self._indexes.put(owner.id, (epoch, index))
+            self.by_user.put(owner.id, (epoch, index))
             return index
 
 
@@ -443,19 +438,14 @@ class RowCache:
 
     def __init__(self, limit_bytes: int, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
-        self._users = TTLCache[int, _UserRows](limit_bytes, size_of=lambda user: user.nbytes)
-        self.pop = self._users.pop
-
-    @property
-    def filled(self) -> float:
-        """The share of the bound that is used."""
-        return self._users.filled
+        self.by_user = TTLCache[int, _UserRows](limit_bytes, size_of=lambda user: user.nbytes)
+        self.pop = self.by_user.pop
 
     def memories(self, tx: Connection, owner: Owner, epoch: int, seqs: Sequence[int]) -> Mapping[int, Memory]:
         """Return those of the user's memories under these numbers that the transaction sees. Access counts
         may be a minute old."""
         validity, version, now = (epoch, owner.stamp.generation), owner.stamp.version, self._steady()
-        cached = self._users.get(owner.id)
+        cached = self.by_user.get(owner.id)
         if cached and cached.validity != validity:
             cached = None
         if cached and cached.version == version and cached.seqs == seqs and now - cached.at < _FRESH_S:
@@ -466,7 +456,7 @@ class RowCache:
         size -= sum(_size(known[seq][1]) for seq in renewed if seq in known)
         nbytes = size + (cached.nbytes if cached else 0)
         user = _UserRows(validity, {**known, **renewed}, nbytes, seqs, version, now, found)
-        self._users.put(owner.id, user)
+        self.by_user.put(owner.id, user)
         return found
 
 

@@ -20,10 +20,11 @@ from qdrant_client.http.exceptions import ApiException
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from proxy import telemetry
+from proxy.domain.core import Search
 from proxy.domain.limits import CircuitBreaker
 from proxy.storage.exact_index import term_hash
 from proxy.storage.sql.rows import NO_MODEL
-from proxy.storage.sql.vectors import CandidateQuery, IndexUnavailable, Point
+from proxy.storage.sql.vectors import IndexUnavailable, Point
 
 T = TypeVar("T")
 
@@ -97,13 +98,23 @@ class QdrantIndex:
     def name(self) -> str:
         return self._collection.prefix
 
-    async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:
-        asked = [(each, requests) for each in generations if (requests := _requests(query, each))]
+    async def search(
+        self,
+        owner: int,
+        project: str | None,
+        search: Search,
+        *,
+        compared: Sequence[int],
+        within: Sequence[int],
+    ) -> Sequence[int]:
+        chosen = _filter(owner, project, search)
+        asked = [(each, _requests(search, chosen, compares=each in compared)) for each in within]
         async with self._guarded(self._search_timeout_s):
             answers = await asyncio.gather(
                 *(
                     self._client.query_batch_points(self._collection.of(each), requests)
                     for each, requests in asked
+                    if requests
                 )
             )
         found = (point.id for answer in answers for one in answer for point in one.points)
@@ -204,28 +215,28 @@ def _struct(point: Point) -> models.PointStruct:
     return models.PointStruct(id=point.memory, vector=vector, payload=payload | given)
 
 
-def _requests(query: CandidateQuery, generation: int) -> list[models.QueryRequest]:
-    limits: dict[str, Any] = {"filter": _filter(query), "limit": query.limit, "with_payload": False}
+def _requests(search: Search, chosen: models.Filter, *, compares: bool) -> list[models.QueryRequest]:
+    limits: dict[str, Any] = {"filter": chosen, "limit": search.limit, "with_payload": False}
     requests = []
-    if query.vector is not None and generation in query.compared:
-        vector = np.frombuffer(query.vector, np.float32).tolist()
+    if search.vector is not None and compares:
+        vector = np.frombuffer(search.vector, np.float32).tolist()
         requests.append(models.QueryRequest(query=vector, using=DENSE, **limits))
-    if query.terms:
-        numbers = sorted({term_hash(term) & _SPARSE_BITS for term in query.terms})
+    if search.terms:
+        numbers = sorted({term_hash(term) & _SPARSE_BITS for term in search.terms})
         words = models.SparseVector(indices=numbers, values=[1.0] * len(numbers))
         requests.append(models.QueryRequest(query=words, using=WORDS, **limits))
     return requests
 
 
-def _filter(query: CandidateQuery) -> models.Filter:
+def _filter(owner: int, project: str | None, search: Search) -> models.Filter:
     def is_(key: str, value: str) -> models.FieldCondition:
         return models.FieldCondition(key=key, match=models.MatchValue(value=value))
 
-    must: list[models.Condition] = [is_("owner", str(query.owner))]
-    if query.types is not None:
-        must.append(models.FieldCondition(key="type", match=models.MatchAny(any=sorted(query.types))))
-    if query.project is not None:
+    must: list[models.Condition] = [is_("owner", str(owner))]
+    if search.types is not None:
+        must.append(models.FieldCondition(key="type", match=models.MatchAny(any=sorted(search.types))))
+    if project is not None:
         of_none = models.IsEmptyCondition(is_empty=models.PayloadField(key="project"))
-        must.append(models.Filter(should=[is_("project", query.project), of_none]))
-    expired = models.FieldCondition(key="expires", range=models.Range(lte=query.now))
+        must.append(models.Filter(should=[is_("project", project), of_none]))
+    expired = models.FieldCondition(key="expires", range=models.Range(lte=search.now))
     return models.Filter(must=must, must_not=[expired])

@@ -64,7 +64,8 @@ async def found(memories, scope=ANNA):
 async def loaded(memories, *scopes):
     """Return which of the users have an index in the cache."""
     owners = await memories._database.read(lambda tx: [rows.find_owner(tx, scope) for scope in scopes])
-    return [owner.name[1] for owner in owners if owner and owner.id in memories._indexes]
+    found = zip(scopes, owners, strict=True)
+    return [scope.user for scope, owner in found if owner and owner.id in memories._indexes]
 
 
 async def test_nothing_cached_is_shown_of_another_file_at_the_path(memories, tmp_path):
@@ -86,7 +87,7 @@ async def test_indexes_and_rows_stay_within_their_bounds(filled, store_at):
     for _ in range(2):
         for user in USERS:
             assert len(await stores.memories.search(user, Search(None, ("fact",), limit=9, now=NOW))) == 3
-            assert 0 < stores.memories._rows.filled <= 1
+            assert 0 < stores.memories._rows.by_user.filled <= 1
 
 
 # ---------------------------------------------------------------- warm-up

@@ -6,9 +6,8 @@ computed again in portions: `digest` of the user's row is that of the policy, wi
 it is under way."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -173,18 +172,35 @@ class SqlEvolution(Store):
             return {}
         ids = [shown.memory.id for shown in exchange.shown]
         found = rows.memories_where(tx, _SHOWN, {"owner": owner.id, "ids": rows.as_json(ids)})
-        change = _UseChange(self._writer(tx, owner, exchange.scope), policy, at)
-        for seq, memory in found:
-            if memory.id in verdict.used:
-                change.used(seq, memory, exchange.at)
-            elif not (memory.archived or memory.core or memory.id in verdict.spared):
-                change.unused(seq, memory)
+        writer, did = self._writer(tx, owner, exchange.scope), defaultdict[str, list[str]](list)
         for seq, memory in found:
             used = memory.id in verdict.used
             tx.execute(_COUNT_USE, (owner.id, int(exchange.at // DAY_S), seq, int(used), int(not used)))
-        if change.did.keys() & {"archived", "restored", "core"}:
-            rows.set_version(tx, owner.id, change.writer.version)
-        return change.did
+            if used:
+                if memory.archived and memory.archived_by in FADED_BY:
+                    try:  # what lack of use had archived is current again
+                        writer.apply(Restore(memory.id, at, "use"))
+                        did["restored"].append(memory.id)
+                    except Duplicate:  # another memory states it
+                        continue
+                weight = max(memory.weight, 1.0 * memory.archived) + policy.use_gain
+                weight = min(MOST_WEIGHT, round(weight, 6))
+                tx.execute(_USED, (weight, exchange.at, seq))
+                if not memory.core and weight > policy.core_above:
+                    core = "UPDATE memories SET core = 1, fades_at = NULL, changed = ? WHERE seq = ?"
+                    tx.execute(core, (writer.version, seq))
+                    did["core"].append(memory.id)
+                did["used"].append(memory.id)
+            elif not (memory.archived or memory.core or memory.id in verdict.spared):
+                weight = max(0.0, round(memory.weight - policy.unused_loss, 6))
+                tx.execute("UPDATE memories SET weight = ? WHERE seq = ?", (weight, seq))
+                if weight < policy.archive_below:
+                    writer.apply(Archive((memory.id,), at, "use"))
+                    did["archived"].append(memory.id)
+                did["unused"].append(memory.id)
+        if did.keys() & {"archived", "restored", "core"}:
+            rows.set_version(tx, owner.id, writer.version)
+        return did
 
     # ------------------------------------------------------------ decay
     async def fade(self, visit: Visit, limit: int) -> StepCounts:
@@ -271,44 +287,6 @@ _USES = f"""
     SELECT u.day, sum(u.used), sum(u.unused) FROM memory_uses u JOIN memories m ON m.seq = u.memory
     WHERE u.owner = :owner AND u.day >= :since AND {_ASKED_FOR} GROUP BY u.day"""
 _FADING = f"{_CURRENT} AND {_ASKED_FOR} AND m.fades_at < :never ORDER BY m.fades_at LIMIT 10"
-
-
-@dataclass(slots=True)
-class _UseChange:
-    """Changes the weights of memories that one answer used or did not use. `did`: ids by action."""
-
-    writer: Writer
-    policy: EvolutionPolicy
-    at: float
-    did: dict[str, list[str]] = field(default_factory=dict)
-
-    def used(self, seq: int, memory: Memory, used_at: float) -> None:
-        """Add to the weight; a memory that lack of use had archived is current again."""
-        if memory.archived and memory.archived_by in FADED_BY:
-            try:
-                self.writer.apply(Restore(memory.id, self.at, "use"))
-                self._note("restored", memory)
-            except Duplicate:  # another memory states it
-                return
-        weight = min(MOST_WEIGHT, round(max(memory.weight, 1.0 * memory.archived) + self.policy.use_gain, 6))
-        self.writer.tx.execute(_USED, (weight, used_at, seq))
-        if not memory.core and weight > self.policy.core_above:
-            core = "UPDATE memories SET core = 1, fades_at = NULL, changed = ? WHERE seq = ?"
-            self.writer.tx.execute(core, (self.writer.version, seq))
-            self._note("core", memory)
-        self._note("used", memory)
-
-    def unused(self, seq: int, memory: Memory) -> None:
-        """Subtract from the weight, and archive a memory that has too little left."""
-        weight = max(0.0, round(memory.weight - self.policy.unused_loss, 6))
-        self.writer.tx.execute("UPDATE memories SET weight = ? WHERE seq = ?", (weight, seq))
-        if weight < self.policy.archive_below:
-            self.writer.apply(Archive((memory.id,), self.at, "use"))
-            self._note("archived", memory)
-        self._note("unused", memory)
-
-    def _note(self, action: str, memory: Memory) -> None:
-        self.did.setdefault(action, []).append(memory.id)
 
 
 def _to_check(

@@ -84,9 +84,9 @@ class SqlMemories(Store):
         )
         self._forgets = 0  # how often the caches of a user were dropped
         self.forgetting = Forgetting(database, self._drop_caches)
-        self.prefetch = Prefetch(
-            database, self._load, lambda: max(self._indexes.filled, self._rows.filled) < _MOSTLY, _FEW
-        )
+        caches = (self._indexes.by_user, self._rows.by_user)
+        has_room = lambda: max(cache.filled for cache in caches) < _MOSTLY  # noqa: E731
+        self.prefetch = Prefetch(database, self._load, has_room, _FEW)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""

@@ -452,7 +452,7 @@ class SqlSessions(Store):
     @writes
     def _prune_exchanges(self, tx: Connection, before: float) -> int:
         """Delete some of the exchanges from before `before` that are extracted; return how many. What was
-        made of them for their session stays: the mark tells the schema's triggers that this is not a forget."""
+        made of them for their session stays: the mark shows the triggers that this is not a forget."""
         old = column(tx, _OLD, (before, _AT_ONCE))
         these = (rows.as_json(old),)
         rows.lock_owners(tx, f"{_OWNERS} e.seq IN {_THESE}", these)

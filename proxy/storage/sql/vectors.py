@@ -48,30 +48,26 @@ class Point:
     terms: bytes  # see exact_index.pack
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateQuery:
-    """The best `limit` by cosine and the best `limit` by words among one user's memories."""
-
-    owner: int
-    project: str | None
-    types: frozenset[str] | None
-    now: float
-    vector: bytes | None
-    terms: Sequence[str]
-    limit: int
-    compared: Sequence[int]  # generations with vectors that may be compared with `vector`
-
-
 class CandidateIndex(Protocol):
-    """An index with a collection of points for each generation of vectors (see embeddings.py). Every method
+    """An index with a collection of points for each generation of vectors (see rows.py). Every method
     but `close` may raise IndexUnavailable, at once while the index is known to be down."""
 
     @property
     def name(self) -> str:
         """Distinguishes the index from others that the same database was copied to."""
 
-    async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:
-        """Return the numbers of memories found in these generations' collections, all of which must exist."""
+    async def search(
+        self,
+        owner: int,
+        project: str | None,
+        search: Search,
+        *,
+        compared: Sequence[int],
+        within: Sequence[int],
+    ) -> Sequence[int]:
+        """Return the numbers of the user's memories that are the best by cosine, and the best by words, in
+        the collections of the generations `within`, all of which must exist. `compared`: generations with
+        vectors that may be compared with the search's."""
 
     async def upsert(self, generation: int, points: Sequence[Point], dimension: int) -> None:
         """Write the points, durable on return, and make the collection if it is missing, for vectors of this
@@ -375,12 +371,10 @@ class Indexed:
 
     async def propose(self, plan: IndexPlan, scope: Scope, search: Search) -> Sequence[int] | None:
         """Return the memories to look at, by number; None where the index cannot say."""
-        query = CandidateQuery(
-            plan.owner.id, scope.project, search.types, search.now, search.vector, search.terms,
-            search.limit, plan.compared,
-        )  # fmt: skip
         try:
-            near = await self.index.search(query, plan.collections)
+            near = await self.index.search(
+                plan.owner.id, scope.project, search, compared=plan.compared, within=plan.collections
+            )
         except IndexUnavailable:
             self._fell_back()
             return None
