@@ -60,7 +60,6 @@ class Sqlite:
         )
 
     def processes(self) -> int:
-        """Return how many processes work on it."""
         return living(self._run_dir)
 
     def version(self) -> tuple[int, int]:

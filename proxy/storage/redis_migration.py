@@ -61,7 +61,6 @@ class OldRedis:
         self._client.close()
 
     def call(self, name: str, key: str, *arguments: Any) -> Any:
-        """Return the answer to a command about one key."""
         with _mapped():
             return self._client.execute_command(name, self._prefix + key, *arguments)
 
@@ -72,7 +71,6 @@ class OldRedis:
             return {name.decode(): value for name, value in found}
 
     def table(self, home: str, name: str) -> dict[str, Any]:
-        """Return a table of JSON rows."""
         return {key: orjson.loads(row) for key, row in self.hash(f"u:{home}:{name}").items()}
 
     def users(self) -> list[tuple[str, Scope]]:
@@ -146,7 +144,6 @@ class _Writer(Moved):
     tx: Connection
 
     def insert(self, table: str, returning: str = "", **columns: Any) -> int:
-        """Insert a row; return its number, where `returning` names the column."""
         self.rows[table] += 1
         return int(rows.insert(self.tx, table, returning and f"RETURNING {returning}", **columns) or 0)
 

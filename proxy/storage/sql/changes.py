@@ -550,7 +550,6 @@ def growth(change: Change) -> Usage:
 
 
 def time_of(changes: Sequence[Change]) -> float:
-    """Return the time of the last change; 0 for none."""
     stored = [change.memory.updated_at for change in changes if isinstance(change, STORING)]
     others = [change.at for change in changes if not isinstance(change, (*STORING, Release, Settle))]
     return max(stored + others, default=0.0)

@@ -127,12 +127,10 @@ class Store:
 
 
 def column(tx: Connection, sql: str, parameters: Parameters = ()) -> tuple[Any, ...]:
-    """Return the first column of all rows."""
     return tuple(row[0] for row in tx.execute(sql, parameters))
 
 
 def value(tx: Connection, sql: str, parameters: Parameters = ()) -> Any:
-    """Return the first column of the first row, None if there is no row."""
     row = tx.execute(sql, parameters).fetchone()
     return row[0] if row else None
 
@@ -244,7 +242,6 @@ class Outages:
         return CORRUPT in self._now.values()
 
     def failed(self, side: Side, error: BaseException) -> None:
-        """Record an operation that failed."""
         if isinstance(error, DamagedRow):  # no outage: it would end with the next sound row
             self._seldom.error("store.row_damaged", operation=side)
         kind, name = self._diagnosis.kind_of(error), self._diagnosis.name_of(error)
@@ -265,7 +262,6 @@ class Outages:
 
     @contextmanager
     def noting(self, side: Side) -> Iterator[None]:
-        """Record how the operation in the block went."""
         try:
             yield
         except StoreUnavailable as error:

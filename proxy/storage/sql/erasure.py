@@ -67,7 +67,6 @@ def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> int:
 
 
 def add_to_receipt(tx: Connection, seq: int, more: ForgetCounts) -> None:
-    """Count what a portion has erased."""
     total = counts_as_dict(add_counts(receipt_counts(tx, seq), more))
     tx.execute("UPDATE receipts SET counts = ? WHERE seq = ?", (json.dumps(total), seq))
 
@@ -80,7 +79,6 @@ def receipt_counts(tx: Connection, seq: int) -> ForgetCounts:
 
 
 def receipt_of(row: dict[str, Any]) -> Receipt:
-    """Return the receipt of a record of RECEIPT."""
     with legible():
         return Receipt(counts=counts_from_dict(json.loads(row.pop("counts")), row["id"]), **row)
 
@@ -151,7 +149,6 @@ def erase(tx: Connection, owner: int, portion: Portion) -> ForgetCounts:
 
 
 def erase_all(tx: Connection, owner: int, plan: ForgetPlan) -> ForgetCounts:
-    """Erase all of it in this transaction."""
     return erase(tx, owner, tuple(plan.tables()))
 
 

@@ -100,12 +100,10 @@ class Forgetting(Store):
         return replace(erased, receipt=receipt), owner.id
 
     def drop_caches(self, owner: int) -> None:
-        """Drop a user's caches after a forget."""
         for drop in self.on_forget:
             drop(owner)
 
     async def count(self, where: MemoryFilter, memory_id: str | None) -> ForgetCounts:
-        """Return what a forget would erase now."""
         verdicts = await self._judged(where, memory_id)
         return await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
 
@@ -345,7 +343,6 @@ def receipts_in(tx: Connection) -> tuple[Receipt, ...]:
 
 
 def to_lines(receipts: Iterable[Receipt]) -> Iterator[str]:
-    """Yield each receipt as a line of JSON."""
     for receipt in receipts:
         counts = {**erasure.counts_as_dict(receipt.counts), "receipt": receipt.counts.receipt}
         yield json.dumps({**asdict(receipt), "counts": counts}) + "\n"

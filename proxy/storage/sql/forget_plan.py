@@ -279,14 +279,12 @@ class ForgetPlan:
         return ForgetCounts(**counted | {"responses": self.with_content})
 
     def tables(self) -> Iterator[tuple[str, Seqs]]:
-        """Yield what is to be erased by name, in order."""
         for name in KINDS:
             if seqs := self.rows.get(name):
                 yield name, seqs
 
 
 def plan_forget(tx: Connection, target: ForgetTarget, verdicts: Verdicts | None = None) -> ForgetPlan:
-    """Return what a forget of the target deletes and is still there."""
     if target.is_everything:
         ours = target.parameters()
         found = {name: column(tx, query, ours) for name, query in _EVERYTHING.items()}

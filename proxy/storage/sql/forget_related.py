@@ -84,7 +84,6 @@ class Verdicts:
     _asked: dict[Case, None] = field(default_factory=dict)
 
     def mentions(self, facts: tuple[_Fact, ...], text: str) -> bool:
-        """Return whether the text states one of the facts."""
         case = facts, text
         if (known := self._known.get(case)) is not None:
             return known
@@ -94,7 +93,6 @@ class Verdicts:
         return self._known.setdefault(case, _judge(*case))
 
     def settle(self) -> None:
-        """Find out what was put off."""
         self._known |= {case: _judge(*case) for case in self._asked}
         self._asked.clear()
         self.put_off = False

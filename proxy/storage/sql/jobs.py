@@ -222,7 +222,6 @@ class SqlJobs(Store):
 
 
 def _number(job_id: str) -> int | None:
-    """Return the job's row, None for an id that is not a job's."""
     return int(job_id) if job_id.isascii() and job_id.isdecimal() and len(job_id) <= _LONGEST_ID else None
 
 

@@ -357,7 +357,6 @@ def _columns(where: MemoryFilter) -> tuple[str, ...]:
 
 
 def _edge(where: MemoryFilter, *, up: bool) -> Edge:
-    """Return where the list begins."""
     edge = (float("-inf"), 0) if up else (float("inf"), BEYOND_ALL)
     return edge if where.is_timed else edge[1:]
 

@@ -107,7 +107,6 @@ def named(scope: Scope, **others: Any) -> dict[str, Any]:
 
 
 def records(tx: Connection, sql: str, parameters: Any = ()) -> list[dict[str, Any]]:
-    """Return the rows by the names of their columns."""
     cursor = tx.execute(sql, parameters)
     names = [each[0] for each in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
@@ -350,7 +349,6 @@ class Owner:
 
 
 def find_owner(tx: Connection, scope: Scope) -> Owner | None:
-    """Return the user's row, None for a user never seen."""
     return _owner(tx, scope, "")
 
 
@@ -394,7 +392,6 @@ def lock_owners(tx: Connection, query: str, parameters: Any) -> None:
 
 
 def set_version(tx: Connection, owner: int, version: int) -> None:
-    """Say that what a search could return has changed."""
     tx.execute("UPDATE scopes SET version = ? WHERE id = ?", (version, owner))
 
 

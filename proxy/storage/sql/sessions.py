@@ -202,7 +202,6 @@ _FORGET_OLDEST = f"""
 
 
 def _anchor(tx: Connection, session: int, exchange: int, new: NewExchange) -> None:
-    """Write down the standing instructions of a new exchange."""
     if not new.anchors:
         return
     for said in new.anchors:
@@ -219,7 +218,6 @@ def _anchor(tx: Connection, session: int, exchange: int, new: NewExchange) -> No
 
 
 def any_forgotten(tx: Connection, owner: int, ids: Collection[str]) -> bool:
-    """Return whether one of what was shown is not there any more."""
     if not ids:
         return False
     return bool(value(tx, _STILL_THERE, {"owner": owner, "ids": rows.as_json(ids)}) < len(set(ids)))

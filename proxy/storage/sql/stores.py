@@ -244,7 +244,6 @@ class SqlStores(ABC):
 
     @property
     def is_open(self) -> bool:
-        """True once `open()` has succeeded."""
         return self.database.is_open
 
     @property

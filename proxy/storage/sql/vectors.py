@@ -148,7 +148,6 @@ class Outbox(Store):
 
     @reads
     def waiting(self, tx: Connection) -> int:
-        """Return how many entries wait."""
         return int(value(tx, "SELECT count(*) FROM vector_outbox"))
 
     async def deliver(self, seconds: float) -> None:
@@ -396,7 +395,6 @@ def found_among(
 
 
 def latest_index(tx: Connection, owner: Owner, compared: Sequence[int]) -> UserIndex:
-    """Return an index of the user's latest memories."""
     these = {"owner": owner.id, "generations": as_json(compared), "most": _LATEST}
     rows = tx.execute(_NEWEST.format(hidden=hidden(tx)), these).fetchall()
     return build([Row(*row) for row in reversed(rows)], owner.stamp)

@@ -197,7 +197,6 @@ def older_schema(database: Path) -> int | None:
 
 
 def survey(database: Path) -> Survey:
-    """Look at the database. Raises StoreUnavailable where that is not possible."""
     with mapped(database), closing(connect(database)) as connection:
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         newest = "SELECT count(*), max(updated_at), (SELECT max(at) FROM exchanges) FROM memories"

@@ -155,7 +155,6 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def is_ours(connection: SqliteConnection) -> bool:
-    """True for a database that memory-proxy has made."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION_ID)
 
@@ -278,7 +277,6 @@ class SqliteDatabase:
 
     @property
     def is_open(self) -> bool:
-        """True once `open()` has succeeded."""
         return self._identity is not None
 
     async def open(self) -> None:
