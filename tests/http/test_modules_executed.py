@@ -79,5 +79,5 @@ async def test_a_request_with_memory_executes_few_modules(house, trace):
         with trace.recording():
             answer = await http.post("/chat/completions", json=body)
     assert answer.headers["x-memory-status"] == "injected"
-    # 47, and some that the store's threads execute for the background.
-    assert len(trace.names) <= 50, "\n".join(sorted(trace.names))
+    # 42, and some that the store's threads execute for the background.
+    assert len(trace.names) <= 45, "\n".join(sorted(trace.names))
