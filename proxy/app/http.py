@@ -17,7 +17,6 @@ from proxy.http.forwarding import Forwarding, Relayed
 from proxy.http.intercept import Intercept, Recaller, ToolLoops, WritePath
 from proxy.http.limits import RateLimiter, RateLimitMiddleware
 from proxy.http.memory_api.app import McpEndpoint, MemoryApi
-from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -27,7 +26,7 @@ from proxy.http.memory_api.inspection import (
 )
 from proxy.http.memory_api.memories import DerivedEndpoints, EvolutionEndpoints, MemoryEndpoints
 from proxy.http.memory_api.openapi import OpenApi
-from proxy.http.memory_api.recall import RecallEndpoints
+from proxy.http.memory_api.recall import DocumentEndpoints, RecallEndpoints
 from proxy.http.memory_api.response_schemas import MemoryShaper
 from proxy.http.memory_api.transfer import TransferEndpoints
 from proxy.http.memory_work import RecallLimiter, RecentResponses

@@ -19,7 +19,6 @@ from proxy.domain.errors import MethodNotAllowed
 from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import Operation, operations_of
-from proxy.http.memory_api.documents import DocumentEndpoints
 from proxy.http.memory_api.inspection import (
     CallerEndpoints,
     QuarantineEndpoints,
@@ -28,7 +27,7 @@ from proxy.http.memory_api.inspection import (
     TimelineEndpoints,
 )
 from proxy.http.memory_api.memories import DerivedEndpoints, EvolutionEndpoints, MemoryEndpoints
-from proxy.http.memory_api.recall import RecallEndpoints
+from proxy.http.memory_api.recall import DocumentEndpoints, RecallEndpoints
 from proxy.http.memory_api.transfer import MEDIA_TYPES, TransferEndpoints
 
 OPERATIONS = tuple(
