@@ -22,7 +22,7 @@ from tests.support.serving import serving
 from tests.support.upstream import ScriptedUpstream
 
 Json = dict[str, Any]
-encoder_of = functools.cache(loading._from_installer)  # 0.1 s for each proxy; its session has no state
+encoder_of = functools.cache(loading.our_encoder)  # 0.1 s for each proxy; its session has no state
 
 
 async def until(get, done=bool, *, within_s=30):
@@ -173,7 +173,7 @@ def keys(stores):
 @pytest.fixture
 def house(tmp_path, models_dir, monkeypatch):
     """Open a proxy: `async with house(script, memory={…}) as h`. The same data directory each time."""
-    monkeypatch.setattr(loading, "_from_installer", encoder_of)
+    monkeypatch.setattr(loading, "our_encoder", encoder_of)
 
     @contextlib.asynccontextmanager
     async def opened(
