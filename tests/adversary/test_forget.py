@@ -1,9 +1,7 @@
 """Forget at every wrong moment, then look for the text: in answers, in the API, in every file."""
 
 import asyncio
-import contextlib
 import json
-import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,6 @@ import pytest
 from proxy.recall.search import Searcher
 from tests.adversary.conftest import Gated, files_with
 from tests.e2e.conftest import House, context, until, when
-from tests.support.process import serving_process
-from tests.support.upstream import ScriptedUpstream
 
 WORD = "quillfeather"
 SAID = f"My sister lives in {WORD} and I visit her in May."
@@ -172,49 +168,3 @@ async def test_an_empty_project_header_does_not_widen_a_forget(house, project):
         answer = await http.delete("/memory?user_id=alice", headers=headers)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
         assert (await http.get("/memory?user_id=alice", headers=headers)).status_code == 200
-
-
-# ---------------------------------------------------------------- killed
-MANY = 150  # memories: a forget takes several portions
-
-
-@contextlib.asynccontextmanager
-async def process(data: Path, models_dir: Path, upstream: str):
-    """Run `memory-proxy serve`; yields a client and the process."""
-    async with (
-        serving_process(data, "--upstream", upstream, models_dir=models_dir) as served,
-        httpx2.AsyncClient(base_url=served.base_url, timeout=90) as http,
-    ):
-        yield http, served
-
-
-async def test_a_forget_that_a_kill_interrupted_is_completed_at_the_next_start(tmp_path, models_dir):
-    data, alice = tmp_path / "data", {"user_id": "alice"}
-    async with ScriptedUpstream(gated()) as upstream:
-        async with process(data, models_dir, upstream.url) as (http, served):
-            lines = [{"content": f"{FACT} {n} {'x' * 300}", **alice} for n in range(MANY)]
-            body = "\n".join(map(json.dumps, [*lines, {"content": FACT, "user_id": "bob"}])).encode()
-            headers = {"content-type": "application/x-ndjson"}
-            moved = await http.post("/memory/import", content=body, headers=headers)
-            assert moved.json()["imported"] == MANY + 1, moved.text
-
-            async def left():
-                return int((await http.get("/memory", params=alice | {"limit": "1"})).json()["total"])
-
-            forgetting = asyncio.create_task(http.delete("/memory", params=alice))
-            await until(left, lambda count: count < MANY, within_s=60)
-            served.signal(signal.SIGKILL)
-            await served.ended()
-            with contextlib.suppress(httpx2.TransportError):
-                await forgetting
-        async with process(data, models_dir, upstream.url) as (http, _):
-            page = await http.get("/memory", params=alice | {"include": "inactive"})
-            assert page.json()["data"] == []
-            bobs = await http.get("/memory", params={"user_id": "bob"})
-            assert [m["content"] for m in bobs.json()["data"]] == [FACT]
-            await http.delete("/memory", params={"user_id": "bob"})
-
-            async def files():
-                return files_with(data, WORD)
-
-            await until(files, lambda found: found == [], within_s=60)

@@ -46,7 +46,7 @@ def chats() -> list[Json]:
         ),
         user("I row.", user=secret(6), metadata={"k": secret(7)}),
         user("I paint.", model=secret(8)),
-        user("I knit.", **context("alice", session_id=secret(9))),
+        user("I knit.", **context("alice", session_id=secret(9), project_id=secret(13))),
         user(f"I sing. gh{chr(0x200B)}{secret(10)[2:]}"),
         user(f"{'tea ' * 6_000}{secret(11)}{' tea' * 6_000}"),
         user([{"type": "text", "text": "I bake."}, file]),

@@ -147,27 +147,6 @@ async def test_what_is_not_about_form_or_has_no_memory_is_passed_on_at_once(hous
             assert "x-memory-retried" not in answer.headers
 
 
-async def test_a_request_that_memory_makes_too_long_is_sent_without_and_no_form_is_learnt(house):
-    def too_long(body):
-        return "This model's maximum context length is 40 tokens." if with_fact(body) else ""
-
-    model = Strict(too_long)
-    async with house(model) as h:
-        await h.add(FACT)
-        first, second = await chat(h), await chat(h)
-    assert [a.headers["x-memory-retried"] for a in (first, second)] == ["without memory"] * 2
-    assert model.refused == 2
-
-
-async def test_a_fixed_placement_that_is_refused_costs_the_memory_and_not_the_request(house):
-    model = Strict(system_first)
-    async with house(model, memory={"placement": "after_system"}) as h:
-        await h.add(FACT)
-        answer = await chat(h)
-    assert (answer.status_code, answer.headers["x-memory-retried"]) == (200, "without memory")
-    assert answer.headers["x-memory-store"] == "queued"
-
-
 # ---------------------------------------------------------------- /v1/responses
 async def respond(house: Any, **fields: Any) -> Any:
     return await house.post("/responses", {"model": "strict-1", **fields})
@@ -243,21 +222,13 @@ class Native(Strict):
     """A server of /v1/responses that takes no system message in mid-conversation."""
 
     async def __call__(self, exchange: Exchange) -> None:
-        body = exchange.request.json
-        if exchange.request.target != b"/v1/responses":
-            await super().__call__(exchange)
-            return
-        items = body["input"] if isinstance(body["input"], list) else [{"role": "user"}]
+        items = exchange.request.json.get("input", [])
         if any(item["role"] == "system" for item in items):
             self.refused += 1
             await exchange.json({"error": {"message": "System message must be at the beginning."}}, 400)
             return
         self.chats.append(exchange.request)
-        part = {"type": "output_text", "text": "All right.", "annotations": []}
-        message = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part]}
-        await exchange.json(
-            {"id": "resp_n", "object": "response", "status": "completed", "output": [message]}
-        )
+        await exchange.json({"id": "resp_n", "object": "response", "status": "completed", "output": []})
 
 
 async def test_a_native_responses_request_is_asked_again_too(house):
@@ -344,20 +315,3 @@ async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tri
     assert (passed_on.status_code, passed_on.json()) == (400, {"error": "no"})
     assert [a.status_code for a in others] == [200, 200]
     assert all(a.headers["x-memory-retried"] == "merge_system, without memory" for a in others)
-
-
-async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third_time(house):
-    class Breaking(ChatOnly):
-        async def converse(self, exchange):
-            if system_first(exchange.request.json):
-                await exchange.json({"error": {"message": "no"}}, 400)
-            else:
-                exchange.reset()
-
-    model = Breaking()
-    async with house(model) as h:
-        await h.add(FACT)
-        answer = await chat(h)
-    assert answer.status_code == 502
-    assert answer.headers["x-memory-retried"] == "merge_system"
-    assert len(model.chats) == 2

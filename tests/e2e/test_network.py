@@ -1,9 +1,7 @@
-"""The whole proxy behind a forward proxy, at documented addresses, and its error messages."""
+"""The whole proxy behind a forward proxy, at documented addresses, and what clients read of its troubles."""
 
 import pytest
 
-from proxy.cli import doctor
-from proxy.upstream.network import Network
 from tests.e2e.conftest import when
 from tests.support.model import ScriptedModel
 from tests.support.upstream import ScriptedUpstream
@@ -64,22 +62,3 @@ async def test_what_goes_wrong_at_the_upstream_is_an_error_in_openais_shape_that
         error = (await h.post(path, CHAT, **ALICE)).json()["error"]
         assert error["code"] == "upstream_unreachable"
         assert "connection was refused: nothing listens there" in error["message"]
-
-
-async def test_the_doctor_names_the_cause_and_a_missing_v1():
-    async def script(exchange):
-        is_there = exchange.request.target == b"/v1/models"
-        await exchange.reply(b'{"data": []}' if is_there else b"{}", 200 if is_there else 404)
-
-    async with ScriptedUpstream(script) as scripted:
-        found = await doctor._upstream("upstream", doctor.Probe(None, scripted.origin, None, Network()))
-        assert (found.mark, "add /v1 to the URL" in found.text) == (doctor.BAD, True)
-        found = await doctor._upstream("upstream", doctor.Probe(None, scripted.url, None, Network()))
-        assert found.mark == doctor.GOOD
-    network = Network.of({"HTTP_PROXY": f"http://u:hush@127.0.0.1:{scripted.port}"})
-    probe = doctor.Probe(None, "http://model.internal/v1?key=hush", None, network)
-    found = await doctor._upstream("upstream", probe)
-    assert found.mark == doctor.BAD
-    assert "through the proxy" in found.text
-    assert "connection was refused" in found.text
-    assert "hush" not in found.text

@@ -10,7 +10,6 @@ from openai import APIStatusError, NotFoundError
 
 from proxy.http.responses import endpoints as responses_api
 from proxy.http.responses import response_store as background
-from proxy.http.responses.translated import TranslatedForwarding
 from tests.e2e.chat_only import ChatOnly, chunk
 from tests.e2e.conftest import House, Houses, context, until
 from tests.support.model import known
@@ -150,30 +149,6 @@ async def test_another_process_sees_how_far_it_is_and_can_cancel_it(house, monke
         assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
         await h.upstream.until_closed(model.chats[-1].connection.number)
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
-
-
-async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(house, monkeypatch):
-    keep, looked, go = TranslatedForwarding._keep, asyncio.Event(), asyncio.Event()
-
-    async def late(*arguments, **named):
-        looked.set()  # the end has looked, and found nothing
-        await go.wait()
-        return await keep(*arguments, **named)
-
-    async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
-        talk = await client.conversations.create()
-        made = await client.responses.create(
-            model="m", input="A story", background=True, conversation=talk.id
-        )
-        with monkeypatch.context() as patched:
-            patched.setattr(TranslatedForwarding, "_keep", late)
-            model.go.set()
-            await looked.wait()
-            assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
-            go.set()  # and saves, long after
-            await asyncio.sleep(0.2)
-        assert (await client.responses.retrieve(made.id)).status == "cancelled"
-        assert not (await client.conversations.items.list(talk.id)).data
 
 
 async def test_a_stream_can_be_resumed_at_another_process(house, monkeypatch):

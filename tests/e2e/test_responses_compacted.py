@@ -1,15 +1,12 @@
-"""Compactions, counts and signatures over an upstream that speaks only chat completions."""
+"""Compactions and counts over an upstream that speaks only chat completions."""
 
 from itertools import product
 from typing import Any
 
 import httpx2
-import pytest
-from openai import AsyncOpenAI
 
-from tests.e2e.chat_only import ChatOnly, chunk, tool_call
+from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House
-from tests.support.upstream import Exchange, completion
 
 Json = dict[str, Any]
 SUMMARY = "They plan a trip to Porto; flights are booked."
@@ -109,68 +106,3 @@ async def test_tokens_are_counted_with_what_the_request_continues(house):
         )
         assert chained.input_tokens > counts[1].input_tokens
         assert len(h.model.chats) == 1
-
-
-# ---------------------------------------------------------------- signatures
-SIGNED = {"google": {"thought_signature": "c2ln"}}
-DETAILS = [{"type": "reasoning.encrypted", "data": "ZGF0YQ==", "index": 0}]
-
-
-class Signing(ChatOnly):
-    """Gemini and OpenRouter: a call has a signature, and is refused without it."""
-
-    async def converse(self, exchange: Exchange) -> None:
-        messages = exchange.request.json["messages"]
-        calls = [m for m in messages if m.get("tool_calls")]
-        if calls:
-            signed = all(m["tool_calls"][0].get("extra_content") == SIGNED for m in calls)
-            if not signed or any(m.get("reasoning_details") != DETAILS for m in calls):
-                await exchange.json({"error": {"message": "missing a thought_signature"}}, 400)
-                return
-            await self.say(exchange, "Sunny.")
-            return
-        call = tool_call("c1", "weather", "{}") | {"extra_content": SIGNED}
-        if exchange.request.json.get("stream"):
-            first = chunk({"reasoning_details": DETAILS}), chunk({"tool_calls": [call]})
-            await exchange.stream(*first, chunk({}, "tool_calls"), b"data: [DONE]\n\n")
-            return
-        message = {"role": "assistant", "content": None, "reasoning_details": DETAILS, "tool_calls": [call]}
-        made = completion("")
-        made["choices"][0] |= {"message": message, "finish_reason": "tool_calls"}
-        await exchange.json(made)
-
-
-WEATHER: Json = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
-OUTPUT: Json = {"type": "function_call_output", "call_id": "c1", "output": "sun"}
-ASKED: Json = {"role": "user", "content": "Weather?"}
-
-
-async def made_by(client: AsyncOpenAI, **request: Any) -> Any:
-    if not request.pop("stream"):
-        return await client.responses.create(model="m", tools=[WEATHER], **request)
-    events = [
-        e async for e in await client.responses.create(model="m", tools=[WEATHER], stream=True, **request)
-    ]
-    return events[-1].response
-
-
-def bare(item: Json) -> Json:
-    """Return the item as strictly typed clients (Codex, the AI SDK) hold it."""
-    known = ("type", "summary", "encrypted_content", "content", "call_id", "name", "arguments")
-    return {name: item[name] for name in known if name in item}
-
-
-@pytest.mark.parametrize(("stream", "strict"), [(False, False), (True, True)])
-async def test_signatures_come_back_by_what_the_client_holds(house, stream, strict):
-    options = {"store": False, "include": ["reasoning.encrypted_content"]}
-    async with house(Signing()) as h, h.client() as client:
-        first = await made_by(client, input=[ASKED], stream=stream, **options)
-        held = [item.to_dict() for item in first.output]
-        held = [bare(item) for item in held] if strict else held
-        last = await made_by(client, input=[ASKED, *held, OUTPUT], stream=stream, **options)
-        assert last.output_text == "Sunny."
-        if not strict:
-            return
-        async with h.client("sk-other") as other:  # who has got hold of it has no use of it
-            with pytest.raises(Exception, match="thought_signature"):
-                await made_by(other, input=[ASKED, *held, OUTPUT], stream=stream, **options)

@@ -31,12 +31,10 @@ async def by_tool(exchange: Exchange) -> None:
 class Native(ResponsesModel):
     """Speaks the Responses API, and calls a tool before it answers."""
 
-    ended = ENDED
-
     async def converse(self, exchange: Exchange) -> None:
         given = exchange.request.json["input"]
         if given[-1] == OUTPUT:
-            self.answer = self.ended
+            self.answer = ENDED
             await super().converse(exchange)
         else:
             id_ = f"resp_{len(self.chats)}"
@@ -100,38 +98,6 @@ async def test_a_chain_stays_in_its_session_through_tools(house, responses):
         heard = await read(h, sessions.pop())
         assert heard.count(ASKED) == 1
         assert ENDED in heard
-
-
-class Parallel(Native):
-    """Calls a tool before it answers; its answer names what it continues."""
-
-    async def converse(self, exchange: Exchange) -> None:
-        self.ended = f"The end of {exchange.request.json.get('previous_response_id')}."
-        await super().converse(exchange)
-
-
-@pytest.mark.parametrize("forgets", [False, True], ids=["another-is-asked", "after-a-forget"])
-async def test_no_other_question_gets_the_answer(house, forgets):
-    """While a tool is at work something else is asked in its session, maybe after all was forgotten; what is
-    asked there in between has its own answer, and the older question has its own."""
-    async with house(Parallel(), memory=LATE) as h:
-
-        async def step(given, previous=None):
-            extra = {"previous_response_id": previous} if previous else {}
-            made = await h.post("/responses", {"model": "m", "input": given} | NAMED | extra)
-            return made.json()["id"]
-
-        first = await step(ASKED)
-        if forgets:
-            await h.forget()
-        second = await step("What is on today?")
-        await step([OUTPUT], first)
-        await step([OUTPUT], second)
-        heard = await read(h, "s-1")
-        assert (f"The end of {first}." in heard) is not forgets
-        assert f"The end of {second}." in heard
-        assert (ASKED in heard) is not forgets
-        assert forgets or heard.index(f"The end of {first}.") < heard.index("What is on today?")
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["side-by-side", "after-a-forget"])

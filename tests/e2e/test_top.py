@@ -13,7 +13,6 @@ import termios
 
 import pytest
 
-from proxy.cli.top import Sample
 from tests.e2e.conftest import House, until
 from tests.support.process import COMMAND
 
@@ -85,20 +84,3 @@ async def test_the_live_view_waits_for_the_proxy_follows_it_and_ends_by_ctrl_c(h
     await until(shown, lambda s: "No memory-proxy answers" in s and "Trying again" in s)
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
-
-
-def test_a_quantile_is_linear_within_its_bucket():
-    counts = {"0.1": 50.0, "1": 90.0, "+Inf": 100.0}
-    values = {("t_bucket", frozenset({("le", le), ("x", "a")})): n for le, n in counts.items()}
-    sample = Sample(0.0, {}, values)
-    assert [sample.quantile(q, "t", x="a") for q in (0.25, 0.5, 0.99)] == [0.05, 0.1, 1.0]
-    assert sample.quantile(0.7, "t") == pytest.approx(0.55)
-    assert sample.since(sample).quantile(0.5, "t") is None
-
-
-def test_a_restart_is_seen_by_its_counters_and_not_by_another_workers_uptime():
-    def sample(n, uptime_s):
-        return Sample(0.0, {"uptime_seconds": uptime_s}, {("requests_total", frozenset()): n})
-
-    assert not sample(5, 9).is_behind(sample(5, 10))
-    assert sample(4, 11).is_behind(sample(5, 10))

@@ -2,19 +2,14 @@
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.session import Outcome, StoredExchange
 from proxy.http import memory_work as module
-from proxy.http.auth.identity import OPEN
-from proxy.http.forwarding import Relayed
-from proxy.http.memory_work import ExchangeCommit, FailOpen, PendingCommits, RecentResponses
-from proxy.http.turns import ParsedRequest
+from proxy.http.memory_work import ExchangeCommit, FailOpen, PendingCommits
 from proxy.telemetry import Metrics
-from proxy.wire.dialect import RESPONSES
 
 LONG_S = 30.0  # no machine is that busy
 ASKED = (Message("user", "Book it."),)
@@ -92,42 +87,3 @@ async def test_a_slow_disk_delays_a_request_for_a_moment_only(monkeypatch):
             monkeypatch.setattr(module, "WAIT_S", LONG_S)
             await pending.wait(ALONE, within_s=0.01)
             await pending.wait(ALONE, within_s=-1)
-
-
-# ---------------------------------------------------------------- the response that is continued
-class Sessions:
-    """A store to which another replica writes the response's session after some looks."""
-
-    def __init__(self, looks: int) -> None:
-        self.left = looks
-
-    async def session_of(self, scope: Scope, response_id: str) -> str | None:
-        assert (scope, response_id) == (TURN.scope, "resp_1")
-        self.left -= 1
-        return "s1" if self.left < 0 else None
-
-
-@pytest.mark.parametrize(
-    ("looks", "patience_s", "named", "session"),
-    [
-        (0, 0.0, False, "s1"),
-        (0, 0.0, True, "s"),
-        (1, 0.01, False, "s1"),  # another replica is about to store it
-        (1, 0.0, False, "s"),
-        (2, 0.01, False, "s"),
-    ],
-)
-async def test_a_request_belongs_to_the_session_of_the_response_that_it_continues(
-    looks, patience_s, session, *, named
-):
-    stores: Any = Sessions(looks)
-    unused: Any = None
-    fail_open = FailOpen(float, Metrics())
-    relayed = Relayed(unused, RESPONSES, stores, RecentResponses(), fail_open, patience_s)
-    request = ParsedRequest(
-        client=unused, caller=OPEN, started=0.0, deadline_s=float("inf"), payload=b"",
-        body={"previous_response_id": "resp_1"}, turn=replace(TURN, named=named),
-    )  # fmt: skip
-    turn = (await relayed.adopt(request)).turn
-    assert turn is not None
-    assert turn.session_id == session

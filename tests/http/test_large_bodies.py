@@ -3,7 +3,6 @@
 import asyncio
 import http.client
 import json
-import threading
 import time
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,12 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from proxy.domain.errors import InvalidRequest
-from proxy.http import forwarding
 from proxy.wire import body as json_body
 from proxy.wire.body import BodyLimits, RawString, parse_large
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House
-from tests.e2e.test_forms import FACT, HISTORY, Strict, chat, system_first
 
 TRIES = 12  # a machine that is busy with other things holds up a loop, too: the best of them counts
 MOST_S = 0.05
@@ -115,24 +112,6 @@ async def test_a_large_request_is_served_with_memory_and_delays_no_other(what, h
     assert b"memory_context" not in sent
     assert len(sent) > 0.9 * len(body)
     assert stall_s < MOST_S
-
-
-async def test_a_large_request_that_is_asked_again_is_written_off_the_loop(house, monkeypatch):
-    writers: list[threading.Thread] = []
-    write = forwarding._written
-
-    def watched(*args):
-        writers.append(threading.current_thread())
-        return write(*args)
-
-    monkeypatch.setattr(forwarding, "_written", watched)
-    long = [{"role": "user", "content": "word " * 100_000}, {"role": "assistant", "content": "Yes."}]
-    async with house(Strict(system_first)) as h:
-        await h.add(FACT)
-        answer = await chat(h, [*long, *HISTORY[1:]])
-    assert (answer.status_code, answer.headers["x-memory-retried"]) == (200, "in_user")
-    assert len(writers) == 2
-    assert threading.main_thread() not in writers
 
 
 # ---------------------------------------------------------------- images and files

@@ -62,12 +62,6 @@ async def test_the_block_stays_the_same_from_step_to_step(loops, memories):
     assert blocks == ["block 1"] * 4
 
 
-async def test_the_same_question_asked_again_is_recalled_again(loops):
-    made = Made()
-    await loops.prepared(ASKED, made)
-    assert (await loops.prepared(ASKED, made)).block == "block 2"
-
-
 async def test_a_forget_deletes_all_blocks_of_the_user(loops, memories):
     made = Made()
     other = replace(turn("Where is it?"), may_loop=True)

@@ -1,7 +1,6 @@
 """The operators' endpoints, asked as an ASGI server asks them."""
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -69,19 +68,3 @@ async def test_metrics_show_the_free_space_of_the_data_s_disk_if_it_is_known():
 
     assert await shown(lambda: 5_000_000) == ['memory_proxy_disk_free_bytes{disk="data"} 5e+06']
     assert await shown(missing) == await shown(None) == []  # a zero would mean that the disk is full
-
-
-async def test_a_disk_that_hangs_blocks_one_thread_and_no_metrics(monkeypatch):
-    answers, asked = threading.Event(), list[int]()
-
-    def hangs():
-        asked.append(1)
-        answers.wait(30)
-        return 1
-
-    monkeypatch.setattr(operations, "LOOK_S", 0.01)
-    app = endpoints(free_bytes=hangs)
-    for _ in range(3):
-        assert "memory_proxy_degradation_level 0.0" in await scrape(app)
-    assert len(asked) <= 1
-    answers.set()

@@ -97,23 +97,6 @@ async def test_what_has_arrived_of_an_answer_remains_when_it_is_stopped(visit: V
     ]
 
 
-async def test_changes_are_listed_by_day_and_what_was_remembered_on_one_day(visit: Visit) -> None:
-    api = sample()
-    page = await (await visit(api)).enter("timeline")
-    await expect(page.locator("li.event")).to_have_count(11)
-    assert await page.locator("h2.day").count() in (6, 7), "two changes a day"
-    first = page.locator("li.event").first
-    await expect(first).to_contain_text("240,000 euros. → The Apollo project has a budget of 260,000 euros.")
-    await expect(first).to_contain_text("by a newer memory")
-    await page.get_by_label("From").fill("2026-01-31")
-    await page.get_by_label("Show").select_option("What was remembered")
-    await page.get_by_label("On").fill("2026-03-01")
-    await page.get_by_label("On").press("Tab")
-    await expect(page.locator("a.row").first).to_contain_text("window seats")
-    assert api.asked("GET", "/v1/memory/timeline")[-1][0]["since"] == "2026-01-31"
-    assert api.asked("GET", "/v1/memory")[-1][0]["as_of"] == "2026-03-01"
-
-
 async def test_a_graph_and_a_list_lead_to_what_is_linked(visit: Visit) -> None:
     page = await (await visit(sample())).enter("links")
     await expect(page.locator(".graph .node")).to_have_count(9)
@@ -145,14 +128,6 @@ async def test_insights_count_and_let_a_person_decide_pin_and_restore(visit: Vis
     await expect(fading.first.get_by_role("button", name="Unpin")).to_be_visible()
     await page.get_by_label("Archived memories").get_by_role("button", name="Restore").click()
     await expect(page.get_by_role("heading", name="Nothing is archived")).to_be_visible()
-
-
-async def test_a_place_is_offered_if_the_proxy_has_what_it_shows(visit: Visit) -> None:
-    visitor = await visit(sample())
-    await visitor.page.route("**/v1/memory/insights*", lambda route: route.fulfill(status=404, json={}))
-    page = await visitor.enter()
-    await expect(page.get_by_role("link", name="Links")).to_be_visible()
-    await expect(page.get_by_role("link", name="Insights")).to_be_hidden()
 
 
 async def test_a_candidate_is_released_and_another_discarded(visit: Visit) -> None:

@@ -155,19 +155,6 @@ async def test_a_store_that_hangs_counts_as_unreachable(it, monkeypatch):
         await it.accepts(new_key())
 
 
-async def test_while_one_request_asks_the_others_do_not_wait(it):
-    key, _ = await mint(it.stored)
-    assert await it.accepts(key)
-    it.now += LATER_S
-    it.store.held = asyncio.Event()
-    asking = asyncio.create_task(it.accepts(key))
-    await asyncio.sleep(0)
-    assert await it.accepts(key)
-    assert it.store.asked == 2
-    it.store.held.set()
-    assert await asking
-
-
 async def test_a_key_whose_upstream_key_cannot_be_opened_does_not_borrow_the_server_s(it):
     key, _ = await mint(it.stored)
     (made,) = await it.stored.list()

@@ -87,7 +87,7 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path, models_dir, monkeypatch):
     chosen, judge = Chosen(), ScriptedJudge(relation=one_value)
-    monkeypatch.setattr(loading, "_from_installer", encoder_of)
+    monkeypatch.setattr(loading, "our_encoder", encoder_of)
     monkeypatch.setattr(services, "load_judge", lambda *_: SimpleNamespace(judge=judge, note=""))
     monkeypatch.setattr(app_http, "auth_of", lambda *_: Auth(chosen))
     url, data_dir = "http://127.0.0.1:9/v1", furnish(tmp_path / "data", models_dir)

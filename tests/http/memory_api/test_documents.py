@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from proxy.http.auth.identity import Caller
 from tests.http.memory_api.conftest import Bench
 
@@ -123,25 +121,3 @@ async def test_a_malformed_document_is_refused_by_its_field(bench):
     for body, param in wrong:
         refused = await post(bench, **{"content": GUIDE, "status": 400, **body})
         assert refused["error"]["param"] == param
-
-
-@pytest.mark.parametrize(("times", "status"), [(2, 200), (99, 409)])
-async def test_a_document_that_is_replaced_while_it_is_read_is_read_again(bench, times, status):
-    made = await post(bench)
-    documents = bench.stores.documents
-    reading, version = documents.passages, 1
-
-    async def overtaken(document):
-        nonlocal version
-        if version <= times:
-            version += 1
-            documents.passages = reading  # type: ignore[method-assign]
-            await post(bench, f"# Guide\n\nVersion {version}.\n")
-            documents.passages = overtaken  # type: ignore[method-assign]
-        return await reading(document)
-
-    documents.passages = overtaken  # type: ignore[method-assign]
-    shown = await bench.http.get(f"/memory/documents/{made['id']}", params={"include": "content"})
-    assert shown.status_code == status
-    if status == 200:
-        assert (shown.json()["version"], shown.json()["content"]) == (3, "# Guide\n\nVersion 3.\n")
