@@ -4,7 +4,7 @@ quick."""
 import argparse
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,24 @@ def settings_of(config: Path | None, data_dir: str | None = None) -> "Settings":
 
     overrides = {"storage": {"data_dir": data_dir}} if data_dir is not None else None
     return load(config, os.environ, overrides)
+
+
+def add_run(
+    parser: argparse.ArgumentParser, run: "Callable[[argparse.Namespace, Settings], int]", json: str = ""
+) -> None:
+    """Let the command call `run` with the settings. It logs errors only: standard output is for its result.
+    `json`: the help for the argument --json, "" for a command without it."""
+    add_place(parser)
+    if json:
+        parser.add_argument("--json", action="store_true", help=json)
+
+    def configured(args: argparse.Namespace) -> int:
+        from proxy import telemetry
+
+        telemetry.configure("error", "console")
+        return run(args, settings_of(args.config, args.data_dir))
+
+    parser.set_defaults(func=configured)
 
 
 @contextlib.asynccontextmanager

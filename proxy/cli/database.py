@@ -23,8 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TaskProgressColumn, TimeRemainingColumn
 
-from proxy import telemetry
-from proxy.cli import add_place, database_of, opened_stores, progress, settings_of
+from proxy.cli import add_run, database_of, opened_stores, progress
 from proxy.config import Settings
 from proxy.domain.core import ForgetCounts, Receipt
 from proxy.domain.errors import ConfigError, EmbeddingFailed, StoreError
@@ -59,7 +58,7 @@ def add_backup(parser: argparse.ArgumentParser) -> None:
         " backup: do not keep backups longer than you must."
     )
     parser.add_argument("file", metavar="FILE", help="the copy; - for standard output")
-    _add_common(parser, _backup)
+    add_run(parser, partial(_run, _backup), json="print the result as JSON")
 
 
 def add_restore(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +79,7 @@ def add_restore(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="bring back what was deleted since the backup, after a deletion by mistake",
     )
-    _add_common(parser, _restore)
+    add_run(parser, partial(_run, _restore), json="print the result as JSON")
 
 
 def add_receipts(parser: argparse.ArgumentParser) -> None:
@@ -94,19 +93,11 @@ def add_receipts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeat", type=Path, metavar="SAVED", help="an earlier output: repeat its deletions"
     )
-    _add_common(parser, _receipts)
+    add_run(parser, partial(_run, _receipts), json="print the result as JSON")
 
 
-def _add_common(parser: argparse.ArgumentParser, run: Run) -> None:
-    add_place(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(func=lambda args: _run(args, run))
-
-
-def _run(args: argparse.Namespace, run: Run) -> int:
-    telemetry.configure("error", "console")
+def _run(run: Run, args: argparse.Namespace, settings: Settings) -> int:
     try:
-        settings = settings_of(args.config, args.data_dir)
         if settings.storage.backend != "sqlite" and run is not _receipts:
             raise ConfigError(
                 f"storage.backend is {settings.storage.backend}: this command is for SQLite. Back up a"
@@ -288,7 +279,6 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
         " interrupted continues when the same command is run again; from Redis it starts again, and leaves"
         " nothing behind until it is complete."
     )
-    add_place(parser)
     parser.add_argument(
         "--from",
         dest="origin",
@@ -297,13 +287,10 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
         f" unix://…); a URL with a password is better given as {MIGRATE_FROM}",
     )
     parser.add_argument("--prefix", default="memory-proxy:", help="of Redis: what the keys begin with")
-    parser.add_argument("--json", action="store_true", help="print what was copied as JSON")
-    parser.set_defaults(func=_migrate)
+    add_run(parser, _migrate, json="print what was copied as JSON")
 
 
-def _migrate(args: argparse.Namespace) -> int:
-    telemetry.configure("error", "console")
-    settings = settings_of(args.config, args.data_dir)
+def _migrate(args: argparse.Namespace, settings: Settings) -> int:
     origin = args.origin or os.environ.get(MIGRATE_FROM, "")
     if not origin:
         ways = f"--from DIR, --from postgresql://HOST/NAME, or {MIGRATE_FROM}"
@@ -384,8 +371,7 @@ def add_reembed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="also embed memories again that have a vector of this model"
     )
-    add_place(parser)
-    parser.set_defaults(func=_run_reembed)
+    add_run(parser, _run_reembed)
 
 
 def add_reindex(parser: argparse.ArgumentParser) -> None:
@@ -394,8 +380,7 @@ def add_reindex(parser: argparse.ArgumentParser) -> None:
         " quantization or replication. Running proxies answer with exact search until it is done. If it is"
         " interrupted, run it again to resume, or leave the rest to a running proxy."
     )
-    add_place(parser)
-    parser.set_defaults(func=lambda args: asyncio.run(_run_reindex(args)))
+    add_run(parser, _run_reindex)
 
 
 async def reembed(
@@ -421,11 +406,10 @@ async def reembed(
     return done
 
 
-def _run_reembed(args: argparse.Namespace) -> int:
+def _run_reembed(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.models.load import load_embedder
 
-    telemetry.configure("error", "console")
-    settings, given = settings_of(args.config, args.data_dir), args.model
+    given = args.model
     if settings.storage.backend == "sqlite" and not database_of(settings).is_file():
         raise ConfigError(f"there are no memories in {settings.data_dir}: set --data-dir")
     now = settings.embedding
@@ -467,15 +451,17 @@ def _run_reembed(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _run_reindex(args: argparse.Namespace) -> int:
-    telemetry.configure("error", "console")
-    settings = settings_of(args.config, args.data_dir)
+def _run_reindex(args: argparse.Namespace, settings: Settings) -> int:
     if settings.storage.vectors != "qdrant":
         raise ConfigError("storage.vectors is not qdrant: there is nothing to fill")
-    try:
+
+    async def run() -> int:
         async with opened_stores(settings) as stores:
             with progress({"send": "sending"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:
-                sent = await stores.reindex(partial(report, "send"))
+                return await stores.reindex(partial(report, "send"))
+
+    try:
+        sent = asyncio.run(run())
     except StoreError as error:
         error.add_note("What was sent stays: run it again to resume")
         raise

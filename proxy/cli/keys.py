@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from rich import box
@@ -20,15 +20,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxy import telemetry
-from proxy.cli import add_place, database_of, is_present, opened_stores, settings_of, was_lost
+from proxy.cli import add_run, database_of, is_present, opened_stores, was_lost
+from proxy.config import Settings
 from proxy.domain.errors import InvalidRequest, StoreUnavailable
 from proxy.domain.ports import RIGHTS, Key, KeyStore
 from proxy.http.auth import keys
 from proxy.http.auth.identity import OPEN_TENANT, USER_RIGHTS, is_sendable
 from proxy.wire.extensions import checked_id
-
-Run = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
 
 DEFAULT_RIGHTS = "chat,memory"
 MAX_NAME_CHARS = 100
@@ -54,27 +52,16 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
         help="the upstream key that its requests are sent with: - reads it from standard input, ENV:NAME from"
         " an environment variable (default: the setting upstream.api_key)",
     )
-    _add_action(create, _create)
+    add_run(create, lambda args, settings: asyncio.run(_create(args, settings)), json="print JSON")
     listed = actions.add_parser("list", help="show all keys; the secret keys themselves are not stored")
-    _add_action(listed, _list)
+    add_run(listed, lambda args, settings: asyncio.run(_list(args, settings)), json="print JSON")
     revoke = actions.add_parser("revoke", help="revoke a key, with effect within a second")
     revoke.add_argument("id", metavar="ID", help="the id that `keys list` shows")
-    _add_action(revoke, _revoke)
-
-
-def _add_action(parser: argparse.ArgumentParser, run: Run) -> None:
-    add_place(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-    def run_action(args: argparse.Namespace) -> int:
-        telemetry.configure("error", "console")  # standard output has nothing but the key
-        return asyncio.run(run(args))
-
-    parser.set_defaults(func=run_action)
+    add_run(revoke, lambda args, settings: asyncio.run(_revoke(args, settings)), json="print JSON")
 
 
 # ---------------------------------------------------------------- actions
-async def _create(args: argparse.Namespace) -> int:
+async def _create(args: argparse.Namespace, settings: Settings) -> int:
     if not args.name.strip() or len(args.name) > MAX_NAME_CHARS or not args.name.isprintable():
         raise InvalidRequest(f"--name must be one line of 1 to {MAX_NAME_CHARS} characters")
     secret = keys.new_key()
@@ -87,7 +74,7 @@ async def _create(args: argparse.Namespace) -> int:
         upstream_key=_sealed(secret, args.upstream_key),
         created_at=time.time(),
     )
-    async with _store(args) as store:
+    async with _store(settings) as store:
         await store.add(key, keys.digest_of(secret))
     if args.json:
         print(json.dumps({**_shown(key), "key": secret}))
@@ -97,10 +84,10 @@ async def _create(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _list(args: argparse.Namespace) -> int:
+async def _list(args: argparse.Namespace, settings: Settings) -> int:
     found: Sequence[Key] = ()
-    if is_there := _has_database(args):  # else it printed the reason
-        async with _store(args) as store:
+    if is_there := _has_database(settings):  # else it printed the reason
+        async with _store(settings) as store:
             found = await store.list()
     if args.json:
         print(json.dumps([_shown(key) for key in found]))
@@ -111,10 +98,10 @@ async def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _revoke(args: argparse.Namespace) -> int:
-    if not _has_database(args):
+async def _revoke(args: argparse.Namespace, settings: Settings) -> int:
+    if not _has_database(settings):
         return 1
-    async with _store(args) as store:
+    async with _store(settings) as store:
         revoked = await store.revoke(args.id, time.time())
     if not revoked:
         print(f"memory-proxy: no valid key has the id {args.id!r}", file=sys.stderr)
@@ -126,11 +113,10 @@ async def _revoke(args: argparse.Namespace) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
+async def _store(settings: Settings) -> AsyncIterator[KeyStore]:
     """Open the store of the settings. Raises StoreUnavailable."""
     from proxy.app.factories import place_of  # slow to import: `--help` does not wait for it
 
-    settings = settings_of(args.config, args.data_dir)
     print(f"Keys in {place_of(settings)}", file=sys.stderr)
     database = database_of(settings)
     if settings.storage.backend == "sqlite" and not is_present(database) and was_lost(database):
@@ -140,9 +126,8 @@ async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
         yield stores.keys
 
 
-def _has_database(args: argparse.Namespace) -> bool:
+def _has_database(settings: Settings) -> bool:
     """Return whether there is a database, else print why not. Listing keys must not create one."""
-    settings = settings_of(args.config, args.data_dir)
     if settings.storage.backend != "sqlite" or database_of(settings).is_file():
         return True
     print(

@@ -28,7 +28,7 @@ from tests.support.upstream import ScriptedUpstream
 def judge(tmp_path_factory, monkeypatch):
     """Heads for the judge, of random weights."""
     directory = write_heads(tmp_path_factory.mktemp("heads"))
-    monkeypatch.setattr("proxy.models.weights.DIRECTORY", directory)
+    monkeypatch.setitem(doctor.load_judge.__kwdefaults__, "directory", directory)
     return directory
 
 
