@@ -1,5 +1,4 @@
-"""Detectors: rows of patterns run over a text, the views of it in which they also match what is disguised,
-and the checks of a value by its appearance (a password, a key, a random string, a placeholder).
+"""Detectors: rows of patterns run over a text, and views of it in which they also match what is disguised.
 
 A view is without zero-width characters, full-width and other digits, letters of another alphabet that look
 Latin, blanks between single characters, markup and line ends inside a key. The views are only read: what is
@@ -9,16 +8,13 @@ Every pattern's repetition is bounded, or cannot fail once begun: the cost is li
 """
 
 import base64
-import math
 import re
 import tomllib
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import pairwise
 from typing import NamedTuple
 
 # ---------------------------------------------------------------- views of a text
@@ -243,9 +239,10 @@ class Detector:
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """The content of a table of rules: fragments of patterns by name, and the detectors."""
+    """A table of rules: fragments of patterns and whole patterns by name, and the detectors."""
 
     fragments: Mapping[str, str]
+    patterns: Mapping[str, re.Pattern[str]]
     detectors: tuple[Detector, ...]
 
     def words(self, name: str) -> tuple[str, ...]:
@@ -253,9 +250,13 @@ class RuleFile:
         return tuple(self.fragments[name].split("|"))
 
 
-def load_rules(name: str, check_of: Callable[[Mapping[str, str]], Callable[[str], bool]]) -> RuleFile:
-    """Read proxy/admit/<name>.toml (its head describes the format). `check_of`: returns a rule's check."""
-    text = resources.files(__package__).joinpath(f"{name}.toml").read_text("utf-8")
+def load_rules(
+    name: str,
+    check_of: Callable[[Mapping[str, str]], Callable[[str], bool]] = lambda rule: bool,
+    package: str = __package__,
+) -> RuleFile:
+    """Read <name>.toml (see the head of secrets.toml). `check_of`: returns a rule's check."""
+    text = resources.files(package).joinpath(f"{name}.toml").read_text("utf-8")
     table = tomllib.loads(re.sub(r"\n  (?=\S)", "", text))
     fragments: dict[str, str] = {}
 
@@ -277,9 +278,10 @@ def load_rules(name: str, check_of: Callable[[Mapping[str, str]], Callable[[str]
             numeric=rule.get("numeric", False),
             pieces=rule.get("pieces", False),
         )
-        for rule in table["rules"]
+        for rule in table.get("rules", ())
     )
-    return RuleFile(fragments, tuple(detectors))
+    patterns = {name: re.compile(filled(value)) for name, value in table.get("patterns", {}).items()}
+    return RuleFile(fragments, patterns, tuple(detectors))
 
 
 class DetectorTable:
@@ -298,9 +300,6 @@ class DetectorTable:
             for word in words:
                 self._places.setdefault(word[:_BEGINNING], set()).add(place)
 
-    def __iter__(self) -> Iterator[Detector]:
-        return iter(self._detectors)
-
     def near(self, lowered: str) -> Iterable[Detector]:
         """Return the detectors that may find something in the text, in their order."""
         if len(lowered) > _LONG_TEXT:
@@ -314,7 +313,7 @@ _BEGINNING = 3  # characters
 _LONG_TEXT = 4_000  # characters; in longer ones searching for each word is quicker
 
 
-def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Finding]:
+def run(detectors: Iterable[Detector] | DetectorTable, text: str, lowered: str) -> Iterator[Finding]:
     """Yield what the detectors find, except markers of earlier removals; findings may overlap. `lowered`: the
     text in lower case, of the same length."""
     if isinstance(detectors, DetectorTable):
@@ -414,163 +413,3 @@ def _with_pieces(text: str, end: int) -> int:
             return end
         end = piece.end()
     return end
-
-
-# ---------------------------------------------------------------- appearance of a value
-_TRIM = "\"'`“”.,;!?()[]{}<>"
-_NO_PASSWORDS = frozenset(
-    # what follows "the password is" in a sentence about passwords, and "password:" in a form
-    "a an the in on at to for of is was are not no never too very also again still only just now then"
-    " required wrong expired invalid incorrect correct empty weak strong stored reset changed protected"
-    " missing set same different my your his her their our manager policy field hash hashes rotation and"
-    " or but with from that this it which prompt login lost known safe secure optional case-sensitive"
-    " hint generator database file needed shared between longer shorter visible hidden public private"
-    " always usually probably already really here there where when how what who something nothing"
-    " anything none null nil true false string str text type varchar bool boolean bytes undefined"
-    " redacted omitted minimum maximum characters length must should will can min max yes ok okay unknown"
-    " tbd todo n/a due up down gone out off back at least all being fine good bad easy hard simple"
-    " default kept below above following attached underneath nicht kein falsch abgelaufen erforderlich"
-    " geändert richtlinie muss zu ein eine der die das incorrecta obligatoria correcta incorrecto requis"
-    " expiré obligatoire incorrect trop demasiado errada obrigatória não no es un una le la el".split()
-)
-_PARTICIPLE = re.compile(r"[a-z]{2,20}(?:ed|ing|able|ible|ably|ally|isch|iert)")
-_NOT_CHINESE_PASSWORD = re.compile(
-    r"^(?:什么|多少|错|不|对|正确|必须|过期|要求|管理|需要|忘|多|由|被|否|以|在|存|加密|自动|通过|怎么|谁|啥|如何|长度|策略|至少|\d{1,3}\s?(?:位|文字|桁|个|字|자))"
-)
-_PLACEHOLDER = re.compile(
-    r"[<{\[(%]{1,2}[\w .:|/-]{1,60}[>}\])%]{1,2}|\$\{?\(?[A-Za-z_][\w.]{0,60}[})]{0,2}|[*x•.#_-]{3,200}"
-    r"|(?i:your|my|example)[_-](?i:[a-z_-]{2,40})|(?:process\.env|os\.environ|os\.getenv|env|secrets|vars"
-    r"|self|config|settings|ENV)[.\[(][^\s]{1,80}|(?i:changeme_?|placeholder|dummy)"
-)
-
-
-def trimmed(value: str) -> str:
-    """Return the value without the punctuation around it."""
-    return value.strip(_TRIM)
-
-
-def is_placeholder(value: str) -> bool:
-    """True for what replaces a secret: ${TOKEN}, <your key>, process.env.KEY, ****."""
-    return bool(_PLACEHOLDER.fullmatch(value.strip("\"'`,;")))
-
-
-def is_password(value: str) -> bool:
-    """True for what follows "password is": anything but the words of an ordinary sentence."""
-    word = trimmed(value).lower()
-    if not is_labelled_password(value) or _NOT_CHINESE_PASSWORD.match(word):
-        return False
-    return not (_PARTICIPLE.fullmatch(word) or (not word.isascii() and word.isalpha() and len(word) > 8))
-
-
-def is_labelled_password(value: str) -> bool:
-    """True for what follows "password:" or "PASS=": as is_password, a participle included."""
-    word = trimmed(value).lower()
-    return len(word) >= 3 and word not in _NO_PASSWORDS and not is_placeholder(value)
-
-
-def is_passphrase(value: str) -> bool:
-    """True for three words or more that are not those of a sentence about passphrases."""
-    words = value.lower().split()
-    ordinary = sum(word in _NO_PASSWORDS for word in words)
-    return 3 <= len(words) <= 26 and ordinary * 2 < len(words) and words[0] not in ("a", "the", "not", "in")
-
-
-def is_mixed(value: str) -> bool:
-    """True for a token with digits among letters or symbols, as no ordinary word has."""
-    word = trimmed(value)
-    kinds = sum(bool(re.search(p, word)) for p in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w\s]"))
-    is_made_up = len(word) >= 6 and kinds >= 2 and bool(re.search(r"[\d!@#$%^&*]", word))
-    return is_made_up and not is_placeholder(value)
-
-
-def is_mixed_or_digits(value: str) -> bool:
-    """True for a number of four digits or more, or what is_mixed takes."""
-    return bool(re.fullmatch(r"\d{4,12}", trimmed(value))) or is_mixed(value)
-
-
-def is_key(value: str) -> bool:
-    """True for what may be the value of a variable named key, token or secret."""
-    word = trimmed(value)
-    is_amount_or_date = _AMOUNT_OR_DATE.fullmatch(word) and not re.fullmatch(r"\d{12,}", word)
-    if is_placeholder(value) or is_amount_or_date:
-        return False
-    return is_mixed(value) or (len(value) >= 20 and value.isalnum() and not value.isalpha())
-
-
-def is_vendor_key(value: str) -> bool:
-    """True for a vendor's prefix with more after it than a word, name or hyphenation has."""
-    compact = "".join(value.split())
-    if len(compact) < 14:
-        return False
-    return bool(re.search(r"\d|[a-z][A-Z]|[A-Z]{4}", compact)) and not is_placeholder(value)
-
-
-def is_credential(value: str) -> bool:
-    """True for what follows "Bearer", unless it is a plain word ("bearer authentication")."""
-    return not (value.isalpha() and value.islower()) and not is_placeholder(value)
-
-
-_DURATION = r"(?:\d{1,9}(?:ms|s|m|min|h|d|w|kb|mb|gb|k|x|px)){1,3}"
-_AMOUNT_OR_DATE = re.compile(
-    rf"[\d.,:/T+Z-]{{1,30}}|v?\d{{1,4}}(?:\.\d{{1,6}}){{1,4}}[\w.-]{{0,16}}|{_DURATION}"
-)
-
-
-def entropy(value: str) -> float:
-    """Return the Shannon entropy of the value's characters, in bits a character."""
-    return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
-
-
-def is_random(value: str) -> bool:
-    """True for a long token as random as base64: all three classes, over 4.2 bits a character."""
-    if not all(re.search(p, value) for p in (r"[a-z]", r"[A-Z]", r"\d")):
-        return False
-    return entropy(value) > 4.2 and not _is_encoded_prose(value)
-
-
-def _is_encoded_prose(value: str) -> bool:
-    """True for base64 of words with spaces; its content is judged when it is decoded."""
-    return decoded(value).count(" ") >= 2
-
-
-_HEX = re.compile(r"(?i:0x)?[0-9a-fA-F]{16,128}")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_GROUPS = re.compile(r"[A-Za-z0-9]{4,8}(?:-[A-Za-z0-9]{4,8}){1,9}")
-_VERSION = re.compile(
-    rf"[vV]?\d{{1,4}}(?:\.\d{{1,6}}){{1,4}}[\w.+-]{{0,24}}|.{{0,24}}\d{{4}}-\d\d-\d\d.{{0,16}}|{_DURATION}"
-)
-
-
-def _switches(value: str) -> int:
-    """Return how often letters give way to digits or capitals to small letters, and back."""
-    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in value if c.isalnum()]
-    # A capital that begins a word is how names are written.
-    return sum(1 for a, b in pairwise(classes) if a != b and (a, b) != ("u", "l"))
-
-
-def is_opaque(value: str) -> bool:
-    """True for hex, a UUID, grouped codes, or letters mixed with digits. Alone it may be any id; near the
-    word "token" it is a secret."""
-    if _UUID.fullmatch(value) or (_HEX.fullmatch(value) and re.search(r"[a-fA-F]", value)):
-        return True
-    if _VERSION.fullmatch(value) or value.count("/") > 2:
-        return False
-    if (
-        _GROUPS.fullmatch(value)
-        and len({len(group) for group in value.split("-")}) == 1
-        and any(c.isdigit() for c in value)
-        and any(c.isalpha() for c in value)
-    ):
-        return True
-    return len(value) >= 8 and _switches(value) >= 3 and bool(re.search(r"\d", value))
-
-
-def is_blatantly_random(value: str) -> bool:
-    """True for a token so mixed of digits and capitals that it is a key in any context."""
-    return (
-        _switches(value) >= 8
-        and sum(c.isdigit() for c in value) >= 3
-        and bool(re.search(r"[a-z]", value) and re.search(r"[A-Z]", value))
-        and not _VERSION.fullmatch(value)
-        and not _is_encoded_prose(value)
-    )

@@ -122,17 +122,17 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class SortedCandidates:
+class Sorted:
     """Candidates to store, those to hold for review with a reason, and counts of the dropped by reason."""
 
-    stored: tuple[Candidate, ...]
-    held: tuple[tuple[Candidate, str], ...]
-    dropped: Counter[str]
+    stored: tuple[Candidate, ...] = ()
+    held: tuple[tuple[Candidate, str], ...] = ()
+    dropped: Counter[str] = field(default_factory=Counter)
 
 
 def sort(
     candidates: Sequence[Candidate], doubtful: Sequence[tuple[Candidate, str]], gate: Gate, now: float
-) -> SortedCandidates:
+) -> Sorted:
     """Sort the candidates; `doubtful` ones come with a reason for review. What is stored or held is redacted
     throughout, and expires as its type does."""
     stored, held = list[Candidate](), list[tuple[Candidate, str]]()
@@ -151,7 +151,7 @@ def sort(
             held.append((storable, doubt))
         else:
             dropped[doubt] += 1
-    return SortedCandidates(tuple(stored), tuple(held), dropped)
+    return Sorted(tuple(stored), tuple(held), dropped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,37 +13,155 @@ Not caught, since no pattern could without taking innocent words: a password tha
 swordfish"), a secret in pieces over several messages, one encoded in a cipher or an image.
 """
 
+import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache, partial
 from importlib import resources
+from itertools import pairwise
 
 from mnemonic import Mnemonic
 
-from proxy.admit.detection import (
-    Detector,
-    DetectorTable,
-    Finding,
-    decoded,
-    entropy,
-    is_blatantly_random,
-    is_credential,
-    is_key,
-    is_labelled_password,
-    is_mixed,
-    is_mixed_or_digits,
-    is_opaque,
-    is_passphrase,
-    is_password,
-    is_placeholder,
-    is_random,
-    is_vendor_key,
-    load_rules,
-    offsets_of,
-    run,
-)
+from proxy.admit.detection import Detector, DetectorTable, Finding, decoded, load_rules, offsets_of, run
 from proxy.text.words import is_inner_stop
+
+# ---------------------------------------------------------------- appearance of a value
+_TRIM = "\"'`“”.,;!?()[]{}<>"
+_PARTICIPLE = re.compile(r"[a-z]{2,20}(?:ed|ing|able|ible|ably|ally|isch|iert)")
+
+
+def trimmed(value: str) -> str:
+    """Return the value without the punctuation around it."""
+    return value.strip(_TRIM)
+
+
+def is_placeholder(value: str) -> bool:
+    """True for what replaces a secret: ${TOKEN}, <your key>, process.env.KEY, ****."""
+    return bool(_PATTERNS["placeholder"].fullmatch(value.strip("\"'`,;")))
+
+
+def is_password(value: str) -> bool:
+    """True for what follows "password is": anything but the words of an ordinary sentence."""
+    word = trimmed(value).lower()
+    if not is_labelled_password(value) or _PATTERNS["not_chinese_password"].match(word):
+        return False
+    return not (_PARTICIPLE.fullmatch(word) or (not word.isascii() and word.isalpha() and len(word) > 8))
+
+
+def is_labelled_password(value: str) -> bool:
+    """True for what follows "password:" or "PASS=": as is_password, a participle included."""
+    word = trimmed(value).lower()
+    return len(word) >= 3 and word not in _NO_PASSWORDS and not is_placeholder(value)
+
+
+def is_passphrase(value: str) -> bool:
+    """True for three words or more that are not those of a sentence about passphrases."""
+    words = value.lower().split()
+    ordinary = sum(word in _NO_PASSWORDS for word in words)
+    return 3 <= len(words) <= 26 and ordinary * 2 < len(words) and words[0] not in ("a", "the", "not", "in")
+
+
+def is_mixed(value: str) -> bool:
+    """True for a token with digits among letters or symbols, as no ordinary word has."""
+    word = trimmed(value)
+    kinds = sum(bool(re.search(p, word)) for p in (r"[a-z]", r"[A-Z]", r"\d", r"[^\w\s]"))
+    is_made_up = len(word) >= 6 and kinds >= 2 and bool(re.search(r"[\d!@#$%^&*]", word))
+    return is_made_up and not is_placeholder(value)
+
+
+def is_mixed_or_digits(value: str) -> bool:
+    """True for a number of four digits or more, or what is_mixed takes."""
+    return bool(re.fullmatch(r"\d{4,12}", trimmed(value))) or is_mixed(value)
+
+
+def is_key(value: str) -> bool:
+    """True for what may be the value of a variable named key, token or secret."""
+    word = trimmed(value)
+    is_amount_or_date = _AMOUNT_OR_DATE.fullmatch(word) and not re.fullmatch(r"\d{12,}", word)
+    if is_placeholder(value) or is_amount_or_date:
+        return False
+    return is_mixed(value) or (len(value) >= 20 and value.isalnum() and not value.isalpha())
+
+
+def is_vendor_key(value: str) -> bool:
+    """True for a vendor's prefix with more after it than a word, name or hyphenation has."""
+    compact = "".join(value.split())
+    if len(compact) < 14:
+        return False
+    return bool(re.search(r"\d|[a-z][A-Z]|[A-Z]{4}", compact)) and not is_placeholder(value)
+
+
+def is_credential(value: str) -> bool:
+    """True for what follows "Bearer", unless it is a plain word ("bearer authentication")."""
+    return not (value.isalpha() and value.islower()) and not is_placeholder(value)
+
+
+_DURATION = r"(?:\d{1,9}(?:ms|s|m|min|h|d|w|kb|mb|gb|k|x|px)){1,3}"
+_AMOUNT_OR_DATE = re.compile(
+    rf"[\d.,:/T+Z-]{{1,30}}|v?\d{{1,4}}(?:\.\d{{1,6}}){{1,4}}[\w.-]{{0,16}}|{_DURATION}"
+)
+
+
+def entropy(value: str) -> float:
+    """Return the Shannon entropy of the value's characters, in bits a character."""
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
+
+
+def is_random(value: str) -> bool:
+    """True for a long token as random as base64: all three classes, over 4.2 bits a character."""
+    if not all(re.search(p, value) for p in (r"[a-z]", r"[A-Z]", r"\d")):
+        return False
+    return entropy(value) > 4.2 and not _is_encoded_prose(value)
+
+
+def _is_encoded_prose(value: str) -> bool:
+    """True for base64 of words with spaces; its content is judged when it is decoded."""
+    return decoded(value).count(" ") >= 2
+
+
+_HEX = re.compile(r"(?i:0x)?[0-9a-fA-F]{16,128}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_GROUPS = re.compile(r"[A-Za-z0-9]{4,8}(?:-[A-Za-z0-9]{4,8}){1,9}")
+_VERSION = re.compile(
+    rf"[vV]?\d{{1,4}}(?:\.\d{{1,6}}){{1,4}}[\w.+-]{{0,24}}|.{{0,24}}\d{{4}}-\d\d-\d\d.{{0,16}}|{_DURATION}"
+)
+
+
+def _switches(value: str) -> int:
+    """Return how often letters give way to digits or capitals to small letters, and back."""
+    classes = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in value if c.isalnum()]
+    # A capital that begins a word is how names are written.
+    return sum(1 for a, b in pairwise(classes) if a != b and (a, b) != ("u", "l"))
+
+
+def is_opaque(value: str) -> bool:
+    """True for hex, a UUID, grouped codes, or letters mixed with digits. Alone it may be any id; near the
+    word "token" it is a secret."""
+    if _UUID.fullmatch(value) or (_HEX.fullmatch(value) and re.search(r"[a-fA-F]", value)):
+        return True
+    if _VERSION.fullmatch(value) or value.count("/") > 2:
+        return False
+    if (
+        _GROUPS.fullmatch(value)
+        and len({len(group) for group in value.split("-")}) == 1
+        and any(c.isdigit() for c in value)
+        and any(c.isalpha() for c in value)
+    ):
+        return True
+    return len(value) >= 8 and _switches(value) >= 3 and bool(re.search(r"\d", value))
+
+
+def is_blatantly_random(value: str) -> bool:
+    """True for a token so mixed of digits and capitals that it is a key in any context."""
+    return (
+        _switches(value) >= 8
+        and sum(c.isdigit() for c in value) >= 3
+        and bool(re.search(r"[a-z]", value) and re.search(r"[A-Z]", value))
+        and not _VERSION.fullmatch(value)
+        and not _is_encoded_prose(value)
+    )
 
 
 # ---------------------------------------------------------------- formats
@@ -70,14 +188,10 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     )
 }
 _RULES = load_rules("secrets", lambda rule: _CHECKS[rule["check"]] if "check" in rule else bool)
-_PASSWORD, _PASSWORD_STARTS = _RULES.fragments["password"], _RULES.words("password_starts")
+_PASSWORD_STARTS, _PATTERNS = _RULES.words("password_starts"), _RULES.patterns
+_NO_PASSWORDS = frozenset(_RULES.words("no_passwords"))
 
-# Found by other detectors (JWT, private keys), no secrets, or patterns that take quadratic time.
-_LEFT_OUT = frozenset(
-    "aws-amazon-bedrock-api-key-short-lived curl-auth-header curl-auth-user facebook-access-token"
-    " flutterwave-public-key generic-api-key jwt jwt-base64 kubernetes-secret-yaml nuget-config-password"
-    " private-key".split()
-)
+_LEFT_OUT = frozenset(_RULES.words("left_out"))
 _ANYTHING_BEFORE = re.compile(r"\(\?i\)\[\\w\.-\]\{0,50\}\?")
 _END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _NO_MORE = r"(?![\w-])"
@@ -130,15 +244,7 @@ _VENDOR_TOKEN = re.compile(
 )
 _UUID_AT_END = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _SECRET_NAMES = ("sk", "key", "token", "secret", "pat", "pk")
-# Names of things that have an id but are not secret: files, builds, objects of common APIs.
-_IDS = frozenset(
-    "acct ami app asst batch branch build bundle call cart cfg ch chat chatcmpl chunk cluster cmpl commit"
-    " conv cus dataset doc docker evt ex file fix font ft gen git hash head i id img image in index inv"
-    " issue item job log main mem md5 merge model msg node obj ord order org page pi pkg pod post pr"
-    " price prod proj ref rel release req resp rev rs run sess session sg sha sha1 sha256 sha384 sha512"
-    " si snap spec step style sub subnet tag task test thread tmp toolu trace tx txt type url user uuid v"
-    " vendor ver vol vpc vs www".split()
-)
+_IDS = frozenset(_RULES.words("ids"))
 _LEAST_RANDOM = 20
 
 
@@ -165,57 +271,19 @@ _PREFIXED = Detector("secret", _VENDOR_TOKEN, _is_prefixed, pieces=True)
 
 
 # ---------------------------------------------------------------- announced passwords
-_I = re.IGNORECASE
-_WORD = re.compile(
-    rf"{_PASSWORD}|(?<=[a-z]_)pass\b|\b(?:wi-?fi|wlan|ssid)\b[^.\n]{{0,30}}\b(?:keys?|codes?|clé|clave"
-    rf"|schlüssel)\b"
-    r"|\bcode wi-?fi\b",
-    _I,
-)
 _STARTS = (*_PASSWORD_STARTS, "wifi", "wi-fi", "wlan", "ssid", "code wi")
 _HEADS = ("pin", "secret", "token", "api")
 _REACH = 80  # characters after the word
-_ALONE = r"\S{6,80}\s*(?:\n|\Z)"  # in its line: that is what the sentence before it was about
-_SENTENCE_ENDS = re.compile(
-    rf"[.!。！][\"')]?\s(?!(?:it'?s|it is|the new one|now it|use|here)\b|\s{{0,2}}{_ALONE})"
-    rf"|\n\s*\n(?!{_ALONE})",
-    _I,
-)
 _TOKEN = re.compile(r"(?<![^\s\"'`“(*,:=，：])[^\s\"'`“”()<>|，。、：；]{6,80}")
-# A token after these is the name of what the password is for, or of an account.
-_NAMES_A_THING = re.compile(
-    r"(?:\b(?:for|on|in|of|at|from|via|by|with|user(?:name)?|account|login|host|server|machine|table"
-    r"|column|field|file|network|device|port|line|step|version|as user|per|than|für|bei|von|mit|de|del"
-    r"|para|por|pour|du|sur|per|di|от|для|к|на|в|с)\b(?: (?:my|our|the|an?|mein\w{0,2}|der|die|das|el|la"
-    r"|le|los|les))?|@)\W{0,2}$|\b(?:promo|discount|coupon|voucher|gift|booking|order|invoice|flight|train"
-    r"|tracking|part|serial|ticket|room|reference)(?: (?:code|number|no\.?|reference|id))?(?: is"
-    r"|:)?\W{0,2}$",
-    _I,
-)
-_SPEAKS_ABOUT = re.compile(
-    r"\b(?:hash(?:ed|es|ing)?|bcrypt|argon\w{0,3}|scrypt|algorithm|encrypt\w{0,4}|polic(?:y|ies)|field"
-    r"|column|table|endpoint|method|class|function|module|migration|ticket|issue|version|build|chapter"
-    r"|section|docs?|page|guide|manager|vault|generator|commit|branch|standard|requires?|must|error)\b",
-    _I,
-)
 _NO_SPACES = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")  # scripts whose "token" may be a clause
 _STRONG = re.compile(r"[!@#$%^&*~?+=]")
-_TECHNICAL = re.compile(
-    r"sha\d{3}-[\w+/=]{8,100}|(?i:sha|md|bcrypt|argon|scrypt|pbkdf|utf|base|oauth|iso|rfc|nist|aes|rsa"
-    r"|http|windows|python|java|linux|ubuntu|web|office|version|v)[-_]?\d.{0,12}"
-    r"|\w[\w.+-]{0,60}@[\w-]{1,60}(?:\.[\w-]{1,30})+|\w{2,10}://.{0,80}|[\w./-]{1,70}\.[a-z]{2,4}"
-    r"|[$€£¥]\d[\d.,]{0,12}(?:/\w{1,12})?|\d{1,3}%-?\w{0,8}|(?i:q[1-4][-/]?\d{4}|\d{4}[-/]?q[1-4])"
-    r"|\d{1,2}(?:[:.]\d\d)?[ap]m(?:[-–]\d{1,2}(?:[:.]\d\d)?[ap]m)?|\d{1,4}(?:k?m|mi)/h|mp[34]\W?\w{0,8}"
-    r"|(?:0x)?[0-9a-fA-F]{16,128}|\d[\d.,:/-]{2,30}\w{0,3}|\d{1,4}-[^\W\d]{3,20}|(?:covid|top|ps|xbox"
-    r"|iphone|galaxy|pixel)-?\d{1,3}|.{0,40}[/\\].{0,40}[/\\].{0,40}"
-)
 
 
 def _in_sentence(text: str, at: int) -> Iterator[Finding]:
     """Yield the tokens made like passwords in the rest of a sentence, after a word for one."""
     reach = min(len(text), at + _REACH)
     # A token alone in its paragraph is seen only with that paragraph's end.
-    ends = (end.start() for end in _SENTENCE_ENDS.finditer(text, at, reach + 2 * _REACH))
+    ends = (end.start() for end in _PATTERNS["sentence_ends"].finditer(text, at, reach + 2 * _REACH))
     limit = next((end + 1 for end in ends if end >= reach or not is_inner_stop(text, end)), reach)
     for token in _TOKEN.finditer(text, at, min(limit, reach)):
         made = token.group().rstrip(".,;:*_")
@@ -223,7 +291,7 @@ def _in_sentence(text: str, at: int) -> Iterator[Finding]:
         if not any(map(str.isdigit, made)) and not _STRONG.search(made, 0, max(0, len(made) - 1)):
             continue
         before = text[at : token.start()]
-        if _SPEAKS_ABOUT.search(before):
+        if _PATTERNS["speaks_about"].search(before):
             break
         if _is_made_up(made, before):
             whole = _TOKEN.match(text, token.start())  # which the reach may have cut
@@ -233,13 +301,18 @@ def _in_sentence(text: str, at: int) -> Iterator[Finding]:
 def _is_made_up(token: str, before: str) -> bool:
     """True for letters with digits or symbols among them as in a password: Kiebitz!83, Mirlo2023."""
     value = token.rstrip("!?") or token
-    if len(value) < 6 or _NO_SPACES.search(value) or is_placeholder(token) or _TECHNICAL.fullmatch(value):
+    if (
+        len(value) < 6
+        or _NO_SPACES.search(value)
+        or is_placeholder(token)
+        or _PATTERNS["technical"].fullmatch(value)
+    ):
         return False
     letters, digits = sum(map(str.isalpha, token)), sum(map(str.isdigit, token))
     if _STRONG.search(token[:-1]) or (token[-1] in "!#$" and digits):
         return letters >= 3 and (digits >= 1 or bool(re.search(r"[#$%^&*@!]\w", token)))
     spelled = bool(re.fullmatch(r"\w(?:-\w){4,40}", value)) and digits >= 1
-    if _NAMES_A_THING.search(before):
+    if _PATTERNS["names_a_thing"].search(before):
         return False
     mixed = letters >= 4 and digits >= 1 and bool(re.search(r"[^\W\d]{2,}[._-]?\d|\d[^\W\d]|[_-]\d", value))
     plain_word = re.fullmatch(r"[A-Z]?[a-z]{2,4}\d", value)
@@ -248,7 +321,6 @@ def _is_made_up(token: str, before: str) -> bool:
 
 _MARKS = "|\t;,"  # between the cells of a table
 _MOST_ROWS = 200
-_PASSWORD_HEAD = re.compile(rf"[\s*\"`]*(?:{_PASSWORD}|pass|pin|secret|token|api[ _-]?key)[\s*\"`]*", _I)
 
 
 def _in_tables(text: str, offsets: Iterable[int]) -> Iterator[Finding]:
@@ -294,35 +366,13 @@ def _password_column(line: str) -> tuple[int, str] | None:
         if len(parts) < 2:
             continue
         for column, part in enumerate(parts):
-            if _PASSWORD_HEAD.fullmatch(part):
+            if _PATTERNS["password_head"].fullmatch(part):
                 return column, mark
     return None
 
 
 # ---------------------------------------------------------------- all credentials
-# Words that make an opaque token near them a secret, and words that say it is none.
-_SECRET_WORD = re.compile(
-    rf"{_PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service|deploy"
-    rf"|ssh|wi-?fi|product|activation"
-    r"|master|session)[ _-]?key|\bkeys?\s{0,2}(?:is|:|=|for|to)|\bsecrets?\b|\btokens?\b(?! (?:count|limit"
-    r"|usage|budget|bucket|window))|credential|\b(?:recovery|backup|activation|licen[sc]e|unlock"
-    r"|redemption|gift card) (?:codes?|keys?)|_(?:key|token|secret)\b|密钥|密鑰|令牌|秘钥|トークン"
-    r"|シークレット|토큰|токен|ключ|schlüssel|clave|\bclé\b|jeton|chiave|segreto|secreto|secreta",
-    re.IGNORECASE,
-)
-_HINTS = (
-    "pin",
-    "ssid",
-    "wlan",
-    *_PASSWORD_STARTS,
-    *"key secret token credential code 密钥 密鑰 令牌 秘钥 トーク シークレ 토큰 токен ключ schlüssel clé"
-    " jeton chiave segret secret".split(),
-)
-_INNOCENT = re.compile(
-    r"commit|\bsha|hash|checksum|digest|\bmd5|revision|\betag|\brev\b|merge|branch|docker|image"
-    r"|@sha|version|build|\bmodel\b|\bid\b|order|issue|ticket|invoice|提交|版本|订单",
-    re.IGNORECASE,
-)
+_HINTS = (*_RULES.words("hints"), *_PASSWORD_STARTS)
 _OPAQUE = re.compile(
     r"(?<![\w/@.+-])(?!sha\d{3}-)(?=[^\s\d]{0,128}\d)([A-Za-z0-9][A-Za-z0-9+/_=~-]{7,511})(?![\w@])"
 )
@@ -364,7 +414,7 @@ def find(text: str, lowered: str) -> Iterator[Finding]:
         yield from _named_afterwards(text, lowered)
         offsets = offsets_of(_STARTS, lowered)
         for place in offsets:
-            if word := _WORD.match(text, place):
+            if word := _PATTERNS["word"].match(text, place):
                 yield from _in_sentence(text, word.end())
         yield from _in_tables(text, sorted({*offsets, *offsets_of(_HEADS, lowered)}))
 
@@ -405,11 +455,11 @@ def _spoken_of(text: str, start: int, end: int) -> bool:
         line = text[max(0, above - _LONGEST_HEADING) : above].rstrip().rpartition("\n")[2]
         if not line.endswith((":", "\uff1a")) or _CODE.match(line):
             before = paragraph
-    words = list(_SECRET_WORD.finditer(before))
+    words = list(_PATTERNS["secret_word"].finditer(before))
     if words:
-        return not _INNOCENT.search(before, words[-1].end())
+        return not _PATTERNS["innocent"].search(before, words[-1].end())
     after = text[end : end + _AFTER].split("\n", 1)[0]
-    return bool(_IS_MINE.match(after) and _SECRET_WORD.search(after))
+    return bool(_IS_MINE.match(after) and _PATTERNS["secret_word"].search(after))
 
 
 # ---------------------------------------------------------------- seed phrases
@@ -420,15 +470,7 @@ _SHORTEST = 12
 _RUN = b"\x01" * _SHORTEST
 _ALL_WORDS = re.compile("[a-z]+")
 _WORDS = re.compile(r"(?<![A-Za-z])(?:[a-z]{3,8}|[A-Z][a-z]{2,7}|[A-Z]{3,8})(?![A-Za-z])")
-_NAMED = re.compile(
-    r"\b(?:seed|mnemonic|recovery|wallet|monero|electrum|backup|secret)(?: (?:seed|recovery|backup|secret"
-    r"|mnemonic))? ?(?:phrases?|words?|seeds?|mnemonics?)?\b[^\n.]{0,40}?(?::|=|\bis\b"
-    r"|\bare\b)\s{0,3}\"?((?:[a-z]{3,12}[ \n,]{1,3}){11,24}[a-z]{3,12})"
-)
-_OF_SENTENCES = frozenset(
-    "the and for you that with this your was are not but have has from they will can our who which should"
-    " must would could into when where than then been were what there their about written stored".split()
-)
+_OF_SENTENCES = frozenset(_RULES.words("of_sentences"))
 _GAP = re.compile(r"[\s,;.:)|/\"'*-]{1,6}(?:\d{1,2}[\s.:)]{1,3})?")  # also a numbered list
 
 
@@ -443,25 +485,23 @@ def _seed_phrases(text: str, lowered: str) -> Iterator[Finding]:
     `lowered` is the text in lower case; nearly every text is done with after a look at it.
     """
     if any(word in lowered for word in ("seed", "mnemonic", "phrase", "wallet", "monero", "electrum")):
-        for found in _NAMED.finditer(lowered):
+        for found in _PATTERNS["called_a_phrase"].finditer(lowered):
             if _OF_SENTENCES.isdisjoint(re.findall("[a-z]+", found[1])):
                 yield Finding("secret", *found.span(1))
     words = _word_list()
     if _RUN not in bytes(map(words.__contains__, _ALL_WORDS.findall(lowered))):
         return
     count, first, last, case = 0, 0, -1, ""
-    for word in _WORDS.finditer(text):
-        if word.group().lower() not in words:
+    for match in _WORDS.finditer(text):
+        word = match.group()
+        if word.lower() not in words:
             continue
-        if count and _case(word.group()) == case and _GAP.fullmatch(text, last, word.start()):
-            count, last = count + 1, word.end()
+        case_of = "small" if word.islower() else "large" if word.isupper() else "title"
+        if count and case_of == case and _GAP.fullmatch(text, last, match.start()):
+            count, last = count + 1, match.end()
             continue
         if count >= _SHORTEST:
             yield Finding("secret", first, last)
-        count, first, last, case = 1, word.start(), word.end(), _case(word.group())
+        count, first, last, case = 1, match.start(), match.end(), case_of
     if count >= _SHORTEST:
         yield Finding("secret", first, last)
-
-
-def _case(word: str) -> str:
-    return "small" if word.islower() else "large" if word.isupper() else "title"

@@ -90,8 +90,10 @@ class _Section:
 def split(text: str, format: DocumentFormat, most: int = sys.maxsize) -> tuple[Passage, ...]:
     """Return the document's passages in order, none without text. `text` may have any line ends. If there are
     more than `most`, the rest may be missing."""
-    lines = _LINE.findall(text)
-    front = _front_matter(lines) if format == "markdown" else 0
+    lines, front = _LINE.findall(text), 0
+    if format == "markdown" and lines and lines[0].rstrip() == "---":
+        # A YAML front matter, whose last rule would underline a heading.
+        front = next((n + 1 for n, line in enumerate(lines) if n and line.rstrip() in ("---", "...")), 0)
     tokens = _parsers()[0].parse("".join(lines[front:]))
     code = {front + n for one in tokens if one.type == "fence" and one.map for n in range(*one.map)}
     sections = _by_headings(lines, front, tokens) if format == "markdown" else [_Section((), lines)]
@@ -148,13 +150,6 @@ def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
         above = []
     if above:
         yield _Section((), above, len(above))
-
-
-def _front_matter(lines: Sequence[str]) -> int:
-    """Return the number of lines of a YAML front matter, whose last rule would underline a heading."""
-    if not lines or lines[0].rstrip() != "---":
-        return 0
-    return next((n + 1 for n, line in enumerate(lines) if n and line.rstrip() in ("---", "...")), 0)
 
 
 @lru_cache(maxsize=4_096)

@@ -19,13 +19,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
 
-from proxy.admit.gate import vectors_of
+from proxy.admit.gate import Sorted, vectors_of
 from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean
 from proxy.domain.core import STATED_KINDS, Candidate, Evidence, Hit, Memory, Search
 from proxy.domain.errors import EmbeddingFailed
@@ -257,6 +257,12 @@ def _grounded(candidate: Candidate, span: EvidenceSpan, known: Sequence[Memory])
     evidence = evidence[:500].replace(REMOVED, "")
     window = window_of(span.source.sentences, span.first, span.last, candidate.content)
     said = local_time(exchange.said_at, exchange.timezone)
+    given = candidate.replaces or ""
+    shown = [
+        m.id
+        for m in known
+        if m.id == given or m.id.removeprefix("mem_").startswith(given.removeprefix("mem_"))
+    ]
     placed = replace(
         candidate,
         content=anchored(candidate.content, candidate.type, said),
@@ -267,7 +273,8 @@ def _grounded(candidate: Candidate, span: EvidenceSpan, known: Sequence[Memory])
         timezone=exchange.timezone,
         expires_at=candidate.expires_at or expiry(candidate.content, candidate.type, exchange.timezone),
         origin=Evidence(exchange.session_id, exchange.id, evidence),
-        replaces=_shown(candidate.replaces, known),
+        # An id that the model was shown and gives, whole or shortened.
+        replaces=shown[0] if len(given) >= 6 and len(shown) == 1 else None,
     )
     shares = not frozenset(terms(candidate.content)).isdisjoint(terms(sentence))
     return Grounded(placed, window, span.literal and shares and not span.source.replies)
@@ -283,15 +290,6 @@ def _invents(content: str, source: Source) -> bool:
     return any(flat(code) not in said for code in codes)
 
 
-def _shown(given: str | None, known: Sequence[Memory]) -> str | None:
-    """Return the id that the model was shown and gives, whole or shortened; None otherwise."""
-    if given is None or len(given) < 6:
-        return None
-    bare = given.removeprefix("mem_")
-    found = [m.id for m in known if m.id == given or m.id.removeprefix("mem_").startswith(bare)]
-    return found[0] if len(found) == 1 else None
-
-
 # ---------------------------------------------------------------- verdicts of the statement head
 FOLLOWS, DOUBTFUL = 0.5, 0.35
 # A good fact that is dropped is lost, so being about the user and being meant need no majority. On held-out
@@ -304,23 +302,14 @@ _STORED = frozenset(("stated", "hedged", "rule", "remember"))
 RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()\uff08\uff09]*[)\uff09]")
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Candidates by outcome: stored, held for review with a reason, dropped by reason."""
-
-    stored: tuple[Candidate, ...] = ()
-    held: tuple[tuple[Candidate, str], ...] = ()
-    dropped: Counter[str] = field(default_factory=Counter)
-
-
-async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
+async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Sorted:
     """Return the candidates by outcome, judged in one batch. Without a judge, those are stored that quote the
     user literally. Raises EmbeddingFailed."""
     if judge is None:
         literal = tuple(one.candidate for one in grounded if one.literal)
-        return Judged(literal, dropped=+Counter(no_judge=len(grounded) - len(literal)))
+        return Sorted(literal, dropped=+Counter(no_judge=len(grounded) - len(literal)))
     if not grounded:
-        return Judged()
+        return Sorted()
     # Resolved dates are not part of what the user said.
     pairs = [(one.window, RESOLVED.sub("", one.candidate.content)) for one in grounded]
     stored, held = list[Candidate](), list[tuple[Candidate, str]]()
@@ -336,7 +325,7 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
             held.append((one.candidate, reason))
         else:
             dropped[reason] += 1
-    return Judged(tuple(stored), tuple(held), dropped)
+    return Sorted(tuple(stored), tuple(held), dropped)
 
 
 async def is_rule(judge: Judge, text: str) -> bool:
@@ -378,11 +367,11 @@ _VERBATIM_CONFIDENCE = 0.8
 _STEP = re.compile(r"\s*(?:\d{1,2}[.):\uff09、]|[①-⑳])\s*(?=\S)")
 
 
-async def from_sentences(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Judged:
+async def from_sentences(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Sorted:
     """Return the user's statements; none without a judge, since no form tells a statement from small talk.
     Raises EmbeddingFailed."""
     if judge is None:
-        return Judged()
+        return Sorted()
     found: dict[str, Grounded] = {}
     for exchange in exchanges:
         reading = await judge.read(exchange.said, closely=True)
@@ -394,7 +383,7 @@ async def from_sentences(judge: Judge | None, exchanges: Sequence[Exchange], pol
     return await judged(judge, list(found.values()))
 
 
-async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Judged:
+async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Sorted:
     """Return what the user asked to be remembered, and rules: of a message that asks, the sentences that do,
     else all its statements. Raises EmbeddingFailed."""
     asking = [e for e in exchanges if (await intent_of(judge, e.said)).is_explicit]
@@ -484,7 +473,7 @@ async def facts(
     *,
     judge: Judge | None,
     embedder: Embedder | None = None,
-) -> Judged:
+) -> Sorted:
     """Return the answer's facts by outcome, each with its origin. Raises Unreadable, EmbeddingFailed."""
     found = await asyncio.to_thread(read_facts, answer)  # some 10 ms for a long one
     before = batch.context[-1] if batch.context else None
@@ -498,7 +487,7 @@ async def facts(
     return replace(result, stored=stored, dropped=result.dropped + counts)
 
 
-async def _without_small_talk(judge: Judge | None, result: Judged, exchanges: Sequence[Exchange]) -> Judged:
+async def _without_small_talk(judge: Judge | None, result: Sorted, exchanges: Sequence[Exchange]) -> Sorted:
     """Drop what a careless model made of "good morning". Wishes to remember, rules and confirmations may look
     the same, and are stored."""
     origins = {c.origin.exchange_id for c in result.stored if c.origin and c.source == "extracted"}

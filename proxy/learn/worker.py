@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.admit.decision import Decision
-from proxy.admit.gate import Basis, Gate, admit
+from proxy.admit.gate import Basis, Gate, Sorted, admit
 from proxy.domain.changes import (
     Confirm,
     Create,
@@ -43,7 +43,7 @@ from proxy.domain.ports import Clock, Completer, Embedder
 from proxy.domain.session import BATCH, EXPLICIT, Batch, Exchange, Job, JobQueue, SessionState, SessionStore
 from proxy.learn import extractor
 from proxy.learn.budget import NO_LANE, Load
-from proxy.learn.extractor import Judged, related
+from proxy.learn.extractor import related
 from proxy.learn.llm_io import Unreadable
 from proxy.learn.recorder import TriggerPolicy, noting_undue, on_end, on_sweep, state_key, up_to
 from proxy.telemetry import ThrottledLog, log
@@ -256,12 +256,12 @@ class JobRunner:
             return self._done(job, batch, decision, facts, outcome), batch
         raise Conflict("overtaken three times")
 
-    async def _extract(self, job: Job, batch: Batch) -> tuple[Judged, str]:
+    async def _extract(self, job: Job, batch: Batch) -> tuple[Sorted, str]:
         """Return the batch's facts, judged, and the outcome."""
         gate = self.tools.gate
         if not batch.pending:
             closing = self.tools.closing if self.mode != "verbatim" else None
-            return Judged(tuple(await closing(job, batch)) if closing else ()), "empty"
+            return Sorted(tuple(await closing(job, batch)) if closing else ()), "empty"
         if self.mode == "verbatim":
             return await extractor.from_sentences(gate.judge, batch.pending, gate.policy), "extracted"
         known = await related(gate.memories, gate.embedder, batch, self.clock())
@@ -293,7 +293,7 @@ class JobRunner:
             decision = await admit(gate, job.scope, said.stored, basis)
             log.info("memory.kept_as_said", stored=decision.count(Create), attempt=job.attempts)
 
-    async def _facts(self, job: Job, batch: Batch, answer: str, known: Sequence[Memory]) -> Judged:
+    async def _facts(self, job: Job, batch: Batch, answer: str, known: Sequence[Memory]) -> Sorted:
         """Return the facts of the model's answer, judged; by literal evidence if the heads keep failing."""
         gate = self.tools.gate
         read = partial(extractor.facts, answer, batch, known, gate.policy, embedder=gate.embedder)
@@ -309,7 +309,7 @@ class JobRunner:
         if job.lane > EXPLICIT:
             await self.tools.turns.pause()
 
-    async def _admit(self, job: Job, batch: Batch, facts: Judged) -> Decision:
+    async def _admit(self, job: Job, batch: Batch, facts: Sorted) -> Decision:
         gate = self.tools.gate
         basis = Basis(batch.stamp, self.clock(), seed=job.id, done=job)
         try:
@@ -320,7 +320,7 @@ class JobRunner:
             gate = replace(gate, embedder=None)  # without vectors rather than lost
         return await admit(gate, job.scope, facts.stored, basis, facts.held)
 
-    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Judged, outcome: str) -> JobReport:
+    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Sorted, outcome: str) -> JobReport:
         dropped = dict(decision.dropped + facts.dropped)
         said_at = min((e.at for e in batch.pending), default=None)
         counts = {name: decision.count(kind) for name, kind in _COUNTED.items()}

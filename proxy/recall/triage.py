@@ -16,6 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from proxy.admit.detection import load_rules
 from proxy.domain.core import Message, Reason, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.ports import Judge, Needs, Reading
@@ -217,76 +218,23 @@ def begins(turn: Turn) -> bool:
 # Characters that may hold the instruction; the conversation is below or above it.
 _ORDER_HEAD, _ORDER_TAIL = 600, 400
 _OPENING = 120  # of a long system message, which may ask an assistant for a title among other things
-_ANY_TALK = r"(?:conversation|chat|discussion|dialog(?:ue)?)\b"
-_TALK = (
-    rf"{_ANY_TALK}"
-    # but not "the discussion that I lead on Friday", which is the user's own
-    r"(?=\s*+(?:$|[.,:;!\"'(<\[])|\s(?:history|above|below|so|in|using|without|with|between|based|and|strictly"
-    r"|into|as|title|that (?:starts|begins|began)))"
-)
-_NAME = r"(?:titles?|headline|name|topic|tags?|emojis?)\b"
-_MAKE = r"(?:generat|writ|creat|provid|suggest|giv|produc|mak|craft|com(?:e|ing) up with|summari[sz])\w*"
-_NEAR = r"[^.?!\n]{0,90}?"  # of the same sentence
-# Orders are at the beginning of a sentence; a question about an order quotes it.
-_ORDER = (
-    r"(?:^|[.!?:]\s)[#*\s-]{0,6}(?:task:\s*)?(?:please |kindly |now,? )?"
-    r"(?:(?:you (?:need|have|are asked) to|your (?:task|job) is to|i want you to) )?"
-)
-_TITLES = (
-    # "Generate a concise title for the following conversation"
-    rf"{_ORDER}(?:only )?{_MAKE} {_NEAR}\b{_NAME}{_NEAR}"
-    r"\b(?:for|of|to|summari[sz]ing|from|captur\w+|describ\w+)"
-    rf" (?:this|the|our|a|following|user'?s?)\b.{{0,30}}?\b{_TALK}",
-    rf"{_ORDER}summari[sz]e {_NEAR}\b{_TALK}{_NEAR}\b(?:into|as|with|in) (?:a|one) {_NEAR}{_NAME}",
-    rf"{_ORDER}(?:based on the chat history, )?give (?:this|the|our) {_ANY_TALK} an? {_NEAR}{_NAME}",
-    rf"{_ORDER}analy[sz]e (?:this|the) {_TALK} and .{{0,160}}?\btitle\b",
-    rf"{_ORDER}write a (?:brief|short|concise) title for the following (?:request|message)\b",
-    r"\A\W{0,4}you are an? .{0,40}?(?:\btitle generator\b|\bcrafting pithy titles\b)",
-    r"(?:总结|概括|归纳|生成|提取|提炼)[^。！？\n]{0,30}(?:会话|对话|聊天)[^。！？\n]{0,30}标题",
-    r"(?:会话|对话|聊天)(?:内容|记录|历史)?[^。！？\n]{0,12}(?:总结|概括|归纳|生成|提取|提炼)[^。！？\n]{0,30}标题",
-    r"直接返回这句话的简要主题",
-    r"\b(?:título|titulo)\b[^.?!\n]{0,40} (?:esta|la siguiente) conversación",
-    r"\btitre\b[^.?!\n]{0,40} (?:cette|la) conversation",
-    r"\btitel\b[^.?!\n]{0,40} (?:diese|dieses|die folgende|das folgende) (?:unterhaltung|gespräch|chat)",
-)
-_REST = (
-    r"\b(?:rephrase|rewrite|reformulate|formulate)\b[^.?!\n]{0,60}"
-    r"\bstandalone (?:question|query|message|search)",
-    rf"{_ORDER}summari[sz]e (?:the|this|our) {_ANY_TALK}{_NEAR}\bfuture context\b",
-    rf"{_ORDER}{_MAKE} {_NEAR}\bsummary of the {_TALK} so far\b",
-    r"\bcontext checkpoint compaction\b",
-    r"总结(?:一下)?对话内容，用作后续的上下文",
-)
-_OF_USERS = (
-    r"\A\W{0,4}your task is to reflect the speaker'?s likely facial expression",
-    r"\A\W{0,4}you have been provided with a set of responses from various models",
-)
 # Open WebUI's tasks, also with an operator's own wording. The tag alone is not enough: applications that
 # answer from documents use it for the history, too.
 _TASK, _HISTORY = re.compile(r"\s*#{1,6} ?task:", re.IGNORECASE), "</chat_history>"
-_FLAGS = re.IGNORECASE | re.MULTILINE
-_OF_SYSTEM = re.compile("|".join((*_TITLES, *_REST)), _FLAGS | re.DOTALL)
-_OF_ALL = re.compile("|".join((*_OF_USERS, *_TITLES, *_REST)), _FLAGS | re.DOTALL)
-# Without any of these words the patterns need not be tried.
-_HINTS = (
-    *"title titre titel título titulo 标题 主题 headline name topic tag emoji".split(),
-    *("facial", "various models", "standalone", "context", "so far", "上下文"),
-)
+_RULES = load_rules("housekeeping", package=__package__)
+_HINTS = _RULES.words("hints")
 
 
 def is_housekeeping(messages: Sequence[Message]) -> bool:
-    """True if the last user message, or the beginning of a system message, is a chat program's own request.
-
-    The patterns follow the wordings of Open WebUI, LibreChat, LobeChat, Cherry Studio, NextChat, Chatbox,
-    opencode, Copilot Chat, Claude Code, Codex, LangChain and LlamaIndex."""
+    """True if the last user message, or the beginning of a system message, is a chat program's own."""
     last = next((m.text for m in reversed(messages) if m.role == "user"), "")
     if _TASK.match(last) and _HISTORY in last:
         return True
     seen = (
         last if len(last) <= _ORDER_HEAD + _ORDER_TAIL else f"{last[:_ORDER_HEAD]}\n\n{last[-_ORDER_TAIL:]}"
     )
-    return _is_order(seen, _OF_ALL) or any(
-        _is_order(m.text if len(m.text) <= _ORDER_HEAD else m.text[:_OPENING], _OF_SYSTEM)
+    return _is_order(seen, _RULES.patterns["of_all"]) or any(
+        _is_order(m.text if len(m.text) <= _ORDER_HEAD else m.text[:_OPENING], _RULES.patterns["of_system"])
         for m in messages
         if m.role in ("system", "developer")
     )

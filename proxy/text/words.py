@@ -106,24 +106,21 @@ def terms(text: str) -> tuple[str, ...]:
             found += (token[i : i + 2] for i in range(len(token) - 1))
         elif match.lastgroup == "number":
             found.append(_THOUSANDS.sub("", token))
+        elif token.isalpha():
+            found.append(_stem(token))
         else:
-            found += _word(token)
+            token = _POSSESSIVE.sub("", token)
+            parts = _PART.findall(token)
+            if len(parts) > 1:
+                found += (token, *(_stem(p) for p in parts if len(p) > 1 or p.isdigit()))
+            else:
+                found.append(_stem(token))
     return tuple(t for t in found if t not in STOP_WORDS)
 
 
 def normalise(text: str) -> str:
     """Return the form in which two wordings count as the same text: folded, one space, no final stop."""
     return " ".join(fold(text).split()).rstrip(" .!。！")
-
-
-def _word(token: str) -> list[str]:
-    if token.isalpha():
-        return [_stem(token)]
-    token = _POSSESSIVE.sub("", token)
-    parts = _PART.findall(token)
-    if len(parts) < 2:
-        return [_stem(token)]
-    return [token, *(_stem(p) for p in parts if len(p) > 1 or p.isdigit())]
 
 
 def _stem(word: str) -> str:
