@@ -283,9 +283,11 @@ class _Decider:
         found = verdict(relation, cosine)
         if found == "same" and not late and _has_other_numbers(memory.content, old.content):
             found = "changed"  # to confirm the older one would lose them
-        if found == "same" and _is_one_enough(old, memory):
-            return _Match(old, True, relation.same, late)
-        if found != "changed" or old.scope.project != memory.scope.project:
+        projects = {old.scope.project, memory.scope.project}
+        are_equal = normalise(old.content) == normalise(memory.content)
+        if found == "same" and (len(projects) == 1 or (None in projects and are_equal)):
+            return _Match(old, True, relation.same, late)  # one of them is enough
+        if found != "changed" or len(projects) > 1:
             return None
         exchanges = {e.exchange_id for e in old.evidence}
         if not exchanges.isdisjoint(e.exchange_id for e in memory.evidence):
@@ -327,19 +329,17 @@ class _Decider:
             said = max(memory.updated_at, old.updated_at)
             self._supersede([old], replace(memory, updated_at=said, confidence=sure), one.vector)
             return
-        self._confirm(old, one.candidate)
-        if old.type == "preference" and not is_inferred(one.candidate):
-            contrary = [m.memory for m in matches if not m.is_same and is_inferred(m.memory)]
-            self.changes += [Edit(decayed(each, memory.updated_at), None) for each in contrary]
-
-    def _confirm(self, old: Memory, candidate: Candidate) -> None:
+        candidate = one.candidate
         origin = (candidate.origin,) if candidate.origin else ()
         if any(old.id == m.id for m, _ in self.created) or set(origin) & set(old.evidence):
             self.dropped["duplicate"] += 1  # said twice in one batch, or read twice
-            return
-        sure = max(confirmed(old.confidence), candidate.confidence)
-        said = candidate.observed_at or self.now
-        self.changes.append(Confirm(old.id, said, sure, origin, candidate.expires_at))
+        else:
+            sure = max(confirmed(old.confidence), candidate.confidence)
+            said = candidate.observed_at or self.now
+            self.changes.append(Confirm(old.id, said, sure, origin, candidate.expires_at))
+        if old.type == "preference" and not is_inferred(one.candidate):
+            contrary = [m.memory for m in matches if not m.is_same and is_inferred(m.memory)]
+            self.changes += [Edit(decayed(each, memory.updated_at), None) for each in contrary]
 
     def _add_to_history(self, current: Memory, memory: Memory, vector: bytes | None) -> None:
         """Store what was said before the current memory and read after it as what it superseded."""
@@ -395,11 +395,3 @@ def _has_other_numbers(new: str, old: str) -> bool:
     """True if the new text has a number that the old one lacks, dates aside."""
     numbers = ({t for t in terms(_DATE.sub(" ", text)) if t[0].isdigit()} for text in (new, old))
     return bool(next(numbers) - next(numbers))
-
-
-def _is_one_enough(old: Memory, new: Memory) -> bool:
-    """True if one of two memories that say the same may replace both: in one project, or if one is general
-    and the texts are equal."""
-    if old.scope.project == new.scope.project:
-        return True
-    return None in (old.scope.project, new.scope.project) and normalise(old.content) == normalise(new.content)

@@ -332,7 +332,11 @@ def run(detectors: Iterable[Detector] | DetectorTable, text: str, lowered: str) 
         if detector.numeric:
             matches = [match for span in numbers for match in detector.pattern.finditer(text, *span)]
         elif detector.starts:
-            matches = [*_matches_at(offsets[detector.starts], detector, text)]
+            matches, free = [], 0
+            for place in offsets[detector.starts]:
+                if place >= free and (match := detector.pattern.match(text, place)):
+                    free = match.end()
+                    matches.append(match)
         else:
             matches = [*detector.pattern.finditer(text)]
         for match in matches:
@@ -341,14 +345,6 @@ def run(detectors: Iterable[Detector] | DetectorTable, text: str, lowered: str) 
                 end = _with_pieces(text, end)
             if not (marked and _is_marker(text, start, end)) and detector.check(text[start:end]):
                 yield Finding(detector.kind, start, end)
-
-
-def _matches_at(offsets: Iterable[int], detector: Detector, text: str) -> Iterator[re.Match[str]]:
-    free = 0
-    for place in offsets:
-        if place >= free and (match := detector.pattern.match(text, place)):
-            free = match.end()
-            yield match
 
 
 _NUMBER = re.compile(r"\d(?:[ .\u00a0\t\n/_-]{0,2}\d){5,}")

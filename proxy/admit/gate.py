@@ -207,11 +207,32 @@ async def admit(
 async def weigh(
     gate: Gate, scope: Scope, candidates: Sequence[Candidate], vectors: Sequence[bytes | None], now: float
 ) -> list[Weighed]:
-    """Return the candidates with the memories near to them."""
-    return [
-        Weighed(c, v, tuple(await _similar(gate, scope, c, v, now)))
-        for c, v in zip(candidates, vectors, strict=True)
-    ]
+    """Return the candidates, each with the memories near to it and the one that it says it replaces. Those
+    that lack of use has archived are among them: restated they are current again, changed they must not come
+    back."""
+    weighed = list[Weighed]()
+    for candidate, vector in zip(candidates, vectors, strict=True):
+        words, hits = terms(candidate.content), list[Hit]()
+        if vector is not None or words:
+            search = Search(vector, words, limit=_SIMILAR, now=now)
+            found = [*await gate.memories.search(scope, search)]
+            known = {hit.memory.id for hit in found}
+            faded = await gate.memories.search(scope, replace(search, faded=True))
+            found += (hit for hit in faded if hit.memory.id not in known)
+            hits += (hit for hit in found if hit.cosine is None or hit.cosine >= _near(gate))
+        named = candidate.replaces
+        if named and all(hit.memory.id != named for hit in hits):
+            where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
+            memory = await gate.memories.get(where, named)
+            # What a search in the scope could return (see domain.Scope).
+            if (
+                memory is not None
+                and memory.is_current(now)
+                and (scope.project is None or memory.scope.project in (None, scope.project))
+            ):
+                hits.append(Hit(memory, None, 0.0))
+        weighed.append(Weighed(candidate, vector, tuple(hits)))
+    return weighed
 
 
 async def relate(
@@ -231,34 +252,6 @@ async def relate(
         return Relations()
     known.update(zip(asked, found, strict=True))
     return Relations(known)
-
-
-async def _similar(
-    gate: Gate, scope: Scope, candidate: Candidate, vector: bytes | None, now: float
-) -> list[Hit]:
-    """Return the memories near to the candidate, and the one that it says it replaces. Those that lack of use
-    has archived are among them: restated they are current again, changed they must not come back."""
-    words = terms(candidate.content)
-    hits: list[Hit] = []
-    if vector is not None or words:
-        search = Search(vector, words, limit=_SIMILAR, now=now)
-        found = [*await gate.memories.search(scope, search)]
-        known = {hit.memory.id for hit in found}
-        faded = await gate.memories.search(scope, replace(search, faded=True))
-        found += (hit for hit in faded if hit.memory.id not in known)
-        hits += (hit for hit in found if hit.cosine is None or hit.cosine >= _near(gate))
-    named = candidate.replaces
-    if named and all(h.memory.id != named for h in hits):
-        where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
-        memory = await gate.memories.get(where, named)
-        # What a search in the scope could return (see domain.Scope).
-        if (
-            memory is not None
-            and memory.is_current(now)
-            and (scope.project is None or memory.scope.project in (None, scope.project))
-        ):
-            hits.append(Hit(memory, None, 0.0))
-    return hits
 
 
 def _near(gate: Gate) -> float:

@@ -305,8 +305,9 @@ class Step(Protocol):
     @property
     def name(self) -> str: ...
 
-    def is_on(self, policy: EvolutionPolicy) -> bool:
-        """False if the policy switches it off."""
+    @property
+    def switch(self) -> str:
+        """The field of EvolutionPolicy that switches it on."""
 
     async def run(self, visit: Visit) -> StepCounts:
         """Do a portion of the work for one user. Raises StoreError, EmbeddingFailed, CompletionFailed."""

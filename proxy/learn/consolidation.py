@@ -27,7 +27,6 @@ from proxy.domain.changes import (
     Close,
     Consolidate,
     DerivationStore,
-    EvolutionPolicy,
     Review,
     StepCounts,
     Visit,
@@ -305,10 +304,7 @@ class Consolidation:
     derivation: DerivationStore
     completer: Completer | None = None
     name: str = STEP
-
-    def is_on(self, policy: EvolutionPolicy) -> bool:
-        """See Step."""
-        return policy.consolidate
+    switch: str = "consolidate"
 
     async def run(self, visit: Visit) -> StepCounts:
         """Consider the memories that are new; stop after one LLM call, so that turns go first."""

@@ -19,7 +19,6 @@ from proxy.domain.changes import (
     Close,
     Contradiction,
     DerivationStore,
-    EvolutionPolicy,
     Flag,
     Review,
     Settle,
@@ -33,7 +32,7 @@ from proxy.domain.core import (
 )
 from proxy.domain.errors import CompletionFailed, NotFound
 from proxy.domain.limits import HOUR_S
-from proxy.domain.ports import Completer, CompletionRequest, Judge, Relation
+from proxy.domain.ports import Completer, CompletionRequest, Relation
 from proxy.learn.consolidation import AGAIN_S, CERTAIN, ROLE, commit, undated
 from proxy.learn.llm_io import numbered, objects, request_of
 
@@ -107,10 +106,7 @@ class Contradictions:
     derivation: DerivationStore
     completer: Completer | None = None
     name: str = STEP
-
-    def is_on(self, policy: EvolutionPolicy) -> bool:
-        """See Step."""
-        return policy.contradictions
+    switch: str = "contradictions"
 
     async def run(self, visit: Visit) -> StepCounts:
         """Compare the memories that are new with those near to them."""
@@ -130,7 +126,14 @@ class Contradictions:
                     both = (new, hit.memory)
                     first, then = sorted(both, key=lambda m: (last_said(m), m.created_at, m.id))
                     pairs[first.id, then.id] = (first, then), hit.cosine
-        changes = await self._judged(judge, list(pairs.values()), now)
+        texts = [undated(older.content, newer.content) for (older, newer), _ in pairs.values()]
+        relations = await judge.relations(texts) if texts else []
+        changes, gone = list[Close | Flag](), set[str]()
+        for (pair, cosine), relation in zip(pairs.values(), relations, strict=True):
+            change = change_of(pair, relation, cosine, now)
+            if change is not None and gone.isdisjoint(m.id for m in pair):
+                changes.append(change)
+                gone |= {change.id} if isinstance(change, Close) else set()
         batch = ""
         if not visit.dry_run and any(isinstance(change, Flag) for change in changes):
             ordered = {ids: pair for ids, (pair, _) in pairs.items()}
@@ -144,21 +147,6 @@ class Contradictions:
                 return StepCounts(due_at=now + AGAIN_S)
         counts = {"superseded": closed, "contradicted": flagged}
         return StepCounts(counts, more=len(due.memories) == _PORTION)
-
-    async def _judged(
-        self, judge: Judge, pairs: Sequence[tuple[Pair, float]], now: float
-    ) -> list[Close | Flag]:
-        texts = [undated(a.content, b.content) for (a, b), _ in pairs]
-        relations = await judge.relations(texts) if texts else []
-        changes: list[Close | Flag] = []
-        closed = set[str]()
-        for (pair, cosine), relation in zip(pairs, relations, strict=True):
-            change = change_of(pair, relation, cosine, now)
-            if change is None or not closed.isdisjoint(m.id for m in pair):
-                continue
-            changes.append(change)
-            closed |= {change.id} if isinstance(change, Close) else set()
-        return changes
 
     async def _decided(
         self, visit: Visit, changes: Sequence[Close | Flag], pairs: Mapping[tuple[str, str], Pair]

@@ -100,7 +100,17 @@ class MemoryEditor:
             memory = await self.gate.memories.get(where, memory_id)
             if memory is None:
                 return None
-            edited = self._edited(memory, correct(memory))
+            if memory.superseded_by:
+                why = f"A newer memory has taken its place; edit that one: '{memory.superseded_by}'."
+                raise InvalidRequest(why, param="memory_id", code="memory_superseded")
+            edited = correct(memory)
+            stated = Candidate(type=edited.type, content=edited.content, tags=edited.tags, confidence=1.0)
+            if (edited.content, edited.tags, edited.type) != (memory.content, memory.tags, memory.type):
+                self._check(stated)
+                stated = without_personal_data(stated, self.gate.policy)
+            edited = replace(edited, content=stated.content, tags=stated.tags)
+            if edited.content != memory.content:
+                edited = replace(edited, source="api", confidence=1.0)
             change = Edit(edited, await vector_of(self.gate.embedder, edited.content))
             if await self._applied(memory.scope, await with_readings(self.gate.judge, (change,)), stamp):
                 return await self.gate.memories.get(where, memory_id)
@@ -225,20 +235,6 @@ class MemoryEditor:
         if edited is None:
             raise Conflict("the memory it confirms was deleted")
         return edited
-
-    def _edited(self, memory: Memory, edited: Memory) -> Memory:
-        """Return the memory to store for a correction. Raises InvalidRequest if it may not be made."""
-        if memory.superseded_by:
-            why = f"A newer memory has taken its place; edit that one: '{memory.superseded_by}'."
-            raise InvalidRequest(why, param="memory_id", code="memory_superseded")
-        candidate = Candidate(type=edited.type, content=edited.content, tags=edited.tags, confidence=1.0)
-        if (edited.content, edited.tags, edited.type) != (memory.content, memory.tags, memory.type):
-            self._check(candidate)
-            candidate = without_personal_data(candidate, self.gate.policy)
-        edited = replace(edited, content=candidate.content, tags=candidate.tags)
-        if edited.content == memory.content:
-            return edited
-        return replace(edited, source="api", confidence=1.0)
 
     def _check(self, candidate: Candidate, *, allowed: frozenset[str] = frozenset()) -> None:
         """Raise InvalidRequest if the candidate must not be stored, for a reason that is not `allowed`."""

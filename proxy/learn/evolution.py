@@ -137,7 +137,7 @@ class Evolution:
         raise Conflict("another visit has the user")
 
     def _steps(self, policy: EvolutionPolicy) -> Sequence[Step]:
-        return [step for step in self.steps if policy.enabled and step.is_on(policy)]
+        return [step for step in self.steps if policy.enabled and getattr(policy, step.switch)]
 
     async def _visit(self, visit: Visit, steps: Sequence[Step]) -> float:
         """Run the steps; return when the user is due again."""
@@ -176,13 +176,9 @@ class DecayStep:
     store: EvolutionStore
     portion: int = 200  # memories in one transaction, about 10 ms
     name: str = "decay"
-
-    def is_on(self, policy: EvolutionPolicy) -> bool:
-        """See Step."""
-        return policy.enabled
+    switch: str = "enabled"
 
     async def run(self, visit: Visit) -> StepCounts:
-        """See Step."""
         return await self.store.fade(visit, self.portion)
 
 
@@ -282,8 +278,12 @@ class UseJudge:
         found = zip(shown, helps, common, strict=True)
         used = [s.memory.id for s, chance, one in found if is_used(chance, one)]
         asked = zip(shown, await self.helps(exchange.said, texts), strict=True)
-        extra = {s.memory.id for s, chance in asked if chance is not None and chance < _EXPECTED}
-        return UseVerdict(frozenset(used), self._standing(exchange) | extra)
+        spared = {s.memory.id for s, chance in asked if chance is not None and chance < _EXPECTED}
+        vectors = [(s.memory.id, s.vector) for s in shown if s.vector is not None]
+        if self.sort is not None and vectors:
+            kinds = self.sort([vector for _, vector in vectors])
+            spared |= {id_ for (id_, _), kind in zip(vectors, kinds, strict=True) if kind}
+        return UseVerdict(frozenset(used), frozenset(spared))
 
     async def helps(self, text: str, memories: Sequence[MemoryText]) -> Sequence[float | None]:
         """Return for each memory the most that it helps with a sentence of the text."""
@@ -300,13 +300,6 @@ class UseJudge:
             best = [max(pair) for pair in zip(best, chances, strict=True)]
         return best
 
-    def _standing(self, exchange: AnsweredExchange) -> frozenset[str]:
-        vectors = [(s.memory.id, s.vector) for s in exchange.shown if s.vector is not None]
-        if self.sort is None or not vectors:
-            return frozenset()
-        kinds = self.sort([vector for _, vector in vectors])
-        return frozenset(id_ for (id_, _), kind in zip(vectors, kinds, strict=True) if kind)
-
 
 @dataclass(frozen=True, slots=True)
 class UseStep:
@@ -316,10 +309,7 @@ class UseStep:
     judge: UseJudge
     portion: int = 5
     name: str = "use"
-
-    def is_on(self, policy: EvolutionPolicy) -> bool:
-        """See Step."""
-        return policy.enabled
+    switch: str = "enabled"
 
     async def run(self, visit: Visit) -> StepCounts:
         """See Step. Where it is switched off, the answers are settled without a judgement."""

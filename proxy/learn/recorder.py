@@ -10,7 +10,8 @@ One that changes an older one takes its slot, so that the older one ends.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -137,34 +138,8 @@ def on_end(state: SessionState) -> NewJob | None:
     return rest_of(state) if state.pending else None
 
 
-def noting_undue(trigger: Trigger, undue: list[SessionState]) -> Trigger:
-    """Return the trigger, which also adds the sessions that are pending and not due to `undue`."""
-
-    def noting(state: SessionState) -> NewJob | None:
-        job = trigger(state)
-        if job is None and state.pending:
-            undue.append(state)
-        return job
-
-    return noting
-
-
-def up_to(last_due: Mapping[tuple[Scope, str], int]) -> Trigger:
-    """Return the trigger for these sessions: (scope, session id) to the last exchange that is due."""
-
-    def trigger(state: SessionState) -> NewJob | None:
-        seq = last_due.get(state_key(state))
-        return None if seq is None else NewJob(session_id=state.session_id, upto=seq, lane=ORDINARY)
-
-    return trigger
-
-
 def _job(state: SessionState, lane: int) -> NewJob:
     return NewJob(session_id=state.session_id, upto=state.last_seq, lane=lane)
-
-
-def state_key(state: SessionState) -> tuple[Scope, str]:
-    return state.scope, state.session_id
 
 
 # ---------------------------------------------------------------- anchors
@@ -249,6 +224,12 @@ class ExchangeRecorder:
             is_read = meant.is_unrecorded or gist in ("", turn.said)
             if (meant if is_read else await intent_of(self.judge, gist)).is_unrecorded:
                 return None
+        anchors: tuple[Anchor, ...] = ()
+        if self.judge is not None and meant.is_rule:
+            session = (turn.scope, safe_id(turn.session_id))
+            in_force = () if self.notes is None else (await self.notes.notes(*session)).anchors
+            with suppress(EmbeddingFailed):
+                anchors = await anchors_of(self.judge, stored, in_force)
         new = NewExchange(
             id=f"ex_{uuid4().hex}",
             key=key,
@@ -261,7 +242,7 @@ class ExchangeRecorder:
             at=turn.at,
             explicit=meant.is_explicit,
             personal=meant.personal,
-            anchors=await self._anchors(turn, stored, meant),
+            anchors=anchors,
             stateful=turn.options.compress or turn.standalone,
             timezone=turn.timezone,
             said_at=turn.said_at,
@@ -317,18 +298,6 @@ class ExchangeRecorder:
     async def _complete(self, begun: StoredExchange, answer: Outcome) -> None:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
-
-    async def _anchors(self, turn: Turn, stored: str, meant: MessageIntent) -> tuple[Anchor, ...]:
-        """Return the standing instructions that the message sets."""
-        if self.judge is None or not meant.is_rule:
-            return ()
-        held: tuple[Anchor, ...] = ()
-        if self.notes is not None:
-            held = (await self.notes.notes(turn.scope, safe_id(turn.session_id))).anchors
-        try:
-            return await anchors_of(self.judge, stored, held)
-        except EmbeddingFailed:
-            return ()
 
     def _storable(self, text: str) -> str:
         """Return the text bounded and without secrets. It is redacted before it is cut, with some text beyond

@@ -21,7 +21,6 @@ from proxy.domain.changes import (
     Create,
     DerivationStore,
     Due,
-    EvolutionPolicy,
     Review,
     StepCounts,
     Visit,
@@ -123,10 +122,7 @@ class Reflection:
     sessions: SessionStore
     completer: Completer
     name: str = STEP
-
-    def is_on(self, policy: EvolutionPolicy) -> bool:
-        """See Step."""
-        return policy.reflect
+    switch: str = "reflect"
 
     async def run(self, visit: Visit) -> StepCounts:
         """Ask the model once, if enough is new."""

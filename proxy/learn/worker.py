@@ -40,12 +40,23 @@ from proxy.domain.errors import (
 )
 from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import Clock, Completer, Embedder
-from proxy.domain.session import BATCH, EXPLICIT, Batch, Exchange, Job, JobQueue, SessionState, SessionStore
+from proxy.domain.session import (
+    BATCH,
+    EXPLICIT,
+    ORDINARY,
+    Batch,
+    Exchange,
+    Job,
+    JobQueue,
+    NewJob,
+    SessionState,
+    SessionStore,
+)
 from proxy.learn import extractor
 from proxy.learn.budget import NO_LANE, Load
 from proxy.learn.extractor import related
 from proxy.learn.llm_io import Unreadable
-from proxy.learn.recorder import TriggerPolicy, noting_undue, on_end, on_sweep, state_key, up_to
+from proxy.learn.recorder import TriggerPolicy, on_end, on_sweep
 from proxy.telemetry import ThrottledLog, log
 from proxy.text.words import terms
 
@@ -74,6 +85,10 @@ class TopicSample:
     own: frozenset[str]
     vector: Vector | None  # of the user's words; None: not understood
     vectors: tuple[Vector, ...]
+
+
+def state_key(state: SessionState) -> tuple[Scope, str]:
+    return state.scope, state.session_id
 
 
 def shifts(samples: Sequence[TopicSample]) -> list[int]:
@@ -344,9 +359,18 @@ class JobRunner:
         if isinstance(error, LeaseLost):
             log.info("memory.lease_lost", attempt=job.attempts)
             return JobReport("lost")
+        now = self.clock()
         if isinstance(error, CredentialNeeded):
-            return await self._without_credential(job)
-        at = self.clock() + self._pause(job, error)
+            # A new job is left to the process that served the user and has a credential; an older one parked.
+            if self.tools.shared and now - job.created_at < HAND_ON_S:
+                at = now + HAND_ON_EVERY_S
+                await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
+                log.info("memory.extraction_handed_on")
+                return JobReport("handed_on")
+            await self.tools.jobs.wait_for_credential(job)
+            log.info("memory.extraction_waits", error=name)
+            return JobReport("waiting")
+        at = now + self._pause(job, error)
         if isinstance(error, CompletionPostponed):
             await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
             log.info("memory.extraction_postponed", seconds=round(at - self.clock(), 1))
@@ -356,18 +380,6 @@ class JobRunner:
         await self.tools.jobs.retry(job, at=at, reason=name, dead=dead)
         log.warning("memory.extraction_failed", error=name, **why, attempt=job.attempts, dead=dead)
         return JobReport("dead" if dead else "retried")
-
-    async def _without_credential(self, job: Job) -> JobReport:
-        """Leave a new job to the process that served the user and has a credential; park an older one."""
-        now = self.clock()
-        if self.tools.shared and now - job.created_at < HAND_ON_S:
-            at = now + HAND_ON_EVERY_S
-            await self.tools.jobs.retry(job, at=at, reason="CredentialNeeded", counted=False)
-            log.info("memory.extraction_handed_on")
-            return JobReport("handed_on")
-        await self.tools.jobs.wait_for_credential(job)
-        log.info("memory.extraction_waits", error="CredentialNeeded")
-        return JobReport("waiting")
 
     def _pause(self, job: Job, error: Exception) -> float:
         """Return the pause before the next attempt: as the upstream asks, plus jitter; else doubling and
@@ -452,11 +464,24 @@ class Worker:
     async def sweep(self) -> int:
         """Queue jobs for idle sessions and for those that changed their topic; return how many."""
         now, undue = self._clock(), list[SessionState]()
-        made = await self._tools.sessions.sweep(now, noting_undue(on_sweep(self._policy, now), undue))
+        due = on_sweep(self._policy, now)
+
+        def noting(state: SessionState) -> NewJob | None:
+            job = due(state)
+            if job is None and state.pending:
+                undue.append(state)
+            return job
+
+        made = await self._tools.sessions.sweep(now, noting)
         if self._tools.drift is not None:
             await self._tools.turns.pause()
             left = await self._tools.drift.left_behind(undue)
-            made += await self._tools.sessions.sweep(now, up_to(left)) if left else 0
+
+            def up_to_change(state: SessionState) -> NewJob | None:
+                seq = left.get(state_key(state))
+                return None if seq is None else NewJob(session_id=state.session_id, upto=seq, lane=ORDINARY)
+
+            made += await self._tools.sessions.sweep(now, up_to_change) if left else 0
         if made:
             self.wake.set()
         return made

@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from proxy.domain.core import Scope, Search, Turn
@@ -148,7 +149,10 @@ async def _find(
     query: SearchQuery, scope: Scope, shelf: Shelf, asked: float | None, entry_share: float, *, alone: bool
 ) -> list[RankedPassage]:
     """Return the passages that pass, best first. `alone`: regardless of how near memories are."""
-    vector = await _vector(query, shelf.embedder)
+    vector, embedder = None, shelf.embedder
+    if embedder is not None and embedder.understands(query.text):
+        with suppress(EmbeddingFailed):
+            vector = await embedder.embed_query(query.text)
     if vector is None and not query.terms:
         return []
     hits, nearest = await asyncio.gather(
@@ -156,18 +160,13 @@ async def _find(
         _nearest(None if alone else vector, scope, shelf),
     )
     ranked = _ranked(hits, query.terms, dense=vector is not None)
-    if vector is None or shelf.embedder is None:
+    if vector is None or embedder is None:
         return [one for one in ranked if one.near >= _COVERAGE]
     if asked is not None:
         return [one for one in ranked if (one.cosine or 0.0) >= asked]
-    return _admitted(ranked, nearest, shelf.embedder.model.similarity_threshold, entry_share)
-
-
-def _admitted(
-    ranked: Sequence[RankedPassage], nearest: float, threshold: float, entry_share: float
-) -> list[RankedPassage]:
-    """Return those near enough, if one of the best opens the gate. Those without a vector yet pass by
-    their words, unless a memory is near enough to be shown."""
+    # Those near enough, if one of the best opens the gate. Those without a vector yet pass by their words,
+    # unless a memory is near enough to be shown.
+    threshold = embedder.model.similarity_threshold
     entry = entry_share * threshold
     ahead = nearest + _AHEAD * threshold
     best = [one for one in ranked if one.cosine is not None][:_OPENERS]
@@ -183,15 +182,6 @@ async def _nearest(vector: bytes | None, scope: Scope, shelf: Shelf) -> float:
         return -1.0
     hits = await shelf.memories.search(scope, Search(vector, (), limit=1, now=0.0))
     return max((hit.cosine for hit in hits if hit.cosine is not None), default=-1.0)
-
-
-async def _vector(query: SearchQuery, embedder: Embedder | None) -> bytes | None:
-    if embedder is None or not embedder.understands(query.text):
-        return None
-    try:
-        return await embedder.embed_query(query.text)
-    except EmbeddingFailed:
-        return None
 
 
 def _ranked(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) -> list[RankedPassage]:

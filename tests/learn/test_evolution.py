@@ -39,11 +39,10 @@ class Leases:
 
 
 class Fake:
+    switch = "decay"
+
     def __init__(self, name, *portions, error=None):
         self.name, self.visits, self._portions, self._error = name, [], list(portions), error
-
-    def is_on(self, policy):
-        return policy.decay
 
     async def run(self, visit):
         self.visits.append(visit)
