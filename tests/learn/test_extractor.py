@@ -19,7 +19,7 @@ from proxy.domain.core import (
 from proxy.domain.ports import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor
-from proxy.learn.extractor import Grounded, Judged, from_sentences, ground, judged, related, sources
+from proxy.learn.extractor import Grounded, Sorted, from_sentences, ground, judged, related, sources
 from tests.learn.support import ANA, NOON, House, asked, batch, exchange, facts, memory
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge, stated
 
@@ -65,7 +65,7 @@ async def read(
     known: Sequence[Memory] = (),
     context: Sequence[Exchange] = (),
     judge: Judge | None = ScriptedJudge(),  # noqa: B008 it holds nothing that a test looks at
-) -> Judged:
+) -> Sorted:
     return await extractor.facts(answer, batch(*pending, context=context), known, judge=judge)
 
 
