@@ -128,12 +128,12 @@ class Contradictions:
                     pairs[first.id, then.id] = (first, then), hit.cosine
         texts = [undated(older.content, newer.content) for (older, newer), _ in pairs.values()]
         relations = await judge.relations(texts) if texts else []
-        changes, gone = list[Close | Flag](), set[str]()
+        changes, ended = list[Close | Flag](), set[str]()
         for (pair, cosine), relation in zip(pairs.values(), relations, strict=True):
             change = change_of(pair, relation, cosine, now)
-            if change is not None and gone.isdisjoint(m.id for m in pair):
+            if change is not None and ended.isdisjoint(m.id for m in pair):
                 changes.append(change)
-                gone |= {change.id} if isinstance(change, Close) else set()
+                ended |= {change.id} if isinstance(change, Close) else set()
         batch = ""
         if not visit.dry_run and any(isinstance(change, Flag) for change in changes):
             ordered = {ids: pair for ids, (pair, _) in pairs.items()}
