@@ -17,6 +17,7 @@ from proxy.config import load
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable
 from proxy.http import memory_work
+from proxy.models.judge import load_judge
 from tests.models.heads import write_heads
 from tests.storage.recording import recorded
 
@@ -111,7 +112,7 @@ async def test_memory_recovers_from_an_outage_although_the_clock_was_set_back(da
 
 
 async def test_the_read_path_and_the_write_path_use_one_judge(tmp_path, models_dir, monkeypatch):
-    monkeypatch.setattr("proxy.models.weights.DIRECTORY", write_heads(tmp_path))
+    monkeypatch.setitem(load_judge.__kwdefaults__, "directory", write_heads(tmp_path))
     async with opened(tmp_path / "data") as services:
         assert services.models.judge is not None
         assert services.tools.searcher.judge is services.learner.gate.judge is services.models.judge
@@ -121,7 +122,7 @@ async def test_the_read_path_and_the_write_path_use_one_judge(tmp_path, models_d
 async def test_without_its_heads_the_proxy_starts_without_a_judge_and_logs_it(
     tmp_path, models_dir, monkeypatch
 ):
-    monkeypatch.setattr("proxy.models.weights.DIRECTORY", tmp_path / "nowhere")
+    monkeypatch.setitem(load_judge.__kwdefaults__, "directory", tmp_path / "nowhere")
     lines = recorded(monkeypatch, lambda facts: facts)
     async with opened(tmp_path / "data") as services:
         assert services.tools.searcher.judge is None
