@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from importlib import import_module
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -39,7 +38,7 @@ from proxy.upstream.forms import (
     refusal_of,
 )
 from proxy.wire.answers import Values, objects, tokens_of
-from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece
+from proxy.wire.chat_answer import ChatReader, PieceKind
 from proxy.wire.http import Headers
 
 if TYPE_CHECKING:
@@ -299,11 +298,8 @@ def _content(headers: Headers, body: bytes) -> tuple[str, tuple[int, int] | None
     for."""
     named = {name.lower(): value.decode("latin-1") for name, value in headers}
     values = Values(named.get(b"content-type", ""), named.get(b"content-encoding", ""))
-    reader, texts = ChatReader(), dict.fromkeys(PieceKind, "")
-    for pieces in chain(map(reader.take, objects(values, [body])), [reader.flush()]):
-        for piece in pieces:
-            if isinstance(piece, TextPiece):
-                texts[piece.kind] += piece.text
+    reader = ChatReader()
+    texts = reader.texts(objects(values, [body]))
     if texts[PieceKind.TEXT].strip():
         return texts[PieceKind.TEXT], tokens_of(reader.usage)
     arguments = "".join(reader.calls.named[0].arguments) if reader.calls.named else ""

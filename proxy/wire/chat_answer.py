@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -199,6 +200,15 @@ class ChatReader:
         """Return what was held back: the answer is over."""
         is_whole = self._finish_reason not in _CUT_SHORT and not self.calls.found
         return list(self._split(self._content.end(answers=is_whole), ()))
+
+    def texts(self, values: Iterable[Json]) -> dict[PieceKind, str]:
+        """Read an answer to its end, and return its text of each kind."""
+        found: dict[PieceKind, list[str]] = {kind: [] for kind in PieceKind}
+        for pieces in chain(map(self.take, values), [self.flush()]):
+            for piece in pieces:
+                if isinstance(piece, TextPiece):
+                    found[piece.kind].append(piece.text)
+        return {kind: "".join(texts) for kind, texts in found.items()}
 
     # ------------------------------------------------------------ result
     def ending(self, *, done: bool, cut: bool) -> AnswerEnding:

@@ -8,14 +8,13 @@ own fields are refused (body, extensions).
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from proxy.domain.core import Message
 from proxy.wire.answers import Json, Values, objects, tokens_of
 from proxy.wire.authorship import GAP, behind_thoughts, may_be_clients, split, strip_blocks
 from proxy.wire.body import Body, clean
-from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece
+from proxy.wire.chat_answer import ChatReader, PieceKind
 from proxy.wire.extensions import is_placeholder, is_usable_id
 
 SYSTEM_ROLES = ("system", "developer")
@@ -159,6 +158,7 @@ def place(entries: list[Any], block: str, placement: str, form: MessageFormat) -
 
 
 # ---------------------------------------------------------------- the dialects
+_USER_FIELDS = ("safety_identifier", "user")
 MAX_MODEL_CHARS = 512  # of its name, which is stored with every exchange, and which clients choose
 
 
@@ -250,12 +250,12 @@ class Dialect(ABC):
 
     def openai_user(self, body: Body) -> str | None:
         """Return `safety_identifier`, else `user`; None if neither can name a user."""
-        named = (text_field(body, name) for name in ("safety_identifier", "user"))
+        named = (text_field(body, name) for name in _USER_FIELDS)
         return next((v for v in named if v and is_usable_id(v) and not is_placeholder(v)), None)
 
     def is_unfilled(self, body: Body) -> bool:
         """True if one of these fields holds a placeholder that was never filled in."""
-        named = (text_field(body, name) for name in ("safety_identifier", "user"))
+        named = (text_field(body, name) for name in _USER_FIELDS)
         return any(is_placeholder(value) for value in named if value)
 
 
@@ -311,14 +311,10 @@ class ChatDialect(Dialect):
     ) -> Answer:
         """Return the text of choice 0."""
         values, reader = Values(content_type, content_encoding), ChatReader()
-        texts: dict[PieceKind, list[str]] = {kind: [] for kind in PieceKind}
-        for pieces in chain(map(reader.take, objects(values, chunks)), [reader.flush()]):
-            for piece in pieces:
-                if isinstance(piece, TextPiece):
-                    texts[piece.kind].append(piece.text)
+        texts = reader.texts(objects(values, chunks))
         ending = reader.ending(done=values.over, cut=cut or values.ragged or bool(values.trouble))
         # Cleaned as one text: an emoji, or an echo of our block, may be cut between two deltas.
-        said = joined(("".join(texts[PieceKind.TEXT]), "".join(texts[PieceKind.REFUSAL])))
+        said = joined((texts[PieceKind.TEXT], texts[PieceKind.REFUSAL]))
         return Answer(
             behind_thoughts(said),
             whole=ending.status != "failed",

@@ -69,7 +69,6 @@ class _Part:
     annotations: list[Item] = field(default_factory=list)
 
     def shown(self) -> Item:
-        """Return the part as it is now."""
         part: Item = {"type": self.kind.type, self.kind.field: str(self.text)}
         if self.kind.detailed:
             part |= {"annotations": list(self.annotations), "logprobs": list(self.logprobs)}
@@ -151,7 +150,6 @@ class ContentItem(OutputItem):
         return "".join(str(part.text) for part in self.parts)
 
     def shown(self) -> Item:
-        """Return the item as it is now."""
         shown: Item = {"id": self.id, "type": self.type, "status": self.status}
         parts = [part.shown() for part in self.parts]
         if self.type == "message":
@@ -202,7 +200,6 @@ class CallItem(OutputItem):
         return self.grow("".join(fresh))
 
     def grow(self, delta: str) -> list[Event]:
-        """Append to the arguments."""
         if not delta or not (delta := self._written.grow(delta)) or self.tool.kind != "function":
             return []  # what the client gets of other tools is wrapped in this JSON, and known at its end
         return [self._event("response.function_call_arguments.delta", delta=delta)]
@@ -230,7 +227,6 @@ class CallItem(OutputItem):
         return [*events, self._item_event("done")]
 
     def shown(self) -> Item:
-        """Return the item as it is now."""
         kind = _CALL_TYPES.get(self.tool.kind) or CLIENT_TOOLS[self.tool.kind].call
         frame: Item = {"id": self.id, "type": kind, "status": self.status, "call_id": self.call_id}
         if self.tool.kind not in CLIENT_TOOLS:
