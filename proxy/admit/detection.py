@@ -77,8 +77,8 @@ def views(text: str) -> Iterator[TextView]:
         yield _unspaced(view)
     if _ESCAPE.search(text):
         yield _unescaped(text)
-    if spans := _split_keys(view.text):
-        yield _joined(view, spans)
+    if joined := _joined(view):
+        yield joined
 
 
 def readable(text: str) -> str:
@@ -119,9 +119,10 @@ def _unspaced(view: TextView) -> TextView:
     return TextView(text, offsets if view.offsets is None else [view.offsets[place] for place in offsets])
 
 
-def _split_keys(text: str) -> list[tuple[int, int]]:
-    """Return the spans of what looks like a key split by markup or the end of a line."""
-    found = (*_MARKED.finditer(text), *_WRAPPED.finditer(text))
+def _joined(view: TextView) -> TextView | None:
+    """Return what looks like keys split by markup or the end of a line, each in a paragraph of its own,
+    without what splits them; None without any."""
+    found = (*_MARKED.finditer(view.text), *_WRAPPED.finditer(view.text))
     spans: list[tuple[int, int]] = []
     for match in sorted(found, key=re.Match.span):
         token, (start, end) = _SPLITS_TOKENS.sub("", match.group()), match.span()
@@ -130,11 +131,8 @@ def _split_keys(text: str) -> list[tuple[int, int]]:
         if spans and start < spans[-1][1]:
             start, end = spans[-1][0], max(end, spans.pop()[1])
         spans.append((start, end))
-    return spans
-
-
-def _joined(view: TextView, spans: Sequence[tuple[int, int]]) -> TextView:
-    """Return the keys, each in a paragraph of its own, without what splits them."""
+    if not spans:
+        return None
     offsets: list[int] = []
     text = ""
     for start, end in spans:

@@ -183,7 +183,13 @@ def read_facts(answer: str) -> list[Candidate]:
     text = without_thoughts(answer[:_MAX_ANSWER_CHARS])
     values = list(_values(text))
     elements = [fact for value in values for fact in _facts_in(value)]
-    if not elements and not _NOTHING.fullmatch(text) and not any(map(_is_empty_answer, values)):
+    # [], {}, {"facts": []}, {"facts": null}: the model found nothing.
+    is_empty = any(
+        not value or (isinstance(value, dict) and any(key in value and not value[key] for key in _LIST_KEYS))
+        for value in values
+        if isinstance(value, dict | list)
+    )
+    if not elements and not is_empty and not _NOTHING.fullmatch(text):
         elements = _labelled(text)
         if not elements:
             raise Unreadable("no facts in a notation that is known")
@@ -281,13 +287,6 @@ def _grouped(value: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
         elif isinstance(inner, dict):
             found += [{"type": type_, **inner}] if type_ and _content(inner) else _facts_in(inner, depth + 1)
     return found
-
-
-def _is_empty_answer(value: Any) -> bool:
-    """True for [], {}, {"facts": []}, {"facts": null}: the model found nothing."""
-    if isinstance(value, dict):
-        return not value or any(key in value and not value[key] for key in _LIST_KEYS)
-    return isinstance(value, list) and not value
 
 
 def _labelled(text: str) -> list[Mapping[str, Any]]:

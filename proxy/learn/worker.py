@@ -370,7 +370,14 @@ class JobRunner:
             await self.tools.jobs.wait_for_credential(job)
             log.info("memory.extraction_waits", error=name)
             return JobReport("waiting")
-        at = now + self._pause(job, error)
+        # As the upstream asks, plus jitter; else doubling and bounded, half of it random.
+        asked = error.retry_after_s if isinstance(error, CompletionFailed) else None
+        attempts = 1 if isinstance(error, CompletionPostponed) else job.attempts
+        doubled = self.pace.backoff_seconds * 2.0 ** (attempts - 1)
+        pause = min(self.pace.backoff_limit_seconds, doubled) * (0.5 + 0.5 * self.jitter())
+        if asked is not None:
+            pause = max(pause, asked + self.pace.backoff_seconds * self.jitter())
+        at = now + pause
         if isinstance(error, CompletionPostponed):
             await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
             log.info("memory.extraction_postponed", seconds=round(at - self.clock(), 1))
@@ -380,16 +387,6 @@ class JobRunner:
         await self.tools.jobs.retry(job, at=at, reason=name, dead=dead)
         log.warning("memory.extraction_failed", error=name, **why, attempt=job.attempts, dead=dead)
         return JobReport("dead" if dead else "retried")
-
-    def _pause(self, job: Job, error: Exception) -> float:
-        """Return the pause before the next attempt: as the upstream asks, plus jitter; else doubling and
-        bounded, half of it random."""
-        asked = error.retry_after_s if isinstance(error, CompletionFailed) else None
-        doubled = self.pace.backoff_seconds * 2.0 ** (job.attempts - 1)
-        if isinstance(error, CompletionPostponed):
-            doubled = self.pace.backoff_seconds
-        own = min(self.pace.backoff_limit_seconds, doubled) * (0.5 + 0.5 * self.jitter())
-        return own if asked is None else max(own, asked + self.pace.backoff_seconds * self.jitter())
 
 
 # ---------------------------------------------------------------- the worker
