@@ -206,16 +206,17 @@ def _opened(path: Path) -> int:
         is_ours = False
         with suppress(FileNotFoundError), path.open("rb") as file:
             is_ours = file.read(len(_MAGIC)) == _MAGIC and path.stat().st_size == _FILE_BYTES
-        if not is_ours:
-            fd, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # readable by its owner only
-            # Every byte is written now: a full disk is an error here, and would kill the process later.
-            try:
-                with os.fdopen(fd, "wb") as file:
-                    file.write(_header().ljust(_FILE_BYTES, b"\0"))
-                Path(name).replace(path)
-            except OSError:
-                Path(name).unlink()
-                raise
+        if is_ours:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # readable by its owner only
+        # Every byte is written now: a full disk is an error here, and would kill the process later.
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(_header().ljust(_FILE_BYTES, b"\0"))
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink()
+            raise
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
     finally:
         os.close(directory)

@@ -22,7 +22,7 @@ answers carry the CORS headers that let the page read them, in place of the upst
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -69,30 +69,26 @@ class Visitor(Enum):
 class Origins:
     """The origins of `identity.allowed_origins`; `*` matches a part of one."""
 
-    exact: frozenset[str] = frozenset()
-    patterns: tuple[re.Pattern[str], ...] = ()
+    pattern: re.Pattern[str] | None = None
     anyone: bool = False
 
     @classmethod
-    def of(cls, rules: Iterable[str]) -> "Origins":
+    def of(cls, rules: Sequence[str]) -> "Origins":
         """Return the origins that the rules name, written as config.Identity normalises them."""
-        exact, patterns = set[str](), list[re.Pattern[str]]()
+        patterns = []
         for rule in rules:
-            if "*" not in rule:
-                exact.add(rule)
-            elif rule != "*":
-                scheme, _, authority = rule.partition("://")
-                host = re.escape(authority.removesuffix(":*")).replace(r"\*", "[^/@:]+")
-                port = r"(:\d+)?" if authority.endswith(":*") else ""
-                patterns.append(re.compile(f"{re.escape(scheme)}://{host}{port}"))
-        return cls(frozenset(exact), tuple(patterns), "*" in rules)
+            scheme, mark, authority = rule.partition("://")
+            host = re.escape(authority.removesuffix(":*")).replace(r"\*", "[^/@:]+")
+            port = r"(:\d+)?" if authority.endswith(":*") else ""
+            if rule != "*":
+                patterns.append(re.escape(scheme + mark) + host + port)
+        return cls(re.compile("|".join(patterns)) if patterns else None, "*" in rules)
 
     def __contains__(self, origin: str) -> bool:
-        known = self.anyone or origin in self.exact
-        return known or any(pattern.fullmatch(origin) for pattern in self.patterns)
+        return self.anyone or (self.pattern is not None and bool(self.pattern.fullmatch(origin)))
 
     def __bool__(self) -> bool:
-        return bool(self.anyone or self.exact or self.patterns)
+        return self.anyone or self.pattern is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +102,14 @@ class Browsers:
     check_host: bool = True
     private_names: bool = False
     server_key: bool = False
-    _seldom: telemetry.ThrottledLog = field(default_factory=telemetry.ThrottledLog, compare=False)
-    _logged: set[str] = field(default_factory=set, compare=False)
+    _seldom: telemetry.ThrottledLog = field(default_factory=telemetry.ThrottledLog, init=False, compare=False)
+    _logged: set[str] = field(default_factory=set, init=False, compare=False)
 
     @classmethod
-    def of(
-        cls,
-        origins: Iterable[str],
-        hosts: Iterable[str],
-        *,
-        check_host: bool,
-        private_names: bool = False,
-        server_key: bool = False,
-    ) -> "Browsers":
-        """Return the rules for these settings; names in any case."""
+    def of(cls, origins: Sequence[str], hosts: Iterable[str], **modes: bool) -> "Browsers":
+        """Return the rules for these settings; `origins` as config.Identity normalises them."""
         named = frozenset(host.lower().removesuffix(".") for host in hosts)
-        allowed = Origins.of([o if o.endswith("://") else o.rstrip("/") for o in map(str.lower, origins)])
-        return cls(allowed, named, check_host, private_names, server_key)
+        return cls(Origins.of(origins), named, **modes)
 
     def visit(self, scope: ASGIScope) -> "Visit":
         headers = tuple([header for header in scope["headers"] if header[0] in _READ])

@@ -177,13 +177,12 @@ def _model_paths(routes: Mapping[str, Any]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for tag in ("with_memory", "model", "operations"):
         for path, operations in routes[tag].items():
-            for method, id_, summary in operations:
-                described = {"operationId": id_, "summary": summary}
-                if tag == "with_memory":
-                    described |= added
-                else:
-                    described |= {"tags": [tag], "responses": {"default": {"description": see[tag]}}}
-                    if parameters := _path_parameters(path):
-                        described["parameters"] = parameters
-                paths.setdefault(path, {})[method] = described
+            about = added
+            if tag != "with_memory":
+                about = {"tags": [tag], "responses": {"default": {"description": see[tag]}}}
+                about |= {"parameters": named} if (named := _path_parameters(path)) else {}
+            paths[path] = {
+                method: {"operationId": id_, "summary": summary, **about}
+                for method, id_, summary in operations
+            }
     return paths

@@ -105,19 +105,18 @@ def _line(memory: Memory, events: Sequence[Event]) -> bytes:
     history = [shapes.filled(shapes.EventShape, event) for event in events]
     shown = {**shapes.exact_memory(memory), "evidence": list(memory.evidence), "history": history}
     line = orjson.dumps(shown)
-    over = len(line) - MAX_LINE_BYTES
-    if over > 0:
-        confirmations = [event for event in history if event["action"] == "confirmed"]
-        for items, oldest in ((history, confirmations), (shown["evidence"], memory.evidence)):
-            dropped = set[int]()
-            for item in oldest:
-                if over <= 0:
-                    break
-                over -= len(orjson.dumps(item)) + len(b",")
-                dropped.add(id(item))
-            items[:] = [item for item in items if id(item) not in dropped]
-        line = orjson.dumps(shown)
-    return line
+    if (over := len(line) - MAX_LINE_BYTES) <= 0:
+        return line
+    confirmations = [event for event in history if event["action"] == "confirmed"]
+    for items, oldest in ((history, confirmations), (shown["evidence"], memory.evidence)):
+        dropped = set[int]()
+        for item in oldest:
+            if over <= 0:
+                break
+            over -= len(orjson.dumps(item)) + len(b",")
+            dropped.add(id(item))
+        items[:] = [item for item in items if id(item) not in dropped]
+    return orjson.dumps(shown)
 
 
 async def _page(store: MemoryStore, where: MemoryFilter, after: str | None) -> Page:

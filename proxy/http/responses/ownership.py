@@ -352,22 +352,14 @@ class NativeOwnership:
         self._recent = TTLCache[str, Maker](RECENT)
 
     # ------------------------------------------------------------ writing notes
-    def watcher(
-        self, send: Send, kind: str, maker: Maker, body: Body, *, makes: bool = True, lists: bool = False
-    ) -> "IdWatcher":
-        """Return a `send` that claims for the maker what the upstream makes. `body`: the request's. `makes`:
-        the answer holds a new object, else only items of one; `lists`: it may be a list of new items."""
-        sent = (each.id for each in named_in(body))
-        return IdWatcher(send, kind, partial(self._claim, maker), sent, makes=makes, lists=lists)
-
     async def note(self, maker: Maker, ids: Iterable[str]) -> None:
         """Store that the maker made the objects. Never raises."""
         ids = tuple(dict.fromkeys(id_.lower() for id_ in ids if not is_ours(id_)))
-        self._claim(maker, ids)
+        self.claim(maker, ids)
         for start in range(0, len(ids), AT_ONCE):
             await asyncio.gather(*(self._save(id_, maker) for id_ in ids[start : start + AT_ONCE]))
 
-    def _claim(self, maker: Maker, ids: Iterable[str]) -> None:
+    def claim(self, maker: Maker, ids: Iterable[str]) -> None:
         """Remember the maker in this process, before it is stored."""
         for id_ in (id_.lower() for id_ in ids if not is_ours(id_)):
             known = self._recent.get(id_)
@@ -487,15 +479,17 @@ class IdWatcher:
         send: Send,
         kind: str,
         claim: Callable[[Iterable[str]], None],
-        sent: Iterable[str] = (),
+        sent: Body | None = None,
         *,
         makes: bool = True,
         lists: bool = False,
     ) -> None:
-        """`sent`: ids in the request, which are not new. For the others see NativeOwnership.watcher."""
+        """`sent`: the request's body; ids in it are not new. `makes`: the answer holds a new object, else
+        only items of one; `lists`: it may be a list of new items."""
         self.id = ""
         self.items: list[str] = []
-        self._send, self._claim, self._sent = send, claim, frozenset(sent)
+        self._send, self._claim = send, claim
+        self._sent = frozenset(each.id for each in named_in(sent or {}))
         self._made, self._makes, self._lists = _MADE[kind], makes, lists
         self._head = b""
         self._values: Values | None = None

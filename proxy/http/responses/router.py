@@ -9,6 +9,7 @@ it is time to ask again. Each process finds out for itself.
 import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from urllib.parse import parse_qsl
 
 from proxy.domain.errors import InvalidRequest
@@ -203,7 +204,8 @@ class AutoForwarding:
         request = draft.request
         if self._way is self._relayed and tells_apart(request.caller):
             self._maker = maker_of(request.caller, request.user, request.client.headers)
-            send = self._watcher = self._ownership.watcher(send, RESPONSE, self._maker, request.body)
+            claim = partial(self._ownership.claim, self._maker)
+            send = self._watcher = IdWatcher(send, RESPONSE, claim, request.body)
         return await self._way.answer(draft, opened, send, headers)
 
     async def conclude(self, *, refused: bool) -> Answer:
@@ -284,10 +286,10 @@ class ResponsesRouter:
             await self._forward(scope, receive, send)
             return
         is_response, maker = _is_response(scope), maker_of(caller, None, headers)
-        watcher = self.ownership.watcher(
+        watcher = IdWatcher(
             send,
             RESPONSE if is_response else CONVERSATION,
-            maker,
+            partial(self.ownership.claim, maker),
             named,
             makes=creates and (operates or not is_response),
             lists=creates,

@@ -320,11 +320,8 @@ class TranslatedForwarding:
                 if begins is not None:  # the model's next answer is then split
                     forms.learn(draft.model, known, replace(known, begins_in_thoughts=begins))
                 await outlet.finish(parser)
-                if not parser.broken:  # read the rest, so that the connection can be used again
-                    with suppress(TimeoutError, UpstreamCut):
-                        async with asyncio.timeout(DRAIN_S):
-                            while not opened.at_end and await opened.read():
-                                pass
+                if not parser.broken:
+                    await _drain(opened)
                 return Ending.UPSTREAM_CUT if parser.cut else Ending.COMPLETE
             except asyncio.CancelledError:
                 if not draft.request.client.downstream.absorb():
@@ -443,6 +440,14 @@ class TranslatedForwarding:
                     # Over what was read: a cancellation or the end, if saved since, is not overwritten.
                     beat = with_beat(current.response, self._shared.clock())
                     await self._keep(beat, over=stored.response)
+
+
+async def _drain(opened: UpstreamResponse) -> None:
+    """Read the rest after the answer, so that the connection can be used again."""
+    with suppress(TimeoutError, UpstreamCut):
+        async with asyncio.timeout(DRAIN_S):
+            while not opened.at_end and await opened.read():
+                pass
 
 
 def dropped(planned: ChatPlan) -> list[Header]:

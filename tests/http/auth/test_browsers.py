@@ -6,7 +6,7 @@ from proxy.domain.errors import Forbidden
 from proxy.http.auth.browsers import Browsers, Visitor
 from tests.http.auth.asking import scope_of
 
-OPEN = Browsers.of(["https://App.example/"], ["memory.lan"], check_host=True)
+OPEN = Browsers.of(["https://app.example"], ["memory.lan"], check_host=True)
 BEHIND = Browsers.of([], [], check_host=False)
 
 
