@@ -128,22 +128,29 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.5, 1, 5,
 
 class Metrics:
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._answers: dict[tuple[str, int], Counter] = {}  # the children of `requests`: `labels` is slow
+        self._add_requests()
+        self._add_learning()
+        self._add_health()
 
-        def counter(name: str, about: str, *labels: str) -> Counter:
-            return Counter(f"memory_proxy_{name}_total", about, labels, registry=registry)
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"memory_proxy_{name}_total", about, labels, registry=self.registry)
 
-        def histogram(name: str, about: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
-            name = f"memory_proxy_{name}_seconds"
-            return Histogram(name, about, labels, buckets=buckets, registry=registry)
+    def _histogram(
+        self, name: str, about: str, *labels: str, buckets: Sequence[float] = _SECONDS
+    ) -> Histogram:
+        return Histogram(
+            f"memory_proxy_{name}_seconds", about, labels, buckets=buckets, registry=self.registry
+        )
 
-        def gauge(name: str, about: str, *labels: str, of_processes: GaugeMode = "mostrecent") -> Gauge:
-            """`of_processes`: how /metrics joins the values of several worker processes."""
-            name = f"memory_proxy_{name}"
-            return Gauge(name, about, labels, multiprocess_mode=of_processes, registry=registry)
+    def _gauge(self, name: str, about: str, *labels: str, of_processes: GaugeMode = "mostrecent") -> Gauge:
+        """`of_processes`: how /metrics joins the values of several worker processes."""
+        name = f"memory_proxy_{name}"
+        return Gauge(name, about, labels, multiprocess_mode=of_processes, registry=self.registry)
 
-        # ---- requests
+    def _add_requests(self) -> None:
+        counter, histogram = self._counter, self._histogram
         self.requests = counter("requests", "Requests answered, by route and status class", "route", "status")
         about = "Requests of web pages or under host names that are not allowed, by X-Memory-Reason"
         self.not_trusted = counter("browser_requests_not_trusted", about, "reason")
@@ -161,7 +168,9 @@ class Metrics:
         self.injected_tokens = counter("injected_tokens", "Tokens of injected blocks")
         about = "Memory work that failed and was left out, by operation and error"
         self.failures = counter("memory_failures", about, "operation", "error")
-        # ---- learning
+
+    def _add_learning(self) -> None:
+        counter, histogram, gauge = self._counter, self._histogram, self._gauge
         self.stored = counter(
             "stored_memories", "Memories written by extraction, by kind of change", "change"
         )
@@ -182,7 +191,9 @@ class Metrics:
         self.queued = gauge("queued_jobs", "Queued jobs, by lane (1 explicit, 2 ordinary, 3 batch)", "lane")
         about = "Age of the oldest queued extraction job, 0 without one"
         self.oldest_job = gauge("oldest_queued_job_seconds", about)
-        # ---- health
+
+    def _add_health(self) -> None:
+        counter, gauge = self._counter, self._gauge
         about = "Free space on the disk of the data directory, with storage.backend sqlite"
         # Labelled: without a label the gauge would be 0 with another backend.
         self.disk_free = gauge("disk_free_bytes", about, "disk")

@@ -132,13 +132,7 @@ class Services:
         metrics = telemetry.Metrics()
         fail_open = FailOpen(time.monotonic, metrics)
         stores = stores_of(settings, metrics.index_fallbacks.inc)
-        stack.push_async_callback(stores.close)
-        try:
-            await open_store(stores, models.embedder)
-        except UnfitStore as error:
-            raise ConfigError(str(error)) from error
-        except StoreUnavailable as error:  # without it, requests pass without memory
-            log_unavailable(stores, error)
+        await _open_at_start(stores, models.embedder, stack)
         network = network_of(settings)
         # The scripted model runs in this process: no HTTP proxy leads to it.
         upstream = _upstream(settings, upstream_url, network if settings.upstream.base_url else Network())
@@ -231,6 +225,17 @@ async def _load_models(settings: Settings, stack: AsyncExitStack, *, must_embed:
     else:
         stack.callback(judged.judge.close)
     return Models(embedder, loaded.source if embedder else "", judged.judge)
+
+
+async def _open_at_start(stores: "SqlStores", embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> None:
+    """Open the store if that is possible now; else requests pass without memory. Raises ConfigError."""
+    stack.push_async_callback(stores.close)
+    try:
+        await open_store(stores, embedder)
+    except UnfitStore as error:
+        raise ConfigError(str(error)) from error
+    except StoreUnavailable as error:
+        log_unavailable(stores, error)
 
 
 async def open_store(stores: "SqlStores", embedder: OnnxEmbedder | None) -> None:

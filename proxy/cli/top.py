@@ -183,17 +183,13 @@ def frame(url: str, now: Sample, before: Sample | None) -> RenderableType:
     grid.add_row(_requests(recent, seconds), _stages(recent))
     grid.add_row(_recalls(recent), _calls(recent))
     grid.add_row(_queue(now, recent), _store(now, recent))
-    period = f"last {seconds:.0f} s" if before else "time since the start"
-    return Group(*_head(url, now, period), grid)
-
-
-def _head(url: str, now: Sample, period: str) -> tuple[Text, Text]:
     memory = now.health.get("memory", {})
     level, reason = memory.get("level", "?"), memory.get("reason")
     up = "" if math.isinf(now.uptime_s) else f", up {_duration(now.uptime_s)}"
-    first = Text(f"memory-proxy {now.health.get('version', '?')} at {url}{up}", "bold", no_wrap=True)
+    head = Text(f"memory-proxy {now.health.get('version', '?')} at {url}{up}", "bold", no_wrap=True)
     state = Text(f"memory: {level}{f' ({reason})' if reason else ''}", "red" if reason else "green")
-    return first, state.append(f"; figures of the {period}", "default")
+    period = f"last {seconds:.0f} s" if before else "time since the start"
+    return Group(head, state.append(f"; figures of the {period}", "default"), grid)
 
 
 def _requests(recent: Sample, seconds: float) -> Table:
