@@ -19,21 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from proxy.domain.changes import (
-    Change,
-    Confirm,
-    Create,
-    Edit,
-    Hold,
-    Supersede,
-)
-from proxy.domain.core import (
-    Candidate,
-    Hit,
-    Memory,
-    Scope,
-    Source,
-)
+from proxy.domain.changes import Change, Confirm, Create, Edit, Hold, Supersede
+from proxy.domain.core import Candidate, Hit, Memory, Scope, Source
 from proxy.domain.ports import Relation
 from proxy.text.words import normalise, terms
 

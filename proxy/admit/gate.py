@@ -17,21 +17,8 @@ from typing import TypeGuard
 from proxy import telemetry
 from proxy.admit.decision import Decision, Pair, Relations, Weighed, decide_changes, hold, pairs_to_judge
 from proxy.admit.safety import DEFAULT, SafetyPolicy, reject, without_personal_data
-from proxy.domain.changes import (
-    Change,
-    Consolidate,
-    Create,
-    Edit,
-    Supersede,
-)
-from proxy.domain.core import (
-    Candidate,
-    Hit,
-    MemoryFilter,
-    Scope,
-    Search,
-    Stamp,
-)
+from proxy.domain.changes import Change, Consolidate, Create, Edit, Supersede
+from proxy.domain.core import Candidate, Hit, MemoryFilter, Scope, Search, Stamp
 from proxy.domain.errors import Conflict, EmbeddingFailed, LeaseLost
 from proxy.domain.ports import Embedder, Judge, MemoryStore, Relation
 from proxy.domain.session import Job

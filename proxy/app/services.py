@@ -26,7 +26,7 @@ from proxy.learn.budget import CallBounds, CallOutcome, Load, MeteredCompleter
 from proxy.learn.contradictions import Contradictions
 from proxy.learn.documents import DocumentIngester
 from proxy.learn.evolution import DecayStep, Evolution, StepReport, UseJudge, UseStep
-from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy, on_completion
+from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy
 from proxy.learn.session_notes import NoteWriter
 from proxy.learn.worker import JobReport, TopicDrift, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.models.embedder import OnnxEmbedder
@@ -418,7 +418,7 @@ def _learner(base: _Foundation, completer: Completer, calls: CallQuota) -> Learn
     stores.on_queued(worker.wake.set)
     recorder = ExchangeRecorder(
         sessions=stores.sessions,
-        trigger=on_completion(policy),
+        trigger=policy.on_completion,
         wake=worker.wake,
         redact=partial(redact, policy=safety),
         judge=judge,

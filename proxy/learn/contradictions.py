@@ -25,11 +25,7 @@ from proxy.domain.changes import (
     StepCounts,
     Visit,
 )
-from proxy.domain.core import (
-    Memory,
-    Scope,
-    Search,
-)
+from proxy.domain.core import Memory, Scope, Search
 from proxy.domain.errors import CompletionFailed, NotFound
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer, CompletionRequest, Relation

@@ -15,23 +15,8 @@ from uuid import uuid4
 from proxy.admit.decision import decide_changes
 from proxy.admit.gate import Basis, Gate, admit, relate, vector_of, vectors_of, weigh, with_readings
 from proxy.admit.safety import SafetyPolicy, redact, refusal_of, safe_id, without_personal_data
-from proxy.domain.changes import (
-    Change,
-    Confirm,
-    Create,
-    Edit,
-    Event,
-    Release,
-    Supersede,
-)
-from proxy.domain.core import (
-    Candidate,
-    Evidence,
-    Memory,
-    MemoryFilter,
-    Scope,
-    Stamp,
-)
+from proxy.domain.changes import Change, Confirm, Create, Edit, Event, Release, Supersede
+from proxy.domain.core import Candidate, Evidence, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import Conflict, InvalidRequest, NotFound, QuotaExceeded
 from proxy.domain.ports import Clock, Quarantine
 from proxy.text.dates import anchored, local_time

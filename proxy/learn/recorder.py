@@ -100,37 +100,23 @@ class TriggerPolicy:
     idle_seconds: float = 600
     personal_idle_seconds: float = 15
 
-
-def on_completion(policy: TriggerPolicy) -> Trigger:
-    """Return the trigger for a completed exchange: an explicit ask, or a full batch."""
-
-    def trigger(state: SessionState) -> NewJob | None:
+    def on_completion(self, state: SessionState) -> NewJob | None:
+        """Trigger for a completed exchange: an explicit ask, or a full batch."""
         if state.pending and state.explicit:
             return _job(state, EXPLICIT)
-        if state.pending >= policy.batch_size * (2 if state.at_work else 1):
-            return _job(state, ORDINARY)
-        return None
+        is_full = state.pending >= self.batch_size * (2 if state.at_work else 1)
+        return _job(state, ORDINARY) if is_full else None
 
-    return trigger
-
-
-def on_sweep(policy: TriggerPolicy, now: float) -> Trigger:
-    """Return the trigger for idle sessions. One that says something about the user is due sooner, so that a
-    user who opens a new conversation right away is known in it."""
-    completed = on_completion(policy)
-
-    def trigger(state: SessionState) -> NewJob | None:
-        if due := completed(state):  # left over by a crash, or by a larger batch size
+    def on_sweep(self, state: SessionState, now: float) -> NewJob | None:
+        """Trigger for an idle session. One that says something about the user is due sooner, so that a user
+        who opens a new conversation right away is known in it."""
+        if due := self.on_completion(state):  # left over by a crash, or by a larger batch size
             return due
         idle = now - state.last_at
-        is_personal = state.pending and state.personal and idle >= policy.personal_idle_seconds
-        if (is_personal or state.pending >= policy.batch_size) and (not state.at_work or idle >= TOOLS_S):
+        is_personal = state.pending and state.personal and idle >= self.personal_idle_seconds
+        if (is_personal or state.pending >= self.batch_size) and (not state.at_work or idle >= TOOLS_S):
             return _job(state, ORDINARY)
-        if state.pending and idle >= policy.idle_seconds:
-            return _job(state, BATCH)
-        return None
-
-    return trigger
+        return _job(state, BATCH) if state.pending and idle >= self.idle_seconds else None
 
 
 def on_end(state: SessionState) -> NewJob | None:

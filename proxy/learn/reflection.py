@@ -15,24 +15,8 @@ from typing import Any
 from proxy.admit.decision import memory_id
 from proxy.admit.gate import Gate, sort, vectors_of, with_readings
 from proxy.admit.safety import is_planted
-from proxy.domain.changes import (
-    Archive,
-    Change,
-    Create,
-    DerivationStore,
-    Due,
-    Review,
-    StepCounts,
-    Visit,
-)
-from proxy.domain.core import (
-    Candidate,
-    Evidence,
-    Memory,
-    MemoryFilter,
-    Scope,
-    Search,
-)
+from proxy.domain.changes import Archive, Change, Create, DerivationStore, Due, Review, StepCounts, Visit
+from proxy.domain.core import Candidate, Evidence, Memory, MemoryFilter, Scope, Search
 from proxy.domain.limits import HOUR_S
 from proxy.domain.ports import Completer
 from proxy.domain.session import Exchange, SessionStore

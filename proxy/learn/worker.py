@@ -20,12 +20,7 @@ from numpy.typing import NDArray
 
 from proxy.admit.decision import Decision
 from proxy.admit.gate import Basis, Gate, Sorted, admit
-from proxy.domain.changes import (
-    Confirm,
-    Create,
-    Hold,
-    Supersede,
-)
+from proxy.domain.changes import Confirm, Create, Hold, Supersede
 from proxy.domain.core import Candidate, Memory, Scope
 from proxy.domain.errors import (
     CompletionFailed,
@@ -56,7 +51,7 @@ from proxy.learn import extractor
 from proxy.learn.budget import NO_LANE, Load
 from proxy.learn.extractor import related
 from proxy.learn.llm_io import Unreadable
-from proxy.learn.recorder import TriggerPolicy, on_end, on_sweep
+from proxy.learn.recorder import TriggerPolicy, on_end
 from proxy.telemetry import ThrottledLog, log
 from proxy.text.words import terms
 
@@ -461,10 +456,9 @@ class Worker:
     async def sweep(self) -> int:
         """Queue jobs for idle sessions and for those that changed their topic; return how many."""
         now, undue = self._clock(), list[SessionState]()
-        due = on_sweep(self._policy, now)
 
         def noting(state: SessionState) -> NewJob | None:
-            job = due(state)
+            job = self._policy.on_sweep(state, now)
             if job is None and state.pending:
                 undue.append(state)
             return job

@@ -12,7 +12,7 @@ from proxy.domain.core import Memory, MemoryFilter, MemoryOptions, Message, Scop
 from proxy.domain.limits import TurnPriority
 from proxy.domain.ports import Asks, CompletionRequest, Embedder, Judge, Statement
 from proxy.domain.session import Batch, Exchange, NewExchange, Outcome
-from proxy.learn.recorder import TriggerPolicy, intent_of, on_completion
+from proxy.learn.recorder import TriggerPolicy, intent_of
 from proxy.learn.worker import JobReport, Mode, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sqlite import SqliteStores
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge, stated
@@ -136,7 +136,7 @@ class House:
             )
         )  # fmt: skip
         outcome = Outcome(safety.redact(answer), True)
-        assert await self.stores.sessions.complete(begun, outcome, on_completion(self.policy))
+        assert await self.stores.sessions.complete(begun, outcome, self.policy.on_completion)
         return begun
 
     async def memories(self, scope: Scope = ANA, *, all: bool = False) -> list[Memory]:

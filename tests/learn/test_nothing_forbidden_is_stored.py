@@ -12,7 +12,7 @@ from proxy.admit import safety
 from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Outcome
-from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder, on_completion
+from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder
 from tests.admit.corpus import PERSONAL, PLANTED, SECRETS
 from tests.learn.support import House, turn
 
@@ -35,7 +35,7 @@ def every_sentence(request: CompletionRequest) -> str:
 def recorder(house: House) -> ExchangeRecorder:
     return ExchangeRecorder(
         sessions=house.stores.sessions,
-        trigger=on_completion(house.policy),
+        trigger=house.policy.on_completion,
         wake=asyncio.Event(),
         redact=partial(safety.redact, policy=STRICT),
     )

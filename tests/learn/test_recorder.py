@@ -9,7 +9,7 @@ import pytest
 from proxy.domain.core import Message, Scope
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.session import EXPLICIT, Outcome, StoredExchange
-from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy, on_completion
+from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House, turn
 from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge
@@ -20,7 +20,7 @@ BEN = Scope("t", "ben")
 def recorder(house: House) -> ExchangeRecorder:
     return ExchangeRecorder(
         sessions=house.stores.sessions,
-        trigger=on_completion(TriggerPolicy(batch_size=1)),
+        trigger=TriggerPolicy(batch_size=1).on_completion,
         wake=asyncio.Event(),
         redact=str,
     )
@@ -105,7 +105,7 @@ async def test_an_explicit_ask_is_extracted_at_once_and_a_failing_judge_costs_no
         async def read(self, text, *, closely=False):
             raise EmbeddingFailed("no")
 
-    patient = replace(recorder(house), trigger=on_completion(TriggerPolicy(batch_size=9)))
+    patient = replace(recorder(house), trigger=TriggerPolicy(batch_size=9).on_completion)
     asks = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, remember=0.6))
     for key, judge in (("k-1", Failing()), ("k-2", asks)):
         recording = replace(patient, judge=judge, notes=house.stores.notes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
-from proxy.learn.recorder import TOOLS_S, TriggerPolicy, intent_of, on_completion, on_sweep
+from proxy.learn.recorder import TOOLS_S, TriggerPolicy, intent_of
 from proxy.learn.worker import TopicDrift, TopicSample, Worker, WorkerConfig, shifts
 from tests.learn.support import ANA, NOON, House
 from tests.support.embedder import ScriptedEmbedder
@@ -46,9 +46,9 @@ STATE = SessionState(
 def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(changes, lane):
     due = NewJob("s", upto=9, lane=lane) if lane else None
     state = replace(STATE, **changes)
-    assert on_completion(POLICY)(state) == due
+    assert POLICY.on_completion(state) == due
     if due:
-        assert on_sweep(POLICY, NOON)(state) == due, "a sweep finds what a crash left"
+        assert POLICY.on_sweep(state, NOON) == due, "a sweep finds what a crash left"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_completed_exchange_is_due_for_an_explicit_ask_or_a_full_batch(changes
 )
 def test_an_idle_session_is_due_sooner_if_it_is_personal_and_waits_for_tools(changes, after_s, lane):
     state = replace(STATE, **changes)
-    assert on_sweep(POLICY, NOON + after_s)(state) == (NewJob("s", upto=9, lane=lane) if lane else None)
+    assert POLICY.on_sweep(state, NOON + after_s) == (NewJob("s", upto=9, lane=lane) if lane else None)
 
 
 # ---------------------------------------------------------------- topic drift

@@ -12,7 +12,7 @@ from proxy.domain.errors import CompletionPostponed
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import Job, NewExchange, Outcome
 from proxy.learn.budget import NO_LANE, CallBounds, Load, MeteredCompleter
-from proxy.learn.recorder import TriggerPolicy, on_completion
+from proxy.learn.recorder import TriggerPolicy
 from proxy.learn.worker import JobReport, Worker, WorkerConfig, WorkerPace, WorkerTools
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sqlite import SqliteStores
@@ -66,7 +66,7 @@ class Town:
             )
         )  # fmt: skip
         await self._stores.sessions.complete(
-            begun, Outcome("ok", True), on_completion(TriggerPolicy(batch_size=1))
+            begun, Outcome("ok", True), TriggerPolicy(batch_size=1).on_completion
         )
         self._in_vain = None
         self.worker.wake.set()
