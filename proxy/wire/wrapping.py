@@ -60,7 +60,9 @@ def unwrapped(text: str, depth: int = _MAX_DEPTH) -> Authorship:
     scan = _Scan(inner, depth)
     scan.run()
     typed, mailed = _without_mail(scan.typed())
-    typed, chatted = _without_chat(typed)
+    exported = list(_SAID_LINE.finditer(typed)) if "\n" in typed else []
+    if chatted := len(exported) >= _MIN_SAID_LINES:  # a chat export, from its first message to its last
+        typed = typed[: exported[0].start()] + "\n" + typed[exported[-1].end() :]
     pasted, wrapped = scan.pasted or mailed or chatted, scan.wrapped or bounded or bool(starts)
     return Authorship(_tidied(typed), pasted, wrapped) if pasted or wrapped else Authorship(text)
 
@@ -171,11 +173,16 @@ class _Scan:
         """Return where to continue after what the mark opens, None if it opens nothing."""
         if mark["tag"]:
             return self._stray(mark) if mark["close"] else self._tag(mark)
-        if mark["bracket"]:
-            return None if mark["shut"] else self._bracket(mark)
-        if mark["fence"]:
-            return self._fence(mark) if self._begins_line(mark.start()) else None
         start, after = mark.start(), mark.end()
+        if mark["bracket"]:
+            name = mark["bracket"]
+            end = None if mark["shut"] else self._closing(f"[{name}", f"[/{name}", after)
+            if end is None:
+                return None
+            end = self.text.find("]", end) + 1 or len(self.text)
+            return self._leave_out(start, end, pasted=name.lower() in ("quote", "code"))
+        if mark["fence"]:
+            return self._fence(mark) if self._begins_line(start) else None
         if mark["cited"]:  # up to the same marks
             closing = ">>>" if mark["cited"] == "<<<" else mark["cited"]
             found = self._find(closing, after)
@@ -273,14 +280,6 @@ class _Scan:
         self.pieces.clear()
         self.at, self.wrapped = mark.end(), True
         return mark.end()
-
-    def _bracket(self, mark: re.Match[str]) -> int | None:
-        name = mark["bracket"]
-        end = self._closing(f"[{name}", f"[/{name}", mark.end())
-        if end is None:
-            return None
-        after = self.text.find("]", end) + 1 or len(self.text)
-        return self._leave_out(mark.start(), after, pasted=name.lower() in ("quote", "code"))
 
     def _closing(self, opening: str, closing: str, at: int) -> int | None:
         """Return where the closing tag begins that belongs to a tag opened before `at`, or the last one."""
@@ -481,11 +480,3 @@ def _announces(line: str) -> bool:
         return "<" in line or bool(_TIME.search(line))
     bare = line.strip("-_=*> :").lower()
     return bare in _MAIL["forwarded"] and (line[:1] in "-_=*" or line.endswith(":"))
-
-
-def _without_chat(text: str) -> tuple[str, bool]:
-    """Return the text without the messages of a chat export, from the first to the last."""
-    lines = list(_SAID_LINE.finditer(text)) if "\n" in text else []
-    if len(lines) < _MIN_SAID_LINES:
-        return text, False
-    return text[: lines[0].start()] + "\n" + text[lines[-1].end() :], True
