@@ -17,37 +17,18 @@ from pydantic import TypeAdapter
 from proxy.domain.core import KINDS, Level, Reason, Status
 from proxy.domain.errors import MethodNotAllowed
 from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes
+from proxy.http.memory_api import inspection, memories, recall, transfer
 from proxy.http.memory_api import response_schemas as shapes
 from proxy.http.memory_api.app import Operation, operations_of
-from proxy.http.memory_api.inspection import (
-    CallerEndpoints,
-    QuarantineEndpoints,
-    ReceiptEndpoints,
-    SessionEndpoints,
-    TimelineEndpoints,
-)
-from proxy.http.memory_api.memories import DerivedEndpoints, EvolutionEndpoints, MemoryEndpoints
-from proxy.http.memory_api.recall import DocumentEndpoints, RecallEndpoints
-from proxy.http.memory_api.transfer import MEDIA_TYPES, TransferEndpoints
 
 OPERATIONS = tuple(
     operation
-    for endpoints in (
-        MemoryEndpoints,
-        RecallEndpoints,
-        TransferEndpoints,
-        CallerEndpoints,
-        TimelineEndpoints,
-        SessionEndpoints,
-        QuarantineEndpoints,
-        ReceiptEndpoints,
-        DocumentEndpoints,
-        EvolutionEndpoints,
-        DerivedEndpoints,
-    )
+    for module in (memories, recall, transfer, inspection)
+    for endpoints in vars(module).values()
+    if isinstance(endpoints, type)
     for operation in operations_of(endpoints)
 )
-_NDJSON = MEDIA_TYPES[0]
+_NDJSON = transfer.MEDIA_TYPES[0]
 _SUCCESSES = {200: "Done.", 201: "Stored.", 202: "Accepted."}
 _REFUSALS = {404: "There is no such thing here; another user's is as absent.",
              409: "Another memory says just that.", 413: "The body is too large."}  # fmt: skip
