@@ -166,7 +166,10 @@ class UserIndex:
         scores = self._bm25(search.terms, eligible)
         cosines = self._cosines(search.vector, eligible)
         if cosines is not None:  # without its own vector a memory has to share a word
-            scores = _with_those_before(scores, eligible & self.embedded)
+            before = np.zeros_like(scores)
+            before[1:] += scores[:-1]
+            before[2:] += scores[:-2]
+            scores = np.asarray(scores + _BEFORE * before * (eligible & self.embedded))
         best = _top(scores, np.flatnonzero(scores > 0), search.limit)
         if cosines is not None:
             nearest = _top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)
@@ -304,14 +307,6 @@ def build(
         project_names=project_names,
         total=total,
     )
-
-
-def _with_those_before(scores: Floats, which: Bools) -> Floats:
-    """Add to the score of each of these memories a share of the scores of the two stored before it."""
-    before = np.zeros_like(scores)
-    before[1:] += scores[:-1]
-    before[2:] += scores[:-2]
-    return np.asarray(scores + _BEFORE * before * which)
 
 
 def _top(values: Floats, positions: NDArray[np.intp], limit: int) -> NDArray[np.intp]:

@@ -192,7 +192,16 @@ def copy(source: Engine, target: Engine, report: Report) -> Copied:
             raise Refused(f"a proxy works on {each.place}: stop all of them first")
     if _mark_of(source, lock=False) is not None:
         raise Refused(f"{source.place} is itself a copy that is not finished")
-    copied = Copied(resumed=_begin(source, target))
+    with target.transaction():
+        mark = _mark_of(target)
+        if mark is not None and mark["from"] != source.place:
+            raise Refused(f"{target.place} holds an unfinished copy of {mark['from']}: empty it")
+        if mark is None:
+            if any(_count(target, table) for table in TABLES):
+                raise Refused(f"{target.place} is not empty: name an empty database")
+            begun = json.dumps({"from": source.place, "upto": {}})
+            target.tx.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (MARK, begun))
+    copied = Copied(resumed=mark is not None)
     total = sum(_count(source, table) for table in TABLES)
     done = sum(_count(target, table) for table in TABLES) if copied.resumed else 0
     for table in TABLES:
@@ -223,21 +232,6 @@ def copy(source: Engine, target: Engine, report: Report) -> Copied:
         target.tx.execute("DELETE FROM meta WHERE key = ?", (MARK,))
     target.tx.execute("ANALYZE")
     return copied
-
-
-def _begin(source: Engine, target: Engine) -> bool:
-    """Mark the target as ours; return True if a copy from this source has been begun in it."""
-    with target.transaction():
-        mark = _mark_of(target)
-        if mark is not None:
-            if mark["from"] != source.place:
-                raise Refused(f"{target.place} holds an unfinished copy of {mark['from']}: empty it")
-            return True
-        if any(_count(target, table) for table in TABLES):
-            raise Refused(f"{target.place} is not empty: name an empty database")
-        mark = {"from": source.place, "upto": {}}
-        target.tx.execute("INSERT INTO meta (key, value) VALUES (?, ?)", (MARK, json.dumps(mark)))
-        return False
 
 
 def _mark_of(database: Engine, *, lock: bool = True) -> dict[str, Any] | None:

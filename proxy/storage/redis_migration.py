@@ -205,8 +205,19 @@ class _User:
 
     # ------------------------------------------------------------ memories
     def _memories(self) -> None:
-        writer, vectors, history = self._writer, self._vectors(), self._table("events")
-        for memory_id, row in _in_order(self._table("memories")):
+        writer, history, written = self._writer, self._table("events"), self._table("memories")
+        # By memory and by the number that its row gives to its vector.
+        vectors: dict[tuple[str, int], bytes] = {}
+        for generation in range(len(self._old.models())):
+            for memory_id, value in self._old.hash(f"points:{self._uid}:{generation}").items():
+                head, _, found = value.partition(b"\n")
+                vector_of = orjson.loads(head)[5]
+                if found and vector_of is not None:
+                    vectors[memory_id, vector_of] = found
+        for memory_id, value in self._old.hash(f"u:{self._home}:vectors").items():
+            if memory_id in written:
+                vectors[memory_id, written[memory_id]["vector"]] = value
+        for memory_id, row in _in_order(written):
             said_in = [Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in row["evidence"]]
             same = {each.name: row[each.name] for each in fields(Memory) if each.name in row}
             same |= {"id": memory_id, "tags": tuple(row["tags"]), "evidence": tuple(said_in)}
@@ -227,21 +238,6 @@ class _User:
             writer.insert("unnamed", memory=seq)
             for event in history.get(memory_id, ()):
                 writer.insert("events", memory=seq, owner=self._owner, **_same(event, "at action by content"))
-
-    def _vectors(self) -> dict[tuple[str, int], bytes]:
-        """Return vectors by memory and by the number that its row gives to its vector."""
-        found: dict[tuple[str, int], bytes] = {}
-        for generation in range(len(self._old.models())):
-            for memory_id, value in self._old.hash(f"points:{self._uid}:{generation}").items():
-                head, _, vector = value.partition(b"\n")
-                vector_of = orjson.loads(head)[5]
-                if vector and vector_of is not None:
-                    found[memory_id, vector_of] = vector
-        written = self._table("memories")
-        for memory_id, vector in self._old.hash(f"u:{self._home}:vectors").items():
-            if memory_id in written:
-                found[memory_id, written[memory_id]["vector"]] = vector
-        return found
 
     # ------------------------------------------------------------ sessions
     def _sessions(self) -> None:

@@ -202,12 +202,8 @@ def kind_of(error: BaseException) -> str | None:
     return LOCKED if _is_crowded(str(found)) else UNAVAILABLE
 
 
-def _name_of(error: BaseException) -> str:
-    """Return SQLSTATE's name for the error. Its message may hold a value, an address or a password."""
-    return type(_engine_error(error) or error).__name__
-
-
-DIAGNOSIS = Diagnosis(kind_of, _name_of, psycopg.Error)
+# By the name of the SQLSTATE: an error's message may hold a value, an address or a password.
+DIAGNOSIS = Diagnosis(kind_of, lambda error: type(_engine_error(error) or error).__name__, psycopg.Error)
 
 
 # ---------------------------------------------------------------- connections
@@ -319,20 +315,15 @@ def mapped(place: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise StoreUnavailable(f"{place}: {_remedy(error)}") from error
+        # In words of ours: the error's own may hold a value or a password.
+        remedy = _REMEDIES.get(type(error)) or type(error).__name__
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+            meanings = (meaning for words, meaning in _UNREACHED.items() if words in str(error))
+            remedy = _CROWDED if _is_crowded(str(error)) else next(meanings, "the server cannot be reached")
+        raise StoreUnavailable(f"{place}: {remedy}") from error
     except UnicodeEncodeError:
         # `from None`: the original error carries the text itself.
         raise StoreUnavailable(f"{place}: an identifier is not valid Unicode") from None
-
-
-def _remedy(error: psycopg.Error) -> str:
-    """Return what happened in words of ours: the error's own may hold a value or a password."""
-    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        if _is_crowded(str(error)):
-            return _CROWDED
-        meanings = (meaning for words, meaning in _UNREACHED.items() if words in str(error))
-        return next(meanings, "the server cannot be reached")
-    return _REMEDIES.get(type(error)) or type(error).__name__
 
 
 # ---------------------------------------------------------------- schema
@@ -531,7 +522,19 @@ class PostgresDatabase:
         """Give this thread's connection to the block; one that has broken, or is read-only, is closed."""
         raw: Raw | None = getattr(self._mine, "raw", None)
         if raw is None or raw.closed:
-            raw = self._mine.raw = self._connect()
+            if self._breaker.is_open:
+                raise self._refusal
+            try:
+                raw = self._mine.raw = connect(self.url)
+            except psycopg.Error as error:
+                self._breaker.failed()
+                self._refusal = error.with_traceback(None)
+                raise
+            self._breaker.succeeded()
+            with self._guard:
+                self._all.add(raw)
+            if UNAVAILABLE in (self.outages.current, self.outages.of_reading):
+                self.epoch += 1
         try:
             yield raw
         except BaseException as error:
@@ -543,19 +546,3 @@ class PostgresDatabase:
                 with self._guard:
                     self._all.discard(raw)
             raise
-
-    def _connect(self) -> Raw:
-        if self._breaker.is_open:
-            raise self._refusal
-        try:
-            raw = connect(self.url)
-        except psycopg.Error as error:
-            self._breaker.failed()
-            self._refusal = error.with_traceback(None)
-            raise
-        self._breaker.succeeded()
-        with self._guard:
-            self._all.add(raw)
-        if UNAVAILABLE in (self.outages.current, self.outages.of_reading):
-            self.epoch += 1
-        return raw

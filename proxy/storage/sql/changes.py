@@ -171,10 +171,16 @@ class Writer:
                 memory, id=self._own(memory.id), sources=tuple(map(self._own, memory.sources)),
                 superseded_by=memory.superseded_by and self._own(memory.superseded_by),
             )  # fmt: skip
-        seq = self._insert(new, statement, vector, reading)
+        check(new, vector, self.scope, self.held.dimension)
+        seq = rows.insert_memory(self.tx, self.owner, new, statement, self.version)
         if seq is None:
             self.dropped.append(memory.id)
             return retired
+        rows.insert(
+            self.tx, "vectors", memory=seq, embedding=vector, terms=pack(terms(new.content)),
+            generation=self._generation(vector), reading=reading,
+        )  # fmt: skip
+        entities.record(self.tx, self.owner, seq, new.content, new.tags)
         if memory.superseded_by and not history:
             self._fit_into_history(seq, memory)
         created = Event(memory.created_at, "created", memory.source, memory.content)
@@ -336,19 +342,6 @@ class Writer:
     # ------------------------------------------------------------ rows
     def _generation(self, vector: bytes | None) -> int:
         return self.held.generation if self.embeds or vector is not None else NO_MODEL
-
-    def _insert(
-        self, memory: Memory, statement: bytes, vector: bytes | None, reading: bytes | None
-    ) -> int | None:
-        check(memory, vector, self.scope, self.held.dimension)
-        seq = rows.insert_memory(self.tx, self.owner, memory, statement, self.version)
-        if seq is not None:
-            rows.insert(
-                self.tx, "vectors", memory=seq, embedding=vector, terms=pack(terms(memory.content)),
-                generation=self._generation(vector), reading=reading,
-            )  # fmt: skip
-            entities.record(self.tx, self.owner, seq, memory.content, memory.tags)
-        return seq
 
     def _retire_expired(self, memory: Memory, statement: bytes, *, at: float, keep: str = "") -> bool:
         """Archive another memory of the same words that has expired: it would keep this one out."""

@@ -96,7 +96,25 @@ class SqlDocuments(Store):
                 most = limits.passages_of_user
                 raise QuotaExceeded(f"This user's documents may hold {most} passages together.")
             generation = rows.generations_of(tx, self._embedding()).generation
-            _insert(tx, owner, new, old, packed, generation)
+            last = new.passages[-1]
+            document = rows.insert(
+                tx, "documents", "RETURNING seq", id=old.id if old else f"doc_{uuid4().hex}", owner=owner,
+                project=new.scope.project, name=rows.storable(new.name),
+                version=old.version + 1 if old else 1,
+                digest=new.digest, characters=last.start + len(last.tile), passages=len(new.passages),
+                sections=len({p.section for p in new.passages}), created_at=old.created_at if old else new.at,
+                updated_at=new.at,
+            )  # fmt: skip
+            made = new.vectors if new.vectors is not None else (None,) * len(new.passages)
+            made_by = NO_MODEL if new.vectors is None else generation
+            inserted = []
+            for p, words, vector in zip(new.passages, packed, made, strict=True):
+                headings = rows.storable(json.dumps(p.headings, ensure_ascii=False))
+                tile = rows.storable(p.tile)
+                inserted.append(
+                    (document, p.section, headings, p.start, p.lead, tile, words, made_by, vector)
+                )
+            tx.executemany(_INSERT_PASSAGE, inserted)
             stored = _named(tx, new.scope, new.name)
             assert stored is not None
             return stored, "updated" if old else "created"
@@ -145,28 +163,6 @@ def _document(row: dict[str, Any]) -> Document:
 def _named(tx: Connection, scope: Scope, name: str) -> Document | None:
     asked = rows.named(scope, in_project=scope.project or "", name=rows.storable(name))
     return next(map(_document, rows.records(tx, _NAMED, asked)), None)
-
-
-def _insert(
-    tx: Connection, owner: int, new: NewDocument, old: Document | None, packed: Sequence[bytes],
-    generation: int,
-) -> None:  # fmt: skip
-    last = new.passages[-1]
-    document = rows.insert(
-        tx, "documents", "RETURNING seq", id=old.id if old else f"doc_{uuid4().hex}", owner=owner,
-        project=new.scope.project, name=rows.storable(new.name), version=old.version + 1 if old else 1,
-        digest=new.digest, characters=last.start + len(last.tile), passages=len(new.passages),
-        sections=len({p.section for p in new.passages}), created_at=old.created_at if old else new.at,
-        updated_at=new.at,
-    )  # fmt: skip
-    made = new.vectors if new.vectors is not None else (None,) * len(new.passages)
-    generation = NO_MODEL if new.vectors is None else generation
-    passages = []
-    for p, words, vector in zip(new.passages, packed, made, strict=True):
-        headings = rows.storable(json.dumps(p.headings, ensure_ascii=False))
-        tile = rows.storable(p.tile)
-        passages.append((document, p.section, headings, p.start, p.lead, tile, words, generation, vector))
-    tx.executemany(_INSERT_PASSAGE, passages)
 
 
 # ---------------------------------------------------------------- the search index
@@ -289,9 +285,17 @@ class SqlPassages(Store):
         row = tx.execute(_VERSION, (scope.tenant, scope.user)).fetchone()
         if not row or not row[1]:
             return ()
-        found = self._index(tx, *row).search(scope.project, look)
-        asked = (rows.as_json(seq for seq, _, _ in found),)
-        read = {row.pop("seq"): row for row in rows.records(tx, _FOUND_PASSAGES, asked)}
+        owner, version = row
+        generations = rows.generations_of(tx, self._embedding()).generations
+        key = (self._database.epoch, version, generations)
+        index = self._indexes.get(owner)
+        if index is None or index.key != key:
+            asked = {"owner": owner, "generations": rows.as_json(generations)}
+            index = build_library(key, tx.execute(_ALL, asked).fetchall())
+            self._indexes.put(owner, index)
+        found = index.search(scope.project, look)
+        seqs = (rows.as_json(seq for seq, _, _ in found),)
+        read = {row.pop("seq"): row for row in rows.records(tx, _FOUND_PASSAGES, seqs)}
         hits = []
         with legible():
             for seq, own, section in found:
@@ -321,13 +325,3 @@ class SqlPassages(Store):
         count = sum(tx.execute(_FILL, changed).rowcount for changed in of_each)
         tx.execute(_CHANGED, seqs)
         return count
-
-    def _index(self, tx: Connection, owner: int, version: int) -> LibraryIndex:
-        generations = rows.generations_of(tx, self._embedding()).generations
-        key = (self._database.epoch, version, generations)
-        index = self._indexes.get(owner)
-        if index is None or index.key != key:
-            asked = {"owner": owner, "generations": rows.as_json(generations)}
-            index = build_library(key, tx.execute(_ALL, asked).fetchall())
-            self._indexes.put(owner, index)
-        return index

@@ -212,7 +212,22 @@ class SqlEvolution(Store):
         owner = rows.find_owner(tx, visit.scope) if visit.dry_run else rows.lock_owner(tx, visit.scope)
         if owner is None:
             return StepCounts()
-        found, digest, more = _to_check(tx, owner.id, visit, limit)
+        # What to check, and the digest to store.
+        wanted = visit.policy.digest
+        digest = value(tx, "SELECT digest FROM evolution WHERE owner = ?", (owner.id,)) or ""
+        known, _, upto = digest.partition("@")
+        last = int(upto or 0) if known == wanted else 0
+        asked = {"owner": owner.id, "now": visit.now, "limit": limit, "upto": last}
+
+        def those(condition: str) -> list[tuple[int, Memory]]:
+            return rows.memories_where(tx, f"{_CURRENT} AND {condition} LIMIT :limit", asked)
+
+        if known != wanted or upto:
+            found, more = those("m.seq > :upto ORDER BY m.seq"), True
+            digest = f"{wanted}@{found[-1][0]}" if len(found) == limit else wanted
+        else:
+            new, due = those("m.fades_at IS NULL"), those("m.fades_at <= :now ORDER BY m.fades_at")
+            found, digest, more = new + due, wanted, limit in (len(new), len(due))
         faded, rest = [], []
         for seq, memory in found:
             at, core = visit.policy.fades_at(memory), visit.policy.is_core(memory)
@@ -287,27 +302,6 @@ _USES = f"""
     SELECT u.day, sum(u.used), sum(u.unused) FROM memory_uses u JOIN memories m ON m.seq = u.memory
     WHERE u.owner = :owner AND u.day >= :since AND {_ASKED_FOR} GROUP BY u.day"""
 _FADING = f"{_CURRENT} AND {_ASKED_FOR} AND m.fades_at < :never ORDER BY m.fades_at LIMIT 10"
-
-
-def _to_check(
-    tx: Connection, owner: int, visit: Visit, limit: int
-) -> tuple[list[tuple[int, Memory]], str, bool]:
-    """Return (seq, memory) of what to check, the digest to store, and whether there is more."""
-    wanted = visit.policy.digest
-    digest = value(tx, "SELECT digest FROM evolution WHERE owner = ?", (owner,)) or ""
-    known, _, upto = digest.partition("@")
-    last = int(upto or 0) if known == wanted else 0
-    asked = {"owner": owner, "now": visit.now, "limit": limit, "upto": last}
-
-    def those(condition: str) -> list[tuple[int, Memory]]:
-        return rows.memories_where(tx, f"{_CURRENT} AND {condition} LIMIT :limit", asked)
-
-    if known != wanted or upto:
-        found = those("m.seq > :upto ORDER BY m.seq")
-        more = len(found) == limit
-        return found, f"{wanted}@{found[-1][0]}" if more else wanted, True
-    new, due = those("m.fades_at IS NULL"), those("m.fades_at <= :now ORDER BY m.fades_at")
-    return new + due, wanted, limit in (len(new), len(due))
 
 
 def _settings(text: str) -> Mapping[str, Any]:

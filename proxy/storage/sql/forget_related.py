@@ -132,32 +132,21 @@ def _judge(facts: tuple[_Fact, ...], text: str) -> bool:
 def _fact(text: str, *, names_user: bool) -> _Fact | None:
     """Return what of the text can be looked for; None if there is nothing."""
     folded = _searchable(_DATE.sub(" ", text))
-    words = tuple(dict.fromkeys(map(_beginning, _words(folded))))
-    numbers = frozenset(_NUMBER.findall(folded))
-    return _Fact(words, numbers, names_user) if words or numbers else None
+    numbers, words = frozenset(_NUMBER.findall(folded)), dict[str, None]()
+    for word in _WORD.findall(folded):
+        if word[0] >= "\u2e80":  # the bigrams of scripts without spaces
+            words |= dict.fromkeys(word[at : at + 2] for at in range(len(word) - 1))
+        elif word not in STOP_WORDS and not word.isdigit():
+            # As it is in a text with a form of the word, if the gaps are single blanks.
+            word = word.removesuffix("s")
+            beginning = word[: min(_BEGINNING, max(_SHORTEST, len(word) - _LAST))]
+            words[f" {word} " if len(word) <= _SHORTEST else f" {beginning}"] = None
+    return _Fact(tuple(words), numbers, names_user) if words or numbers else None
 
 
 def _searchable(text: str) -> str:
     """Return the text folded, without thousands separators."""
     return fold(text).replace(",", "")
-
-
-def _words(folded: str) -> Iterator[str]:
-    """Yield the words that say something, and the bigrams of scripts without spaces."""
-    for word in _WORD.findall(folded):
-        if word[0] >= "\u2e80":
-            yield from (word[at : at + 2] for at in range(len(word) - 1))
-        elif word not in STOP_WORDS and not word.isdigit():
-            yield word.removesuffix("s")
-
-
-def _beginning(word: str) -> str:
-    """Return what a text with a form of the word holds, if its gaps are single blanks."""
-    if word > "\u2e7f":
-        return word
-    if len(word) <= _SHORTEST:
-        return f" {word} "
-    return f" {word[: min(_BEGINNING, max(_SHORTEST, len(word) - _LAST))]}"
 
 
 def _held(text: str, facts: Sequence[_Fact]) -> list[_Fact]:

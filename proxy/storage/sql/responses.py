@@ -243,10 +243,21 @@ class SqlChains(Store):
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
         owner = rows.ensure_owner(tx, response.scope)
-        is_late, of = owner.stamp.generation != generation, (exchange, generation)
-        if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
-            return False
         r, named = response, rows.named(response.scope, id=rows.storable(response.id))
+        # A forget came in between. It has looked at the response, if that was stored already, or at its
+        # exchange, if that is left and nothing was taken that the model was shown. While a forget of much is
+        # under way, that is not known yet; of a conversation it takes what it finds, not what is said later.
+        was_stored = over is not None and r.conversation_id is None
+        if owner.stamp.generation != generation and not was_stored:
+            if tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner.id,)).fetchone():
+                return False
+            asked = {
+                "owner": owner.id, "exchange": exchange, "generation": generation, "forgotten": FORGOTTEN,
+                "previous": r.previous_id,
+            }  # fmt: skip
+            is_left = exchange is not None and r.conversation_id is None and value(tx, _LEFT, asked)
+            if over is None and (not is_left or sessions.any_forgotten(tx, owner.id, recalled)):
+                return False
         if r.previous_id is not None and value(tx, _LOST_ITS_BEGINNING, (r.previous_id, r.id, owner.id)):
             return False
         if over is not None and value(tx, f"SELECT r.response FROM {_RESPONSE}", named) != over:
@@ -320,31 +331,6 @@ class SqlChains(Store):
         old = "FROM conversations WHERE used_at <= ? ORDER BY used_at LIMIT ?"
         rows.lock_owners(tx, f"SELECT owner {old}", these)
         return tx.execute(f"DELETE FROM conversations WHERE seq IN (SELECT seq {old})", these).rowcount
-
-
-def _is_left(
-    tx: Connection, owner: int, response: StoredResponse, recalled: Sequence[str], *,
-    of: tuple[str | None, int], over: bytes | None,
-) -> bool:  # fmt: skip
-    """True if a forget that came in between has looked at the response, which is stored already, or at
-    the exchange that it is of, and has taken nothing that the model was shown.
-
-    While a forget of much is under way, that is not known yet; of a conversation it takes what it finds
-    there, and not what is said later on."""
-    exchange, generation = of
-    if over is not None and response.conversation_id is None:
-        return True
-    if tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner,)).fetchone():
-        return False
-    if over is not None:
-        return True
-    if exchange is None or response.conversation_id is not None:
-        return False
-    asked = {
-        "owner": owner, "exchange": exchange, "generation": generation, "forgotten": FORGOTTEN,
-        "previous": response.previous_id,
-    }  # fmt: skip
-    return bool(value(tx, _LEFT, asked)) and not sessions.any_forgotten(tx, owner, recalled)
 
 
 def _response(scope: Scope, row: dict[str, Any]) -> StoredResponse:

@@ -176,15 +176,6 @@ def _session(tx: Connection, owner: int, new: NewExchange) -> tuple[int, bool, b
     return int(value(tx, made, (*name, *now))), True, not new.standalone
 
 
-def _timezone(tx: Connection, owner: int, new: NewExchange) -> str:
-    """Return the exchange's zone; one that the request names becomes the user's last known."""
-    if new.timezone is None:
-        return value(tx, "SELECT timezone FROM scopes WHERE id = ?", (owner,)) or new.default_timezone
-    named = {"owner": owner, "name": new.timezone}
-    tx.execute("UPDATE scopes SET timezone = :name WHERE id = :owner AND timezone IS NOT :name", named)
-    return new.timezone
-
-
 def _close_abandoned(tx: Connection, living: Instance) -> None:
     """Complete, as broken off, the exchanges that died with their process."""
     broken_off = "UPDATE exchanges SET state = 'done', whole = 0 WHERE state = 'open' AND instance = ?"
@@ -280,10 +271,18 @@ class SqlSessions(Store):
                 again = "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?"
                 tx.execute(again, (instance, seq))
             return StoredExchange(id_, generation)
+        zone = new.timezone  # one that the request names becomes the user's last known
+        if zone is None:
+            known = value(tx, "SELECT timezone FROM scopes WHERE id = ?", (owner.id,))
+            zone = known or new.default_timezone
+        else:
+            named = {"owner": owner.id, "name": zone}
+            last_known = "UPDATE scopes SET timezone = :name WHERE id = :owner AND timezone IS NOT :name"
+            tx.execute(last_known, named)
         number = rows.insert(
             tx, "exchanges", "RETURNING seq", id=new.id, key=key, session=session, model=new.model,
             generation=owner.stamp.generation, said=rows.storable(new.said), at=new.at, explicit=new.explicit,
-            personal=new.personal, instance=instance, timezone=_timezone(tx, owner.id, new),
+            personal=new.personal, instance=instance, timezone=zone,
             dated=new.said_at,
         )  # fmt: skip
         _anchor(tx, session, number, new)

@@ -429,8 +429,24 @@ class Restore:
         staging.mkdir(mode=0o700)
         try:
             staged = staging / "memory.db"
-            manifest = self._stage(backup, staged, name)
-            present, carried = self._complete(staged)
+            self.report("copy", 0, 1)
+            with os.fdopen(os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as copy:
+                shutil.copyfileobj(backup, copy, 1 << 20)
+                copy.flush()
+                manifest = read_manifest(copy, name)
+                copy.truncate(copy.seek(0, os.SEEK_END) - TRAILER_BYTES)
+            self.report("copy", 1, 1)
+            self.report("verify", 0, 1)
+            verify(staged, manifest.counts, name)
+            prepare(staged, create=False)  # brings an older schema up to date
+            self.report("verify", 1, 1)
+            found, present = "none", None
+            if self._database.exists():
+                found = "unreadable"
+                with suppress(StoreUnavailable):
+                    identity(self._database)
+                    found, present = "read", read(self._database)
+            carried = self._carry(staged, present)
             with _connected(staged) as connection:
                 # An external index is filled again: it still holds what was written after the backup.
                 connection.execute("DELETE FROM vector_targets")
@@ -440,38 +456,17 @@ class Restore:
             aside = self._swap(staged)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-        return Restored(manifest=manifest, aside=aside, present=present, carried=carried)
+        return Restored(manifest=manifest, aside=aside, present=found, carried=carried)
 
-    def _stage(self, backup: BinaryIO, staged: Path, name: str) -> Manifest:
-        """Copy the database out of the backup, and prove it."""
-        self.report("copy", 0, 1)
-        with os.fdopen(os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as copy:
-            shutil.copyfileobj(backup, copy, 1 << 20)
-            copy.flush()
-            manifest = read_manifest(copy, name)
-            copy.truncate(copy.seek(0, os.SEEK_END) - TRAILER_BYTES)
-        self.report("copy", 1, 1)
-        self.report("verify", 0, 1)
-        verify(staged, manifest.counts, name)
-        prepare(staged, create=False)  # brings an older schema up to date
-        self.report("verify", 1, 1)
-        return manifest
-
-    def _complete(self, staged: Path) -> tuple[str, Carried]:
-        """Bring into the copy what must outlive a restore; return how the present database was."""
-        found, present = "none", None
-        if self._database.exists():
-            found = "unreadable"
-            with suppress(StoreUnavailable):
-                identity(self._database)
-                found, present = "read", read(self._database)
+    def _carry(self, staged: Path, present: Present | None) -> Carried:
+        """Bring into the copy what must outlive a restore."""
         if not self.forgets:
             with _connected(staged) as database:
-                return found, Carried(keys=_keep_keys(database, present.keys if present else ()))
+                return Carried(keys=_keep_keys(database, present.keys if present else ()))
         self.report("forget", 0, 1)
         carried = carry(staged, present, self.receipts)
         self.report("forget", 1, 1)
-        return found, carried
+        return carried
 
     def _swap(self, staged: Path) -> Path | None:
         """Put the copy in place; return the path of the previous database, None if there was none."""

@@ -421,7 +421,14 @@ class SqliteDatabase:
                 connection.execute("ROLLBACK")
         self.commits += 1
         if self._is_purge_due() or any(entry.purge for entry in group):
-            self._purge(connection)
+            # The write-ahead log still holds the pages as they were. Our own readers end at once; another
+            # process may read for minutes, and we do not wait for that: a commit after that tries again.
+            connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
+            emptied = _empty_log(connection)
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            self._purge_due = None if emptied else time.monotonic() + _PURGE_AGAIN_S
+            if not emptied:
+                telemetry.log.warning("store.purge.delayed")
 
     def _run(self, connection: SqliteConnection, entry: _Entry) -> None:
         """Run one piece of work in its savepoint; its failure stays its own."""
@@ -438,16 +445,6 @@ class SqliteDatabase:
 
     def _is_purge_due(self) -> bool:
         return self._purge_due is not None and time.monotonic() >= self._purge_due
-
-    def _purge(self, connection: SqliteConnection) -> None:
-        """Empty the write-ahead log, which still holds the pages as they were."""
-        # Our own readers end at once; another process may read for minutes, and we do not wait for that.
-        connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
-        emptied = _empty_log(connection)
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        self._purge_due = None if emptied else time.monotonic() + _PURGE_AGAIN_S
-        if not emptied:
-            telemetry.log.warning("store.purge.delayed")  # a commit after that tries again
 
     # ------------------------------------------------------------ connections
     @contextmanager
