@@ -10,7 +10,7 @@ from proxy.domain.changes import Applied, Edit
 from proxy.domain.core import ForgetCounts, Scope
 from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.session import Outcome
-from proxy.storage.sql.forget_related import MentionMatcher
+from proxy.storage.sql.mentions import MentionMatcher
 from tests.storage.forgetting_support import SCOPES, WORD, everything
 from tests.storage.making import (
     ANNA,

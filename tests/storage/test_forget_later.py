@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from proxy.domain.session import Outcome
-from proxy.storage.sql import forget_related as module
+from proxy.storage.sql import mentions as module
 from proxy.text.words import sentences
 from tests.storage.forgetting_support import WORD, shelve
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, of, store

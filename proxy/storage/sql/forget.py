@@ -25,7 +25,7 @@ from proxy.storage.sql.changes import STORING
 from proxy.storage.sql.database import Connection, Database, Store, column, purges, value
 from proxy.storage.sql.erasure import PendingForget, Portion, add_counts, erase, erase_all
 from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget
-from proxy.storage.sql.forget_related import Verdicts
+from proxy.storage.sql.mentions import Verdicts
 
 _MOST_AT_ONCE = 500  # rows of memories, exchanges or responses: a user with more is erased in portions
 _MUCH = """

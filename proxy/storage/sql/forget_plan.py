@@ -14,7 +14,7 @@ from proxy.domain.core import ForgetCounts, MemoryFilter, with_children
 from proxy.storage.sql import rows
 from proxy.storage.sql.database import BEYOND_ALL, Connection, column, value
 from proxy.storage.sql.derivation import derived_from
-from proxy.storage.sql.forget_related import LinkedResponses, Session, Verdicts, mentioning_exchanges
+from proxy.storage.sql.mentions import Session, Verdicts, mentioning_exchanges
 
 # ---------------------------------------------------------------- target
 BOUNDED = {
@@ -122,12 +122,14 @@ _LATER_THAN_REMOVED = f"""
     WHERE m.seq IN {_THESE} AND x.seq <= :exchanges
     AND NOT EXISTS (SELECT 1 FROM exchanges source JOIN sessions o ON o.id = source.session
                     WHERE source.id = e.exchange_id AND o.owner = :owner)"""
+_NAMED_SESSIONS = """
+    (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
+     FROM json_each(:sessions))"""
 # A summary names one exchange of its session and repeats all of them, and a reflection may. :sessions: where
 # it was said.
-_SUMMARIES = """
+_SUMMARIES = f"""
     SELECT DISTINCT m.seq, m.id FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
-    JOIN (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
-          FROM json_each(:sessions)) n ON e.session_id = n.name AND m.project IS n.project
+    JOIN {_NAMED_SESSIONS} n ON e.session_id = n.name AND m.project IS n.project
     WHERE m.owner = :owner AND m.source IN ('summary', 'reflection') AND m.seq <= :memories"""
 _SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
 _NAMES = f"SELECT id FROM exchanges WHERE seq IN {rows.seqs_in('?')}"
@@ -191,6 +193,75 @@ _EVERYTHING = {
     "exchanges": _SAID, "held": _HELD, "sessions": _SESSIONS, "documents": _DOCUMENTS,
     "memories": "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories",
 }  # fmt: skip
+
+
+# ---------------------------------------------------------------- responses that are linked
+_OF_SESSIONS = f"""
+    SELECT x.seq FROM {_NAMED_SESSIONS} n
+    JOIN stored_responses x ON x.owner = :owner AND x.session = n.name WHERE x.project IS n.project"""
+_ITEMS_OF_SESSIONS = f"""
+    SELECT i.seq FROM {_NAMED_SESSIONS} n
+    JOIN conversation_items i ON i.session = n.name AND i.project IS n.project
+    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner"""
+# Who continued a response was shown all of it.
+_CONTINUED = f"""
+    WITH RECURSIVE led (seq, owner, id) AS (
+        SELECT r.seq, r.owner, r.id FROM stored_responses r WHERE r.seq IN {rows.seqs_in(":responses_led")}
+        UNION
+        SELECT later.seq, later.owner, later.id
+        FROM led JOIN stored_responses later
+        ON later.previous_id = led.id AND later.owner = led.owner
+    )
+    SELECT r.seq, r.project, r.session FROM led JOIN stored_responses r ON r.seq = led.seq"""
+_OF_CONVERSATIONS = f"""
+    SELECT r.seq, r.project, r.session FROM stored_responses r
+    WHERE r.owner = :owner AND r.conversation_id IN (
+        SELECT conversation_id FROM stored_responses WHERE seq IN {rows.seqs_in(":responses_led")}
+        UNION
+        SELECT c.id FROM conversation_items i JOIN conversations c ON c.seq = i.conversation
+        WHERE i.seq IN {rows.seqs_in(":items_led")}
+        UNION
+        SELECT id FROM conversations WHERE seq IN {rows.seqs_in(":conversations_led")})"""
+# A response with an input that names an item has a copy of it.
+_REFERRING = f"""
+    SELECT r.seq, r.project, r.session FROM stored_responses r
+    WHERE r.owner = :owner AND r.recalled <> '[]' AND EXISTS (
+        SELECT 1 FROM json_each(r.recalled) shown
+        JOIN stored_responses led ON led.owner = r.owner AND led.id = shown.value
+        WHERE led.seq IN {rows.seqs_in(":responses_led")})"""
+_ITEMS = f"""
+    SELECT i.seq, i.project, i.session FROM stored_responses r
+    JOIN conversations c ON c.owner = r.owner AND c.id = r.conversation_id
+    JOIN conversation_items i ON i.conversation = c.seq
+    WHERE r.seq IN {rows.seqs_in(":responses_led")}
+    UNION
+    SELECT i.seq, i.project, i.session FROM (
+        SELECT conversation, min(seq) AS first FROM conversation_items
+        WHERE seq IN {rows.seqs_in(":items_led")} GROUP BY conversation) led
+    JOIN conversation_items i ON i.conversation = led.conversation AND i.seq >= led.first
+    WHERE i.seq <= :items"""
+# Sessions that something led to out of another, whatever else leads to them. CROSS JOIN, plus: each by its
+# name, and looked for among the numbers.
+_CROSSED = f"""
+    SELECT r.project, r.session FROM stored_responses r
+    CROSS JOIN stored_responses led ON led.owner = r.owner AND led.id = r.previous_id
+    WHERE r.seq IN {rows.seqs_in(":responses_led")} AND +led.seq IN {rows.seqs_in(":responses_led")}
+    AND (led.session <> r.session OR led.project IS NOT r.project)
+    UNION
+    SELECT r.project, r.session FROM stored_responses r CROSS JOIN json_each(r.recalled) shown
+    CROSS JOIN stored_responses led ON led.owner = r.owner AND led.id = shown.value
+    WHERE r.seq IN {rows.seqs_in(":responses_led")} AND +led.seq IN {rows.seqs_in(":responses_led")}
+    AND (led.session <> r.session OR led.project IS NOT r.project)
+    UNION
+    SELECT i.project, i.session FROM conversation_items i
+    WHERE i.seq IN {rows.seqs_in(":items_all")} AND i.conversation IN (
+        SELECT conversation FROM conversation_items
+        WHERE seq IN {rows.seqs_in(":items_all")} AND session IS NOT NULL
+        GROUP BY conversation HAVING count(DISTINCT json_array(project, session)) > 1)"""
+_ANSWERS_REACHED = f"""
+    SELECT x.seq FROM {_NAMED_SESSIONS} named
+    CROSS JOIN sessions n ON n.owner = :owner AND n.name = named.name AND n.project IS named.project
+    CROSS JOIN exchanges x ON x.session = n.id WHERE x.seq <= :exchanges"""
 
 
 # ---------------------------------------------------------------- how they are erased
@@ -397,14 +468,43 @@ class _Search:
         self._ours["sources"] = rows.as_json(self._sources)
         self._add("quotes", _QUOTES)
         self._add("held", _HELD_OF)
-        linked = LinkedResponses(self._tx, self._ours, self._sessions)
-        linked.follow(self._seqs["responses"], self._seqs["items"], self._seqs["conversations"])
-        self._seqs["answers"].update(linked.answers())
+        linked = self._linked()
         self._seqs["answers"] -= self._seqs["exchanges"]
-        found = {name: tuple(sorted(seqs)) for name, seqs in self._seqs.items()}
-        found |= {"linked_responses": linked.linked_responses, "linked_items": linked.linked_items}
+        found = {name: tuple(sorted(seqs)) for name, seqs in self._seqs.items()} | linked
         responses = (*found["responses"], *found["linked_responses"])
         return ForgetPlan(found, _with_content(self._tx, responses))
+
+    def _linked(self) -> dict[str, Seqs]:
+        """Return the responses and items that lead from those found to others, and those of the sessions; add
+        the answers of the sessions that were reached by them."""
+        tx, ours, responses, items = self._tx, self._ours, self._seqs["responses"], self._seqs["items"]
+        ours["sessions"] = rows.as_json(self._sessions)
+        responses.update(column(tx, _OF_SESSIONS, ours))
+        items.update(column(tx, _ITEMS_OF_SESSIONS, ours))
+        ours["items_led"] = rows.as_json(items)
+        ours["conversations_led"] = rows.as_json(self._seqs["conversations"])
+
+        def led_to(*queries: str) -> dict[int, Session]:
+            every = (row for query in queries for row in tx.execute(query, ours))
+            return {seq: (project, session) for seq, project, session in every}
+
+        linked: dict[int, Session] = {}  # responses, as they were led to
+        while True:
+            ours["responses_led"] = rows.as_json({*responses, *linked})
+            more = led_to(_CONTINUED, _OF_CONVERSATIONS, _REFERRING)
+            if not (new := more.keys() - responses - linked.keys()):
+                break
+            linked |= {seq: more[seq] for seq in sorted(new)}
+        led = led_to(_ITEMS)
+        ours["items_all"] = rows.as_json({*led, *items})
+        reached = {*linked.values(), *led.values()} - self._sessions | set(tx.execute(_CROSSED, ours))
+        ours["sessions"] = rows.as_json(sorted(reached, key=str))
+        self._seqs["answers"].update(column(tx, _ANSWERS_REACHED, ours))
+        # Those found last first: after a crash, what is left of them is found again.
+        return {
+            "linked_responses": tuple(reversed(linked)),
+            "linked_items": tuple(sorted(led.keys() - items)),
+        }
 
     def _add(self, table: str, query: str) -> None:
         """Add what the query finds; where it names sessions, remember them."""

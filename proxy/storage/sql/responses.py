@@ -214,7 +214,7 @@ _BEYOND = """
         ) each_one
         WINDOW newest AS (ORDER BY at DESC, kind, seq DESC)
     ) summed WHERE total > :most AND place > 1"""
-# A response is not stored if a forget reached its chain or session: see forget_related.py.
+# A response is not stored if a forget reached its chain or session: see forget_plan.py.
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
                    WHERE n.owner = :owner AND x.id = :exchange AND x.generation = :generation AND NOT EXISTS (
