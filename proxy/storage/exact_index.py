@@ -364,15 +364,19 @@ class IndexCache:
         of other `generations` than these are left out."""
         with self._loading[owner.id % _STRIPES]:
             made_in, cached = self.by_user.get(owner.id) or (epoch, None)
-            if cached is None or made_in != epoch:
-                cached = None
-            # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
-            elif (cached.stamp.generation, cached.stamp.version) >= (
-                owner.stamp.generation,
-                owner.stamp.version,
-            ):
-                return cached
-            index = _refreshed(tx, owner, cached, generations)
+            new, index = owner.stamp, None
+            if cached is not None and made_in == epoch:
+                old = cached.stamp
+                # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
+                if (old.generation, old.version) >= (new.generation, new.version):
+                    return cached
+                # All is read again after a forget, since a deleted row cannot be seen to change.
+                if old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
+                    changed = _read(tx, _CHANGED, owner.id, old.version, generations)
+                    evicted = column(tx, _EVICTED, (owner.id, old.version))
+                    changed += [Row(seq, "", None, None, False, vector=None, terms=b"") for seq in evicted]
+                    index = cached.changed(changed, new)
+            index = index or build(_read(tx, _CURRENT, owner.id, new.version, generations), new)
             self.by_user.put(owner.id, (epoch, index))
             return index
 
@@ -385,20 +389,6 @@ def _read(tx: Connection, query: str, owner: int, version: int, generations: Seq
 def faded_index(tx: Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
     """Return an index of the user's memories that were archived for lack of use."""
     return build(_read(tx, _FADED, owner.id, owner.stamp.version, generations)[::-1], owner.stamp)
-
-
-def _refreshed(
-    tx: Connection, owner: Owner, cached: UserIndex | None, generations: Sequence[int]
-) -> UserIndex:
-    """Read what has changed; all of it after a forget, since a deleted row cannot be seen to change."""
-    old, new = cached.stamp if cached else Stamp(-1, 0), owner.stamp
-    if cached and old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
-        changed = _read(tx, _CHANGED, owner.id, old.version, generations)
-        for seq in column(tx, _EVICTED, (owner.id, old.version)):
-            changed.append(Row(seq, "", None, None, current=False, vector=None, terms=b""))
-        if (index := cached.changed(changed, new)) is not None:
-            return index
-    return build(_read(tx, _CURRENT, owner.id, new.version, generations), new)
 
 
 # ---------------------------------------------------------------- the cache of rows
@@ -446,37 +436,29 @@ class RowCache:
         if cached and cached.version == version and cached.seqs == seqs and now - cached.at < _FRESH_S:
             return cached.found
         known = cached.memories if cached else {}
-        found, renewed = _renewed(tx, known, seqs)
+        states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall() if known else ()
+        found, renewed = dict[int, Memory](), dict[int, _Row]()
+        unknown = [] if known else list(seqs)
+        for seq, changed, *used in states:
+            row = known.get(seq)
+            if row is None or row[0] != changed:
+                unknown.append(seq)
+                continue
+            memory = row[1]
+            if [getattr(memory, name) for name in _USED] != used:
+                memory = replace(memory, **dict(zip(_USED, used, strict=True)))
+                renewed[seq] = (changed, memory)  # making one again costs as much as ranking it
+            found[seq] = memory
+        if unknown:
+            read = rows.memories_by_seq(tx, unknown)
+            renewed |= read
+            found |= {seq: memory for seq, (_, memory) in read.items()}
         size = sum(_size(memory) for _, memory in renewed.values())
         size -= sum(_size(known[seq][1]) for seq in renewed if seq in known)
         nbytes = size + (cached.nbytes if cached else 0)
         user = _UserRows(validity, {**known, **renewed}, nbytes, seqs, version, now, found)
         self.by_user.put(owner.id, user)
         return found
-
-
-def _renewed(
-    tx: Connection, known: Mapping[int, _Row], seqs: Sequence[int]
-) -> tuple[Mapping[int, Memory], Mapping[int, _Row]]:
-    """Return the memories that exist under the numbers, and what of them is not known, or no longer."""
-    states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall() if known else ()
-    found, renewed = dict[int, Memory](), dict[int, _Row]()
-    unknown = [] if known else list(seqs)
-    for seq, changed, *used in states:
-        cached = known.get(seq)
-        if cached is None or cached[0] != changed:
-            unknown.append(seq)
-            continue
-        memory = cached[1]
-        if [getattr(memory, name) for name in _USED] != used:
-            memory = replace(memory, **dict(zip(_USED, used, strict=True)))
-            renewed[seq] = (changed, memory)  # making one again costs as much as ranking it
-        found[seq] = memory
-    if unknown:
-        read = rows.memories_by_seq(tx, unknown)
-        renewed |= read
-        found |= {seq: memory for seq, (_, memory) in read.items()}
-    return found, renewed
 
 
 def _size(memory: Memory) -> int:
