@@ -14,6 +14,7 @@ from typing import Any
 
 from proxy.domain.changes import (
     FADED_BY,
+    Applied,
     Archive,
     Change,
     Confirm,
@@ -438,26 +439,18 @@ class Usage:
         return Usage(self.memories + other.memories, self.content_bytes + other.content_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The outcome of the changes. `changed`: a search may return something else now."""
-
-    changed: bool
-    refused: tuple[str, ...] = ()
-    evicted: int = 0
-
-
-def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
+def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) -> tuple[bool, Applied]:
     """Apply the changes, and leave the user no further above the quota than before, nor above it at all
-    where the policy is to evict."""
+    where the policy is to evict; return whether a search may return something else now, and the outcome."""
     # Where others make room, only what is new together can be too much.
     present = Usage() if quota.evict else _usage(writer)
+    refused: tuple[str, ...] = ()
     if fits(quota, sum(map(growth, changes), present)):
-        result = Result(changed=sum(map(writer.apply, changes)) > 0)
+        changed, displaced = sum(map(writer.apply, changes)) > 0, 0
     else:
-        result = _one_by_one(quota, writer, changes)
+        changed, refused, displaced = _one_by_one(quota, writer, changes)
     evicted = _make_room(quota, writer, changes) if quota.evict else 0
-    return Result(result.changed or evicted > 0, result.refused, result.evicted + evicted)
+    return changed or evicted > 0, Applied(refused, displaced + evicted, tuple(writer.dropped))
 
 
 def _usage(writer: Writer) -> Usage:
@@ -466,8 +459,9 @@ def _usage(writer: Writer) -> Usage:
 
 
 # ---------------------------------------------------------------- where not everything fits
-def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
-    """Apply the changes that fit, and let a new memory that does not displace the one it supersedes."""
+def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> tuple[bool, tuple[str, ...], int]:
+    """Apply the changes that fit, and let a new memory that does not displace the one it supersedes. Return
+    whether anything changed, what was refused, and how many were displaced."""
     changed, displaced = False, 0
     refused: list[str] = []
 
@@ -496,7 +490,7 @@ def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Resu
             writer.tx.execute("ROLLBACK TO change")
             refused += [change.memory.id] if isinstance(change, STORING) else []
         writer.tx.execute("RELEASE change")
-    return Result(changed, tuple(refused), displaced)
+    return changed, tuple(refused), displaced
 
 
 # ---------------------------------------------------------------- eviction
@@ -510,6 +504,8 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     most = _MOST_AT_ONCE + len(changes)
     evicted: list[tuple[int, str, str | None]] = []
     for query in _IN_THIS_ORDER:
+        if fits(quota, usage) or len(evicted) == most:
+            break
         with closing(writer.tx.execute(query, parameters)) as candidates:
             for seq, id_, superseded_by, size in candidates:
                 if fits(quota, usage) or len(evicted) == most:

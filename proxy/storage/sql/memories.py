@@ -138,11 +138,11 @@ class SqlMemories(Store):
             version = expect.version + 1
             held, embeds = rows.generations_of(tx, self.model), self.model is not None
             writer = Writer(tx, owner.id, scope, version, held, embeds)
-            result = apply_within(self._quota, writer, changes)
-            if result.changed:
+            has_changed, applied = apply_within(self._quota, writer, changes)
+            if has_changed:
                 rows.set_version(tx, owner.id, version)
                 make_due(tx, owner.id, time_of(changes) + AFTER_CHANGE_S)
-            return Applied(result.refused, result.evicted, tuple(writer.dropped))
+            return applied
 
         applied = await self._database.write(work)
         if applied.evicted:
