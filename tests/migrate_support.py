@@ -46,9 +46,8 @@ async def opened(data_dir: Path) -> SqliteStores:
     return stores
 
 
-async def fill(data_dir: Path) -> None:
-    """Make a row of every kind; the process then dies with an exchange and a job in its hands."""
-    stores = await opened(data_dir)
+async def fill(stores: SqliteStores) -> None:
+    """Make a row of every kind; an exchange and a job are left in the hands of the process."""
     await _remember(stores)
     await _talk(stores)
     await _queue(stores)
@@ -63,7 +62,6 @@ async def fill(data_dir: Path) -> None:
         *(Flag("d", "e", 0.5, NOW), Review("step", ("d",), NOW, 1, batch="1")),
         scope=DORA,
     )
-    await stores.close()
 
 
 async def _shelve(stores: SqliteStores) -> None:
@@ -218,14 +216,15 @@ async def seen(stores) -> dict[str, object]:
     }
     for tenant in {scope.tenant for scope in USERS}:
         found[f"receipts {tenant}"] = await stores.receipts.list(tenant, None, limit=99)
-        found[f"jobs {tenant}"] = await _jobs(stores, tenant, None)
+        jobs = await stores.jobs.list(tenant, None, state=None, limit=99)
+        found[f"jobs {tenant}"] = [replace(each, id="") for each in jobs]
     for scope in SCOPES:
-        for name, answer in (await _of(stores, scope)).items():
+        for name, answer in (await answers_of(stores, scope)).items():
             found[f"{name} of {scope.tenant} {scope.user} {scope.project}"] = answer
     return found
 
 
-async def _of(stores, scope: Scope) -> dict[str, object]:
+async def answers_of(stores, scope: Scope) -> dict[str, object]:
     everything = of(scope, include_inactive=True)
     listed = (await stores.memories.list(everything, limit=99)).items
     found: dict[str, object] = {
@@ -236,7 +235,6 @@ async def _of(stores, scope: Scope) -> dict[str, object]:
         "timeline": await stores.timeline.events(of(scope), limit=99),
         "entities": await stores.entities.list(of(scope), limit=99),
         "held": await stores.quarantine.held(scope, limit=99),
-        "jobs": await _jobs(stores, scope.tenant, scope.user),
         "sessions": [replace(s, cursor="") for s in await stores.sessions.sessions(scope, limit=99)],
     }
     for words, vec in (("fact tea", vector(1, 2)), ("milk 你好", None), ("", vector(0, 1))):
@@ -292,10 +290,6 @@ async def _session(stores, scope: Scope, name: str) -> object:
         await stores.notes.standing(scope, name),
         unread and (unread.state, unread.keys, unread.stamp, [each.said for each in unread.exchanges]),
     ]
-
-
-async def _jobs(stores, tenant: str, user: str | None):
-    return [replace(each, id="") for each in await stores.jobs.list(tenant, user, state=None, limit=99)]
 
 
 # ---------------------------------------------------------------- what they do next

@@ -37,11 +37,9 @@ PROGRAMS = _programs()
 class PostgresServer:
     """A server that can be stopped, killed and started again."""
 
-    def __init__(self, *options: str) -> None:
-        """`options`: further settings, name=value."""
+    def __init__(self) -> None:
         self._root = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._data = self._root / "data"
-        self._options = options
         self._keeper = reserved()
         self.port: int = self._keeper.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,10 +69,9 @@ class PostgresServer:
             "port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off",
             "shared_buffers": "32MB", "max_connections": "80", "max_wal_size": "64MB", "min_wal_size": "32MB",
         }  # fmt: skip
-        given = [f"{name}={value}" for name, value in settings.items()] + list(self._options)
         self._process = subprocess.Popen(
             [*self._as, str(PROGRAMS / "postgres"), "-D", str(self._data),
-             *(each for name in given for each in ("-c", name))],
+             *(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._root,
         )  # fmt: skip
         deadline = time.monotonic() + _START_S
@@ -85,10 +82,6 @@ class PostgresServer:
             assert self._process.poll() is None, "PostgreSQL has ended"
             assert time.monotonic() < deadline, "PostgreSQL did not start"
             time.sleep(0.05)
-
-    def stop(self) -> None:
-        """End it as an operator does, without waiting for its clients."""
-        self._signal(signal.SIGINT)
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -138,8 +131,8 @@ class PostgresServer:
 
 
 @contextmanager
-def running(*options: str) -> Iterator[PostgresServer]:
-    server = PostgresServer(*options)
+def running() -> Iterator[PostgresServer]:
+    server = PostgresServer()
     try:
         server.create()
         server.start()

@@ -18,10 +18,9 @@ _START_S = 60.0
 class Server:
     """A Redis that can be stopped and started again with what it had made durable."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
-        """`options`: further ones of its command line."""
+    def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._dir, self._options = directory, options
+        self._dir = directory
         self._keeper = reserved()
         self.port: int = self._keeper.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/0"
@@ -37,8 +36,7 @@ class Server:
         self._process = subprocess.Popen(
             [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._dir),
              "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
-             "--repl-diskless-sync-delay", "0",  # a replica waits five seconds for others by default
-             *self._options],
+             ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         deadline = time.monotonic() + _START_S
@@ -68,8 +66,8 @@ class Server:
 
 
 @contextmanager
-def running(directory: Path, *options: str) -> Iterator[Server]:
-    server = Server(directory, *options)
+def running(directory: Path) -> Iterator[Server]:
+    server = Server(directory)
     try:
         server.start()
         yield server

@@ -1,6 +1,7 @@
 """Two stores over one directory, and all that happens in them while the model keeps count."""
 
 import asyncio
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -32,7 +33,7 @@ class Stage(RuleBasedStateMachine):
         self.dir = tempfile.TemporaryDirectory(dir=QUICK)
         self.stores = [self.opened(), self.opened()]
         self.count = 0
-        self.patches = []
+        self.patches = contextlib.ExitStack()
         self.model = Model()
         self.readings = []  # (user, response, generation, what its chain says)
         self.under_way = []  # (exchange id, begun, its words)
@@ -78,8 +79,7 @@ class Stage(RuleBasedStateMachine):
     def teardown(self):
         for stores in self.stores:
             self.run(stores.close())
-        for patch in self.patches:
-            patch.stop()
+        self.patches.close()
         self.loop.close()
         self.dir.cleanup()
 

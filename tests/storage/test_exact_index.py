@@ -59,25 +59,6 @@ def test_cosines_are_exact_after_the_matrix_has_grown():
     assert len(first.search(None, Search(query.tobytes(), (), limit=100))) == 3
 
 
-def test_filters_and_expiry_hold_for_rows_added_later():
-    """And of those that match equally well, the latest are chosen."""
-    index = build([row(0, ["tea"])], Stamp(0, 0))
-    later = [
-        row(1, ["tea"], type_="episodic"), row(2, ["tea"], project="p"), row(3, ["tea"], project="q"),
-        row(4, ["tea"], expires_at=5.0),
-    ]  # fmt: skip
-    index = index.changed(later, Stamp(0, 1))
-
-    def seqs(project=None, **fields):
-        return {f.seq for f in index.search(project, Search(None, ("tea",), **fields))}
-
-    assert seqs(now=4.0) == {0, 1, 2, 3, 4}
-    assert seqs(now=4.0, limit=3) == {2, 3, 4}
-    assert seqs(now=5.0) == {0, 1, 2, 3}
-    assert seqs("p", now=5.0) == {0, 1, 2}
-    assert seqs("p", now=5.0, types=frozenset({"episodic"})) == {1}
-
-
 def test_term_hashes_never_change():
     # They are on disk: another value would lose every stored word.
     assert term_hash("tea") == -8015135494872013382

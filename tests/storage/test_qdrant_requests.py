@@ -7,18 +7,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from proxy.domain.core import Search
 from proxy.storage.exact_index import pack
 from proxy.storage.qdrant import Collection, QdrantIndex, connect
-from proxy.storage.sql.vectors import IndexUnavailable, Point
+from proxy.storage.sql.external_index import CandidateQuery, Point
 
 VECTOR = np.array([1, 0, 0], np.float32).tobytes()
 POINT = Point(5, 1, "semantic", None, 9.5, VECTOR, pack(["tea", "green"]))
-QUERY = Search(VECTOR, ("tea",), limit=10, types=frozenset({"semantic"}), now=5.0)
-
-
-async def asked_of(index):
-    return await index.search(1, "apollo", QUERY, compared=(0,), within=[0])
+QUERY = CandidateQuery(1, "apollo", frozenset({"semantic"}), 5.0, VECTOR, ("tea",), 10, (0,))
 
 
 @pytest.fixture
@@ -63,7 +58,7 @@ async def test_a_collection_has_the_user_as_tenant_and_what_the_operator_chose(s
     )
     index = QdrantIndex(client, chosen, search_timeout_s=10)
     await index.upsert(0, [POINT], 3)
-    assert await asked_of(index) == [7, 8]
+    assert await index.search(QUERY, [0]) == [7, 8]
     await index.delete([5], [0])
     await index.close()
     assert {key for _, _, key, _ in asked} == {"secret"}
@@ -81,14 +76,3 @@ async def test_a_collection_has_the_user_as_tenant_and_what_the_operator_chose(s
     for search in by_path["POST", "/collections/ours_0/points/query/batch"]["searches"]:
         assert {"key": "owner", "match": {"value": "1"}} in search["filter"]["must"]
     assert by_path["POST", "/collections/ours_0/points/delete"] == {"points": [5]}
-
-
-async def test_what_does_not_answer_is_left_alone_for_a_while():
-    client = connect("http://127.0.0.1:9", None, prefer_grpc=False, timeout_s=1)
-    index = QdrantIndex(client, Collection(), search_timeout_s=1)
-    for _ in range(3):
-        with pytest.raises(IndexUnavailable, match="ResponseHandlingException"):
-            await asked_of(index)
-    with pytest.raises(IndexUnavailable, match="just now"):
-        await asked_of(index)
-    await index.close()

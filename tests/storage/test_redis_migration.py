@@ -69,7 +69,9 @@ async def target(request, tmp_path):
 @pytest.fixture
 async def expected(tmp_path):
     """A store in which the same things happened."""
-    await fill(tmp_path / "same")
+    stores = await opened(tmp_path / "same")
+    await fill(stores)
+    await stores.close()
     stores = await opened(tmp_path / "same")
     await fill_more(stores)
     yield stores

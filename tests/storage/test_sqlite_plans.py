@@ -9,14 +9,11 @@ import sqlite3
 
 import pytest
 
-from proxy.domain.changes import Confirm
-from proxy.domain.ports import EmbeddingModel
-from proxy.domain.session import Outcome
-from proxy.storage import exact_index
-from proxy.storage.sqlite import SqliteStores, database
-from proxy.storage.sqlite import SqliteStores as Stores
-from tests.storage.making import ANNA, APOLLO, NOW, create, find, of, store, supersede, vector
-from tests.storage.talking import always, never, talk
+from proxy.storage.sql import memory_cache
+from proxy.storage.sqlite import SqliteStores, file
+from tests.migrate_support import MODEL, aged, answers_of, fill, heard, said_again
+from tests.storage.making import ANNA, APOLLO, NOW, create, of, store
+from tests.storage.talking import talk
 
 _TABLES = (
     "memories vectors evidence events entities mentions evicted exchanges sessions scopes jobs anchors states"
@@ -35,7 +32,7 @@ _MAY = {
 }
 
 
-class Recording(database.SqliteConnection):
+class Recording(file.SqliteConnection):
     """Remembers what it was asked."""
 
     asked: set[str]
@@ -60,7 +57,7 @@ class Anything(dict):
 async def recorded(tmp_path, monkeypatch):
     """Open stores, and what they have been asked since."""
     Recording.asked = set()
-    monkeypatch.setattr(database, "SqliteConnection", Recording)
+    monkeypatch.setattr(file, "SqliteConnection", Recording)
     stores = SqliteStores(tmp_path)
     await stores.open()
     Recording.asked.clear()
@@ -89,73 +86,21 @@ def walks(path, asked):
     return found
 
 
-async def a_day(stores: Stores):
-    """Do what a proxy does with its stores, over and over."""
-    memories, sessions, jobs = stores.memories, stores.sessions, stores.jobs
-    await store(
-        memories, create("figs from Porto", vec=vector(1)), create("has a dog", expires_at=NOW - 1, id="dog")
-    )
-    await store(memories, supersede("dog", "has a cat"), Confirm("dog", NOW, 1.0))
-    await find(memories, "figs", vec=vector(1))
-    await find(memories, "figs", APOLLO, vec=vector(1))
-    await memories.touch(ANNA, ["dog"], NOW)
-    for where in (
-        of(ANNA),
-        of(ANNA, text="fig"),
-        of(ANNA, type="semantic", include_inactive=True),
-        of(APOLLO),
-        of(ANNA, as_of=NOW, text="fig"),
-        of(ANNA, since=NOW, until=NOW + 1),
-    ):
-        await stores.timeline.events(where, limit=1)
-        await memories.list(where, limit=1)
-        await memories.list(where, limit=1, oldest_first=True)
-    (shown,) = (await memories.list(of(ANNA), limit=1)).items
-    await memories.list(of(ANNA), limit=1, after=shown.id)
-    await memories.history(of(ANNA), ["dog"])
-    await stores.timeline.events(of(ANNA), limit=1, after="dog:0")
-    await stores.timeline.earlier(ANNA, [shown.id])
-    (named, *_) = await stores.entities.list(of(ANNA), limit=2)
-    await stores.entities.memories(of(ANNA), named.id, limit=1, after=shown.id)
-    await stores.entities.linked(ANNA, [shown.id], now=NOW, limit=1)
-    await a_conversation(stores)
-    await sessions.sweep(NOW, never)
-    await sessions.sweep(NOW, always)
-    await stores.notes.close(idle_since=NOW, left_since=NOW, now=NOW)
-    await sessions.prune(NOW + 1)
-    await stores.chains.expire(NOW)
-    await memories.expire(NOW + 1e6)
-    await stores.passages.pending(9)
-    await jobs.counts()
-    await stores.upkeep()
-
-
-async def a_conversation(stores: Stores):
-    sessions, jobs = stores.sessions, stores.jobs
-    for number in range(2):
-        begun = await talk(sessions, "I moved", trigger=always, session=f"s{number}")
-        job = await jobs.claim(NOW, 60)
-        await jobs.batch(job, limit=9, context=3)
-        if number:
-            await jobs.wait_for_credential(job)
-        else:
-            await stores.memories.apply(ANNA, [], expect=await stores.memories.stamp(ANNA), done=job)
-    await jobs.wake(ANNA)
-    await jobs.wake(None)
-    await sessions.complete(begun, Outcome("so", whole=True, recalled=("dog",), response_id="r1"), never)
-    await sessions.recent(ANNA, "s1", 3)
-    await sessions.session_of(ANNA, "r1")
-    await sessions.end(ANNA, "s1", NOW)
-    await stores.notes.notes(ANNA, "s1", lines=3)
-    await jobs.retry(await jobs.claim(NOW, 60), at=NOW, reason="later")
-
-
 async def test_a_days_work_walks_through_no_table_of_all_users(recorded):
     stores, asked = recorded
-    await stores.memories.stamp_model(EmbeddingModel("test", 3, 0.3, 0.8))
+    await stores.memories.stamp_model(MODEL)
     asked.clear()
-    await a_day(stores)
-    asked.remove(exact_index._LATEST)  # after a start, of AT_MOST users
+    await fill(stores)
+    for where in (of(ANNA, text="fig"), of(ANNA, as_of=NOW, text="fig"), of(ANNA, since=NOW, until=NOW + 1)):
+        await stores.timeline.events(where, limit=1)
+        await stores.memories.list(where, limit=1)
+        await stores.memories.list(where, limit=1, oldest_first=True)
+    for scope in (ANNA, APOLLO):
+        await answers_of(stores, scope)
+    for question in (heard, said_again, aged):
+        await question(stores)
+    await stores.upkeep()
+    asked.remove(memory_cache._LATEST)  # after a start, of AT_MOST users
     assert not walks(stores.path, asked)
 
 

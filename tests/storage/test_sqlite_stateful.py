@@ -1,12 +1,12 @@
 """Nothing that was forgotten is ever seen again, in whatever order things happen.
 
-Random sequences of everything that writes or reads memories, through two stores over one directory: add,
-edit, supersede, confirm, talk, set anchors and states, extract, search, count accesses, hold, release, store
-responses and conversations in several sessions, export, forget (by id, user, project, type, counted
-beforehand, at once and in portions, broken off by a crash), reopen. At every forget another process had begun
-to write, and between its portions it reads and continues what is being forgotten. Every text holds a word of
-its own. After each step the words of what was forgotten are in no answer and in no file, and what was not
-forgotten is found.
+Random sequences of what writes or reads memories, through two stores over one directory: add, edit,
+supersede, confirm, talk, set anchors and states, extract, search, forget (by id, user, project, type, counted
+beforehand, at once and in portions, broken off by a crash), reopen; after a story of each user that
+hangs together, with quotes, held candidates, responses and conversations in several sessions. At every forget
+another process had begun to write, and between its portions it reads and continues what is being forgotten.
+Every text holds a word of its own. After each step the words of what was forgotten are in no answer and in no
+file, and what was not forgotten is found.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from proxy.domain.changes import Archive, Confirm, Edit, EvolutionPolicy, Release, Restore, UseVerdict, Visit
+from proxy.domain.changes import Confirm, Edit
 from proxy.domain.core import Evidence, ForgetCounts, Scope
 from proxy.domain.errors import Conflict
 from proxy.domain.session import Anchor, Outcome
@@ -27,7 +27,6 @@ from tests.storage.making import NOW, contents, create, find, memory, of, store,
 from tests.storage.talking import always, exchange
 from tests.support.examples import examples
 
-POLICY = EvolutionPolicy(archive_below=0)
 NAMED = tuple(
     (Scope("t", user, project), session)
     for user in USERS
@@ -47,15 +46,10 @@ class Forgetting(Stage):
     def choose(self, portions):
         """Half of the runs forget in portions of two rows."""
         at_once = 0 if portions else forget._MOST_AT_ONCE
-        self.patches = [
-            mock.patch.object(forget, "_MOST_AT_ONCE", at_once),
-            mock.patch.object(erasure, "_WEIGHT", 1 / 2),
-        ]
         self.portions = portions
-        for patch in self.patches:
-            patch.start()
+        self.patches.enter_context(mock.patch.object(forget, "_MOST_AT_ONCE", at_once))
+        self.patches.enter_context(mock.patch.object(erasure, "_WEIGHT", 1 / 2))
 
-    # ------------------------------------------------------------ stories
     @initialize(at=which, projects=st.tuples(projects, projects), kinds=st.permutations(TYPES))
     def tell_stories(self, at, projects, kinds):
         """What hangs together in every way, of each user, before anything is forgotten."""
@@ -90,36 +84,6 @@ class Forgetting(Stage):
         self.run(self.stores[at].memories.touch(fact.scope, [id_], NOW))
         self.run(store(self.stores[at].memories, Confirm(id_, NOW, 0.9), scope=fact.scope))
 
-    @rule(at=which, number=picks, user=st.sampled_from(USERS))
-    def use_and_fade(self, at, number, user):
-        """Answers are judged; a memory fades, is found because nothing else answers, and comes back."""
-        evolution, memories = self.stores[at].evolution, self.stores[at].memories
-        for answered in self.run(evolution.answered(Scope("t", user), 99)):
-            verdict = UseVerdict(frozenset(shown.memory.id for shown in answered.shown[1:]))
-            self.run(evolution.record_use(answered, verdict, POLICY, NOW))
-        self.run(evolution.fade(Visit(Scope("t", user), NOW, POLICY), 99))
-        id_ = self.pick(self.model.current(), number)
-        if id_ is not None:
-            scope, word = self.model.facts[id_].scope, max(self.model.facts[id_].content.split())
-            self.run(store(memories, Archive((id_,), NOW, "decay"), scope=scope))
-            assert self.run(contents(memories, word, scope, faded=True))
-            self.run(store(memories, Restore(id_, NOW), scope=scope))
-
-    @rule(at=which, scope=scopes, type=types, source=picks)
-    def hold(self, at, scope, type, source):
-        origin = self.pick([i for i, s in self.model.said.items() if s.scope == scope], source)
-        self.hold_one(at, scope, type, origin)
-
-    @rule(at=which, number=picks)
-    def release(self, at, number):
-        id_ = self.pick(self.model.held, number)
-        if id_ is not None:
-            held = self.model.held.pop(id_)
-            (word,) = held.words
-            change = create(f"likes {word}", held.scope, id=f"of {id_}", type=held.type)
-            self.run(store(self.stores[at].memories, Release(id_), change, scope=held.scope))
-            self.know(f"of {id_}", held.scope, held.type, word, None)
-
     # ------------------------------------------------------------ what is said
     @rule(at=which, scope=scopes, session=sessions)
     def begin(self, at, scope, session):
@@ -150,20 +114,6 @@ class Forgetting(Stage):
         if known is not None:
             known.words.add(word.split()[0])
             known.recalled.update(recalled)
-
-    @rule(at=which, number=picks, before=picks)
-    def keep_a_response(self, at, number, before):
-        """Stored responses belong to a session and are deleted with what was said there. A
-        response repeats the one that it continues."""
-        id_ = self.pick(self.model.said, number)
-        if id_ is None:
-            return
-        said = self.model.said[id_]
-        mine = [i for i, k in self.model.stored.items() if k.scope.user == said.scope.user and i[0] == "r"]
-        previous = self.pick(mine, before) if before % 2 else None
-        self.save(
-            at, said.scope, said.session, previous, self.model.stored[previous].words if previous else ()
-        )
 
     @rule(at=which, number=picks, then_forget=picks)
     def keep_state(self, at, number, then_forget):
@@ -215,10 +165,6 @@ class Forgetting(Stage):
             if exchange_.id in self.model.said:
                 self.model.said[exchange_.id].read = True
         self.know(id_, job.scope, type, word, origin)
-
-    @rule(at=which)
-    def sweep(self, at):
-        self.run(self.stores[at].sessions.sweep(NOW, always))
 
     # ------------------------------------------------------------ forgetting
     @rule(at=which, number=picks)

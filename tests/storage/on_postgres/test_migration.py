@@ -16,7 +16,7 @@ from proxy.storage import Refused, migration
 from proxy.storage.migration import NOT_COPIED, TABLES, copy, open_source, open_target
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.sqlite import SqliteStores
-from tests.migrate_support import MODEL, QUESTIONS, alike, fill
+from tests.migrate_support import MODEL, QUESTIONS, alike, fill, opened
 from tests.storage.making import create, store
 
 
@@ -29,7 +29,13 @@ def moved(source, target, progress=lambda *_: None):
 def filled(tmp_path_factory):
     """A data directory with a row of every kind."""
     made = tmp_path_factory.mktemp("filled") / "data"
-    asyncio.run(fill(made))
+
+    async def fill_and_close():
+        stores = await opened(made)
+        await fill(stores)
+        await stores.close()
+
+    asyncio.run(fill_and_close())
     return made
 
 

@@ -1,39 +1,11 @@
-"""The tables over PostgreSQL: SQLite's, made once; those of another program or newer version are refused."""
+"""The tables over PostgreSQL: made once; those of another program or newer version are refused."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
 
-import psycopg
 import pytest
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.storage.postgres import PostgresStores
-from proxy.storage.sqlite import database
-
-TYPES = {"INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea", "TEXT": "text"}
-
-
-def columns_of_sqlite(path):
-    database.prepare(path, create=True)
-    with closing(sqlite3.connect(path)) as opened:
-        tables = opened.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        )
-        return {
-            (table, name, TYPES[kind])
-            for (table,) in tables.fetchall()
-            for _, name, kind, *_ in opened.execute(f"PRAGMA table_info({table})")
-        }
-
-
-def test_both_databases_have_the_same_columns(tmp_path, url):
-    with psycopg.connect(url) as opened:
-        found = opened.execute(
-            "SELECT table_name, column_name, data_type FROM information_schema.columns"
-            " WHERE table_schema = 'public' AND table_name <> 'instances'"
-        ).fetchall()
-    assert set(found) == columns_of_sqlite(tmp_path / "memory.db")
 
 
 async def test_replicas_that_start_together_make_the_tables_once(server):
