@@ -62,8 +62,6 @@ def test_a_command_on_the_stores_loads_no_server(argv):
     assert not modules & {"numpy", "onnxruntime", "uvicorn", "httpx", "jwt"}
 
 
-PROCESSORS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-
 MULTIPLY = """
 import proxy
 import numpy as np
@@ -74,16 +72,12 @@ print(len(list(Path("/proc/self/task").iterdir())))
 """
 
 
-@pytest.mark.skipif(PROCESSORS < 2, reason="needs Linux and several processors")
-@pytest.mark.parametrize(("chosen", "threads"), [(None, 1), ("2", 2)])
-def test_matrix_products_start_no_busy_waiting_threads(chosen, threads):
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_matrix_products_start_no_busy_waiting_threads():
     environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
-    if chosen is not None:  # the operator's choice
-        environment["OPENBLAS_NUM_THREADS"] = chosen
-    output = subprocess.run(
-        [sys.executable, "-c", MULTIPLY], env=environment, capture_output=True, text=True, check=True
+    assert (
+        subprocess.check_output([sys.executable, "-c", MULTIPLY], env=environment, text=True).strip() == "1"
     )
-    assert int(output.stdout) == threads
 
 
 HASH = "5edc378aa1b2c3d4e5f60718293a4b5c6d7e8f90"

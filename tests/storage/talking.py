@@ -34,6 +34,16 @@ async def talk(
     return begun
 
 
+async def extract(stores, *changes):
+    """Read what is queued, as a worker does, and store the changes with each job; return what was read."""
+    found = []
+    while (job := await stores.jobs.claim(NOW, 60)) is not None:
+        batch = await stores.jobs.batch(job, limit=9, context=0)
+        await stores.memories.apply(job.scope, changes, expect=batch.stamp, done=job)
+        found += [(each.said, each.answer) for each in batch.pending]
+    return found
+
+
 def quote(begun: StoredExchange, span: str = "", session: str = "s1") -> tuple[Evidence, ...]:
     return (Evidence(session, begun.id, span),)
 

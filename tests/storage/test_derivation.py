@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from proxy.domain.changes import Close, Consolidate, Create, Edit, Flag, Review, Settle, Undo
 from proxy.domain.core import Quota
@@ -147,60 +145,3 @@ class TestReviews:
         assert len((await due(ANNA, "another", limit=9, now=NOW)).memories) == 3
         assert await stores.derivation.batches(ANNA, "step", NOW - 1) == 1
         assert await stores.derivation.batches(ANNA, "step", NOW) == 0
-
-
-# ---------------------------------------------------------------- any order
-_IDS = tuple("abcdefgh")
-_SOME = st.lists(st.sampled_from(_IDS), min_size=2, max_size=3, unique=True)
-_ACTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("add"), st.sampled_from(_IDS), st.sampled_from(_IDS)),
-        st.tuples(st.just("merge"), st.sampled_from(_IDS), _SOME),
-        st.tuples(st.just("infer"), st.sampled_from(_IDS), _SOME),
-        st.tuples(st.just("flag"), st.sampled_from(_IDS), st.sampled_from(_IDS)),
-        st.tuples(st.just("undo"), st.sampled_from(_IDS), st.none()),
-    ),
-    max_size=14,
-)
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(acts=_ACTS, lost_id=st.sampled_from(_IDS))
-async def test_after_a_forget_nothing_made_of_it_is_left_and_no_other_fact_is_lost(
-    memories, stores, acts, lost_id
-):
-    """Whatever was added, merged, inferred, flagged and undone before. A merged text repeats its sources'."""
-    await memories.forget(of(ANNA), by="test")
-    said = {}
-    for act, id_, with_ in acts:
-        if act == "add" and id_ not in said:
-            said[id_] = {id_}
-            await store(memories, supersede(with_, f"word-{id_}", id=id_))
-        elif act in ("merge", "infer") and set(with_) <= said.keys() and id_ not in said:
-            words = set().union(*(said[one] for one in with_))
-            text = " ".join(f"word-{one}" for one in sorted(words)) + f" {act}"
-            done = await store(memories, (merged if act == "merge" else inferred)(with_, text, id=id_))
-            if id_ not in done.dropped:
-                said[id_] = words
-        elif act == "flag":
-            await store(memories, Flag(id_, with_, 0.5, NOW))
-        elif act == "undo":
-            try:
-                await store(memories, Undo(id_, NOW))
-            except NotFound:
-                continue
-            del said[id_]
-    everything = of(ANNA, include_inactive=True)
-    before = {m.id: m for m in (await memories.list(everything, limit=99)).items}
-    await memories.forget(of(ANNA), lost_id, by="test")
-    after = {m.id: m for m in (await memories.list(everything, limit=99)).items}
-    assert not [m for m in after.values() if f"word-{lost_id}" in m.content or lost_id in m.sources]
-    for lost in before.keys() - after.keys() - {lost_id}:  # made of it, or superseded by it
-        line, one = set(), before[lost]
-        while one.superseded_by in before and one.superseded_by not in line:
-            line.add(one.superseded_by)
-            one = before[one.superseded_by]
-        assert lost_id in line or before[lost].sources
-    assert all(m.superseded_by is None or m.superseded_by in after for m in after.values())
-    flagged = await stores.derivation.contradictions(ANNA, limit=99)
-    assert not {lost_id} & {c.older.id for c in flagged} | {lost_id} & {c.newer.id for c in flagged}

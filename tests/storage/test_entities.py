@@ -101,12 +101,3 @@ async def test_one_link_is_followed_unless_the_name_is_everywhere(named):
     assert await named.entities.linked(replace(ANNA, project="none"), ["work"], now=NOW, limit=9) == []
     await store(named.memories, *(create(f"Saw Mara, time {n}.") for n in range(12)))
     assert await named.entities.linked(ANNA, ["sister"], now=NOW, limit=9) == []
-
-
-async def test_memories_from_before_are_read_later(named, engine):
-    await named.database.write(lambda tx: tx.execute("DELETE FROM mentions").close())
-    await named.database.write(lambda tx: tx.execute("INSERT INTO unnamed SELECT seq FROM memories").close())
-    assert await listed(named) == {}
-    await named.entities.catch_up()
-    assert (await listed(named)).keys() == {"Mara", "Porto", "心", "Hermes"}
-    assert engine.rows("SELECT * FROM unnamed") == []

@@ -27,7 +27,18 @@ from tests.storage.making import (
     supersede,
     vector,
 )
-from tests.storage.talking import always, converse, exchange, items, keep, never, quote, response, talk
+from tests.storage.talking import (
+    always,
+    converse,
+    exchange,
+    extract,
+    items,
+    keep,
+    never,
+    quote,
+    response,
+    talk,
+)
 
 ENGINES = ("sqlite", "postgres")
 
@@ -82,9 +93,7 @@ class TestForgetting:
             create("rum", APOLLO, id="sum", source="summary", evidence=quote(stated)),
         )
         if how == "after retention":
-            job = await stores.jobs.claim(NOW, 60)
-            batch = await stores.jobs.batch(job, limit=9, context=0)
-            await stores.memories.apply(ANNA, [], expect=batch.stamp, done=job)
+            await extract(stores)
             assert await stores.sessions.prune(NOW + 1) == 1
         await keep(stores, response("r", scope=APOLLO), response("elsewhere", session_id="s2", scope=APOLLO))
         counted = await stores.memories.forget(of(ANNA), "fact", by="test", dry_run=True)
@@ -255,25 +264,6 @@ class TestConcurrentForget:
         gate.go_on.set()
         await stores.upkeep()
         assert WORD.encode() not in engine.written()
-
-    @USER_OR_TYPE
-    async def test_what_came_after_a_forget_stays_when_another_finishes_it(
-        self, stores, break_off, restarted, where
-    ):
-        await store(stores.memories, *(create(f"{WORD} {n}", id=f"f{n}") for n in range(9)))
-        break_off(1)
-        with pytest.raises(RuntimeError):
-            await stores.memories.forget(where, by="test")
-        await store(stores.memories, create("new tea", id="f8", vec=vector(1)))
-        await talk(stores.sessions, "hello again")
-        await keep(stores, response("new"))
-        other = await restarted()
-        assert await contents(other.memories, "tea", vec=vector(1)) == {"new tea"}
-        assert (await other.memories.get(of(ANNA), "f8")).content == "new tea"
-        assert [e.said for e in await other.sessions.recent(ANNA, "s1", 9)] == ["hello again"]
-        assert await other.chains.get(ANNA, "new", NOW) is not None
-        (receipt,) = await other.receipts.list("acme", "anna", limit=9)
-        assert receipt.counts.memories == 9
 
 
 # ---------------------------------------------------------------- what repeats a fact

@@ -9,7 +9,7 @@ from proxy.storage.sql import mentions as module
 from proxy.text.words import sentences
 from tests.storage.forgetting_support import WORD, shelve
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, of, store
-from tests.storage.talking import converse, exchange, items, keep, never, quote, response, talk
+from tests.storage.talking import converse, exchange, extract, items, keep, never, quote, response, talk
 from tests.storage.test_responses import names
 
 ENGINES = ("sqlite", "postgres")
@@ -106,19 +106,14 @@ class TestForgetLater:
 async def to_extract(stores, session):
     """What a worker reads of it."""
     await stores.sessions.end(ANNA, session, NOW)
-    job = await stores.jobs.claim(NOW, 60)
-    batch = await stores.jobs.batch(job, limit=9, context=9)
-    await stores.memories.apply(ANNA, (), expect=batch.stamp, done=job)
-    return [(e.said, e.answer) for e in batch.pending]
+    return await extract(stores)
 
 
 async def read(stores, *changes):
     """Extract what was said so far, and store what was found in it."""
     for name in ("s1", "s2"):
         await stores.sessions.end(ANNA, name, NOW)
-    while (job := await stores.jobs.claim(NOW, 60)) is not None:
-        stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
-        await stores.memories.apply(ANNA, changes, expect=stamp, done=job)
+    await extract(stores, *changes)
 
 
 FACT = f"The user will play the {WORD} in October."

@@ -8,6 +8,7 @@ import pytest
 from proxy.domain.changes import Applied, Confirm, Create, Edit, Event
 from proxy.domain.core import Evidence, ForgetCounts, MemoryFilter, Scope, Search, Stamp
 from proxy.domain.errors import NotFound
+from proxy.storage.sql import memories as sql_memories
 from tests.storage.making import (
     ANNA,
     APOLLO,
@@ -237,13 +238,16 @@ class TestList:
 
     @pytest.mark.parametrize("oldest_first", [True, False])
     async def test_pages_of_a_whole_tenant_hold_each_users_in_order_without_gaps(
-        self, memories, oldest_first
+        self, memories, oldest_first, monkeypatch
     ):
+        monkeypatch.setattr(sql_memories, "_SLICE", 3)  # rows are read in slices
         users = [Scope("acme", name) for name in ("zoe", "anna", "東京", "ben")]
         for n in range(5):  # as an import brings them, the latest may be the oldest by its time
             for user in (*users, Scope("acme2", "anna"), Scope("acm", "zoe")):
                 name = f"{user.tenant}-{user.user}-{n}"
                 await store(memories, create(name, user, id=name, created_at=NOW - n), scope=user)
+            archived = create("not current", users[n % 2], archived=True)
+            await store(memories, archived, scope=archived.memory.scope)
         where, seen, after = MemoryFilter(tenant="acme", user=None, now=NOW), [], None
         while True:
             page = await memories.list(where, limit=3, after=after, oldest_first=oldest_first)

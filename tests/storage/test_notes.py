@@ -2,10 +2,9 @@
 
 import pytest
 
-from proxy.domain.core import Evidence
 from proxy.domain.session import LATEST, NO_NOTES, OTHER, Anchor
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, forgotten, of, store
-from tests.storage.talking import always, exchange, talk
+from tests.storage.talking import always, exchange, extract, quote, talk
 
 ENGINES = ("sqlite", "postgres")
 
@@ -34,16 +33,12 @@ class TestAnchor:
         assert await notes.notes(APOLLO, "s1") == NO_NOTES
         assert await notes.notes(BEN, "s1") == NO_NOTES
 
-    async def test_forget_that_ends_what_was_set_just_before_and_nothing_older(self, sessions, notes):
+    async def test_an_anchor_is_taken_back_by_forget_that_and_with_its_exchange(self, sessions, notes):
         await talk(sessions, anchors=(CHINESE,))
         await talk(sessions, anchors=(SHORT, Anchor(OTHER, "Ask first.")))
-        await talk(sessions, anchors=(Anchor(LATEST, ""),))
-        assert await stated(notes) == ["Answer in Chinese."]
-        await talk(sessions, anchors=(Anchor(LATEST, ""),))
-        assert await stated(notes) == ["Answer in Chinese."]
-
-    async def test_an_exchange_that_is_taken_back_takes_its_anchor_with_it(self, sessions, notes):
-        await talk(sessions, anchors=(CHINESE,))
+        for _ in range(2):  # what was set just before, and nothing older
+            await talk(sessions, anchors=(Anchor(LATEST, ""),))
+            assert await stated(notes) == ["Answer in Chinese."]
         refused = await sessions.begin(exchange(anchors=(Anchor("language", "Now German."),)))
         assert await stated(notes) == ["Now German."]
         await sessions.abort(refused)
@@ -62,11 +57,8 @@ class TestAnchor:
         self, stores, sessions, notes, memories
     ):
         begun = await talk(sessions, trigger=always, anchors=(CHINESE,), stateful=True)
-        job = await stores.jobs.claim(NOW, 60)
-        batch = await stores.jobs.batch(job, limit=9, context=0)
-        fact = create("wants Chinese", id="m", evidence=(Evidence("s1", begun.id),))
         assert await keep(notes)
-        await memories.apply(ANNA, [fact], expect=batch.stamp, done=job)
+        await extract(stores, create("wants Chinese", id="m", evidence=quote(begun)))
         await talk(sessions, at=NOW + 100)
         assert await sessions.prune(NOW + 50) == 1
         assert await stated(notes) == ["Answer in Chinese."]
@@ -122,8 +114,8 @@ class TestClosing:
     ):
         first = await talk(sessions, "one")
         await talk(sessions, "two")
-        summary = create("a summary", id="sum", source="summary", evidence=(Evidence("s1", first.id),))
-        await store(memories, summary, create("a fact", evidence=(Evidence("s1", first.id),)))
+        summary = create("a summary", id="sum", source="summary", evidence=quote(first))
+        await store(memories, summary, create("a fact", evidence=quote(first)))
         assert await sessions.end(ANNA, "s1", NOW) == 2
         job = await jobs.claim(NOW, 60)
         assert job.closing
@@ -142,9 +134,7 @@ async def test_a_session_that_continues_while_its_project_is_forgotten_starts_wi
     stores, break_off, restarted
 ):
     await talk(stores.sessions, scope=APOLLO, trigger=always, anchors=(CHINESE,))
-    job = await stores.jobs.claim(NOW, 60)
-    batch = await stores.jobs.batch(job, limit=9, context=0)
-    await stores.memories.apply(APOLLO, [create("fact", APOLLO)], expect=batch.stamp, done=job)
+    await extract(stores, create("fact", APOLLO))
     assert await stores.sessions.prune(NOW + 1) == 1
     await talk(stores.sessions, scope=APOLLO, at=NOW + 2)
     break_off()

@@ -114,22 +114,6 @@ async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
         assert await stores.sessions.timezone(CARA) == "Asia/Tokyo"
 
 
-async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_others_are_counted(
-    client, redis, target
-):
-    for points in client.keys("memory-proxy:points:*:0"):
-        held = client.hgetall(points)
-        client.delete(points)
-        if b"f3" in held:  # the one user's vector waits for the index, the others' are in Qdrant
-            waiting = points.replace(b":points:", b":u:").removesuffix(b":0") + b":vectors"
-            client.hset(waiting, "f3", held[b"f3"].partition(b"\n")[2])
-    result = await moved(redis, target)
-    (hit,) = await find(target.memories, "", Scope("other", "anna"), vec=vector(1, 3))
-    assert (hit.memory.id, hit.cosine) == ("f3", pytest.approx(1.0))
-    assert result.without_vector == 6
-    assert await target.vectors.count(0) >= 6  # `reembed` finds them
-
-
 async def test_nothing_is_copied_while_replicas_run_or_a_forget_or_a_row_is_incomplete(client, redis, target):
     seconds, _ = client.time()
     client.zadd("memory-proxy:instances", {"a": seconds - 1, "b": seconds - 100})

@@ -76,8 +76,9 @@ class TestSession:
         (found,) = await sessions.recent(ANNA, "s1", 9)
         assert (found.answer, found.whole) == ("an answer", True)
 
-    async def test_only_an_exchange_of_the_same_session_continues(self, sessions):
+    async def test_an_answer_continues_only_its_own_beginning_in_the_same_session(self, sessions):
         one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        assert await sessions.resume(ANNA, "s1", None, "r0") is None
         two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
         for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2"), (ANNA, "")):
             await talk(
@@ -85,17 +86,10 @@ class TestSession:
             )
             for which in ((None, "r1"), (None, "r2"), ("k1", None), ("k2", None), ("k", None)):
                 assert await sessions.resume(scope, session, *which) is None
-        assert await sessions.resume(ANNA, "s1", "k1") == one
-        assert await sessions.resume(ANNA, "s1", "k2") == two
-        assert await sessions.resume(ANNA, "s1", None) == two  # the last
-
-    async def test_an_answer_continues_only_its_own_beginning(self, sessions, memories):
-        one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
-        assert await sessions.resume(ANNA, "s1", None, "r0") is None
-        two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
-        assert await sessions.resume(ANNA, "s1", None, "r1") == one
-        assert await sessions.resume(ANNA, "s1", None, "r2") == two
-        assert await sessions.resume(ANNA, "s1", "k2", "r1") == two  # its own request says so
+        for which, found in ((("k1",), one), ((None,), two), ((None, "r1"), one), (("k2", "r1"), two)):
+            assert (
+                await sessions.resume(ANNA, "s1", *which) == found
+            )  # its own request says so, else the last
         await talk(sessions, "three", key="k3", whole=False)
         assert await sessions.resume(ANNA, "s1", "k0", "r1") is None
         assert await sessions.complete(one, Outcome("One is done.", whole=True), never)

@@ -4,12 +4,11 @@ import sqlite3
 
 import pytest
 
-from proxy.domain.core import MemoryFilter, Scope
+from proxy.domain.core import Scope
 from proxy.domain.session import Outcome
-from proxy.storage.sql import memories, sessions
-from proxy.storage.sqlite import SqliteStores
-from tests.storage.making import ANNA, APOLLO, BEN, NOW, create, of, store
-from tests.storage.talking import always, converse, exchange, keep, never, response, talk
+from proxy.storage.sql import sessions
+from tests.storage.making import ANNA, APOLLO, BEN, NOW
+from tests.storage.talking import always, converse, exchange, extract, keep, never, response, talk
 
 
 def counts(engine, *tables):
@@ -33,20 +32,13 @@ async def test_a_deleted_response_and_conversation_are_nowhere_in_the_data_direc
 
 
 # ---------------------------------------------------------------- retention
-async def read_all(stores: SqliteStores) -> None:
-    """Extract whatever is queued."""
-    while job := await stores.jobs.claim(NOW, 60):
-        await stores.jobs.batch(job, limit=99, context=0)
-        await stores.memories.apply(job.scope, [], expect=await stores.memories.stamp(job.scope), done=job)
-
-
 async def test_old_exchanges_that_are_extracted_are_pruned_with_their_sessions(stores, engine):
     old = await talk(stores.sessions, "old", trigger=always, session="gone")
     await stores.sessions.complete(old, Outcome("x", whole=True, response_id="resp_1"), never)
     used = await talk(stores.sessions, "old", trigger=always, session="used", at=NOW)
     await stores.sessions.complete(used, Outcome("x", whole=True, response_id="resp_2"), never)
     await talk(stores.sessions, "new", trigger=always, session="used", at=NOW + 10)
-    await read_all(stores)
+    await extract(stores)
     assert await stores.sessions.prune(NOW + 5) == 2
     assert [e.said for e in await stores.sessions.recent(ANNA, "used", 9)] == ["new"]
     assert counts(engine, "sessions", "exchanges", "responses") == (1, 1, 1)
@@ -91,25 +83,3 @@ async def test_old_and_empty_sessions_are_found_in_every_slice(stores, monkeypat
     assert await stores.sessions.prune(NOW + 1) == 4
     left = [len(await stores.sessions.sessions(user(number), limit=9)) for number in range(5)]
     assert left == [0, 0, 1, 0, 0]
-
-
-async def test_a_list_goes_both_ways_in_slices(stores, monkeypatch):
-    monkeypatch.setattr(memories, "_SLICE", 3)
-    await store(stores.memories, *(create(f"fact {n}", id=f"f{n}", archived=n % 4 == 1) for n in range(20)))
-    await store(stores.memories, *(create(f"ben's {n}", BEN) for n in range(5)), scope=BEN)
-    expected = [f"f{n}" for n in range(20) if n % 4 != 1]
-    for oldest_first in (True, False):
-        for limit in (2, 3, 30):
-            seen, after, more = [], None, True
-            while more:
-                page = await stores.memories.list(
-                    of(ANNA), limit=limit, after=after, oldest_first=oldest_first, total=False
-                )
-                assert page.total is None
-                seen += [m.id for m in page.items]
-                after, more = seen[-1], page.has_more
-            assert seen == (expected if oldest_first else expected[::-1])
-    assert (await stores.memories.list(of(ANNA), limit=1)).total == 15
-    whole = await stores.memories.list(MemoryFilter(tenant="acme", user=None, now=NOW), limit=99)
-    assert (len(whole.items), whole.total) == (20, 20)
-    assert (await stores.memories.list(of(ANNA, text="9"), limit=9)).total == 1
