@@ -3,7 +3,7 @@
 import os
 
 from proxy.domain.core import Scope
-from proxy.storage.sql import rows, users
+from proxy.storage.sql import rows
 from tests.storage.conftest import Sqlite
 from tests.storage.making import BEN, contents, create, store
 
@@ -17,7 +17,7 @@ async def fill(stores):
 
 async def cached(memories):
     """Return which of the users have an index in the cache."""
-    owners = await memories._database.read(lambda tx: [users.find(tx, scope) for scope in USERS])
+    owners = await memories._database.read(lambda tx: [rows.find_owner(tx, scope) for scope in USERS])
     return [owner.name[1] for owner in owners if owner and owner.id in memories._indexes]
 
 

@@ -8,8 +8,8 @@ import pytest
 from qdrant_client import AsyncQdrantClient
 
 from proxy.storage.qdrant import Collection, QdrantIndex
-from proxy.storage.sql import external_index
-from proxy.storage.sql.external_index import Indexed, IndexUnavailable
+from proxy.storage.sql import vectors
+from proxy.storage.sql.vectors import Indexed, IndexUnavailable
 from tests.storage.indexed import SERVERS
 from tests.storage.making import ANNA, APOLLO, create, find, of, store, vector
 
@@ -74,7 +74,7 @@ async def another(engine, index, monkeypatch):
         return opened
 
     monkeypatch.setattr(index, "close", stays_open)
-    monkeypatch.setattr(external_index, "_SETTLE_S", -1.0)
+    monkeypatch.setattr(vectors, "_SETTLE_S", -1.0)
     yield open_one
     for each in every:
         await each.close()
@@ -162,7 +162,7 @@ class TestOutbox:
     async def test_a_qdrant_that_lost_its_data_is_filled_again_from_where_it_was_broken_off(
         self, stores, index, monkeypatch
     ):
-        monkeypatch.setattr("proxy.storage.sql.external_index._AT_ONCE", 2)
+        monkeypatch.setattr("proxy.storage.sql.vectors._AT_ONCE", 2)
         for number in range(7):
             await store(stores.memories, create(f"tea {number}", id=f"m{number}"))
         await stores.deliver()

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.storage.exact_index import pack
 from proxy.storage.qdrant import Collection, QdrantIndex, connect
-from proxy.storage.sql.external_index import CandidateQuery, Point
+from proxy.storage.sql.vectors import CandidateQuery, Point
 
 VECTOR = np.array([1, 0, 0], np.float32).tobytes()
 POINT = Point(5, 1, "semantic", None, 9.5, VECTOR, pack(["tea", "green"]))

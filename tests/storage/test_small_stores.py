@@ -8,7 +8,7 @@ import pytest
 from proxy.domain.core import ForgetCounts
 from proxy.domain.limits import LocalCallQuota
 from proxy.storage.sql.erasure import counts_as_dict, counts_from_dict
-from proxy.storage.sql.shared_state import SqlCalls
+from proxy.storage.sql.stores import SqlCalls
 from tests.storage.contract_calls import CallsContract
 from tests.storage.making import NOW, key
 

@@ -9,8 +9,8 @@ import sqlite3
 
 import pytest
 
-from proxy.storage.sql import memory_cache
-from proxy.storage.sqlite import SqliteStores, file
+from proxy.storage import exact_index
+from proxy.storage.sqlite import SqliteStores, database
 from tests.migrate_support import MODEL, aged, answers_of, fill, heard, said_again
 from tests.storage.making import ANNA, APOLLO, NOW, create, of, store
 from tests.storage.talking import talk
@@ -32,7 +32,7 @@ _MAY = {
 }
 
 
-class Recording(file.SqliteConnection):
+class Recording(database.SqliteConnection):
     """Remembers what it was asked."""
 
     asked: set[str]
@@ -57,7 +57,7 @@ class Anything(dict):
 async def recorded(tmp_path, monkeypatch):
     """Open stores, and what they have been asked since."""
     Recording.asked = set()
-    monkeypatch.setattr(file, "SqliteConnection", Recording)
+    monkeypatch.setattr(database, "SqliteConnection", Recording)
     stores = SqliteStores(tmp_path)
     await stores.open()
     Recording.asked.clear()
@@ -100,7 +100,7 @@ async def test_a_days_work_walks_through_no_table_of_all_users(recorded):
     for question in (heard, said_again, aged):
         await question(stores)
     await stores.upkeep()
-    asked.remove(memory_cache._LATEST)  # after a start, of AT_MOST users
+    asked.remove(exact_index._LATEST)  # after a start, of AT_MOST users
     assert not walks(stores.path, asked)
 
 
