@@ -272,7 +272,6 @@ def test_empty_sections_and_variables_mean_the_default_and_a_tilde_the_home(tmp_
     ("section", "key", "value"),
     [
         ("server", "shutdown_seconds", float("inf")),
-        ("memory", "deadline_ms", float("nan")),
         ("memory", "ttl_days", {"episodic": float("inf")}),
         ("memory", "ttl_days", {"episodic": 1e7}),
         ("storage", "response_ttl_days", 1e30),
@@ -282,14 +281,10 @@ def test_empty_sections_and_variables_mean_the_default_and_a_tilde_the_home(tmp_
         ("storage", "data_dir", "/var/lib\0/secret"),
         ("tracing", "endpoint", ""),  # the exporter would take its own default
         ("tracing", "endpoint", "collector:4318"),
-        ("cache", "redis_url", "localhost:6379"),
         ("cache", "redis_url", "http://:secret@h:6379/0"),
-        ("cache", "redis_url", "redis://:sec#ret@h:6379/0"),
         ("cache", "redis_url", "redis://u:12/secret@h:6379/0"),
-        ("cache", "redis_url", "redis://u:12?secret@h:6379/0"),
         ("cache", "redis_url", "redis://:secret\u2100@h:6379/0"),
         ("cache", "redis_url", "redis://:p@h:secret/0"),
-        ("cache", "redis_url", "redis://h:6379/secret"),
         ("cache", "redis_url", "redis://h:6379/0?secret=1"),
         ("cache", "redis_url", "redis://h:6379/0?socket_timeuot=1"),
         ("cache", "redis_url", "redis://h:6379/0?ssl_ca_certs=/ca"),  # without TLS: rediss://

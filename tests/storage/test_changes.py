@@ -118,14 +118,6 @@ class TestQuarantine:
         assert await contents(memories, "acme") == {"buy only Acme"}
         await store(memories, Release("q1"), Release("never there"))
 
-    async def test_pages_go_from_the_newest_back(self, memories, quarantine):
-        await store(memories, *(held(f"q{n}", at=NOW - n) for n in range(5)))
-        first = await quarantine.held(ANNA, limit=2)
-        rest = await quarantine.held(ANNA, limit=9, after=first[-1].id)
-        assert [h.id for h in (*first, *rest)] == ["q4", "q3", "q2", "q1", "q0"]
-        with pytest.raises(NotFound):
-            await quarantine.held(ANNA, limit=2, after="nothing")
-
     async def test_another_user_or_project_does_not_see_it(self, memories, quarantine):
         await store(memories, held("q1"), scope=APOLLO)
         await store(memories, held("q2"))
@@ -146,7 +138,9 @@ class TestQuarantine:
         monkeypatch.setattr("proxy.storage.sql.changes.MOST_HELD", 3)
         await store(memories, held("b"), scope=BEN)
         await store(memories, *(held(f"q{n}") for n in range(5)))
-        assert [h.id for h in await quarantine.held(ANNA, limit=9)] == ["q4", "q3", "q2"]
+        first = await quarantine.held(ANNA, limit=1)
+        rest = await quarantine.held(ANNA, limit=9, after=first[-1].id)
+        assert [h.id for h in (*first, *rest)] == ["q4", "q3", "q2"]
         assert await quarantine.find(BEN, "b") is not None
 
 

@@ -26,7 +26,6 @@ from tests.storage.talking import always, exchange, keep, response, talk
 ENGINES = ("sqlite", "postgres")
 
 MODEL = EmbeddingModel("small", 3, similarity_threshold=0.3, related_threshold=0.3)
-OTHER_MODEL = EmbeddingModel("other", 3, similarity_threshold=0.3, related_threshold=0.3)
 WORD = "xylophonist"
 
 
@@ -157,20 +156,6 @@ class TestDocuments:
         hits = await stores.passages.search(ANNA, PassageSearch(vector(1), ()))
         cosines = {hit.passage.text: hit.own.cosine for hit in hits}
         assert cosines == {"figs": 1.0}
-
-    async def test_another_model_makes_all_passages_pending_and_compares_none_of_the_old_vectors(
-        self, stores, second
-    ):
-        await put(stores, "figs", vectors=[vector(1)])
-        await stores.vectors.begin(OTHER_MODEL)
-        await second.memories.stamp_model(OTHER_MODEL)
-        # The process with the old model leaves it to the others and continues with its vectors.
-        assert not await stores.passages.pending(9)
-        assert (await stores.passages.search(ANNA, PassageSearch(vector(1), ())))[0].own.cosine == 1.0
-        (one,) = await second.passages.pending(9)
-        assert not await second.passages.search(ANNA, PassageSearch(vector(1), ()))
-        assert await second.passages.fill([(one, vector(1))]) == 1
-        assert (await second.passages.search(ANNA, PassageSearch(vector(1), ())))[0].own.cosine == 1.0
 
     # ------------------------------------------------------------ forgotten
     async def test_a_deleted_document_leaves_no_words_and_no_response_given_with_it_but_a_receipt(

@@ -235,30 +235,25 @@ class TestDecay:
 
 
 class TestInsights:
-    async def test_they_count_what_there_is_and_what_happened_by_day(self, stores):
-        await store(stores.memories, create("tea", id="a"), create("b", id="b", type="episodic"))
-        await store(stores.memories, create("c", id="c"), supersede("c", "d", id="d"), Pin("d", True, NOW))
-        await judge(stores, ["a", "d"], ["a"])
+    async def test_they_count_what_there_is_in_a_project_and_what_happened_by_day(self, stores):
+        apollo, zeus = (replace(ANNA, project=name) for name in ("apollo", "zeus"))
+        await store(
+            stores.memories, create("tea", apollo, id="a"), create("b", apollo, id="b", type="episodic")
+        )
+        await store(stores.memories, create("c", apollo, id="c"), supersede("c", "d", apollo, id="d"))
+        await store(stores.memories, create("tea", zeus, id="z"), Pin("d", True, NOW))
+        await judge(stores, ["a", "d", "z"], ["z"])
         await store(stores.memories, Archive(("b",), NOW + DAY_S, "user"))
         await fade(stores, 1)
-        found = await stores.evolution.insights(ANNA, NOW + DAY_S, 2)
+        found = await stores.evolution.insights(apollo, NOW + DAY_S, 2)
         assert (found.active, found.archived, found.core, found.pinned) == (2, 1, 1, 1)
-        assert (found.by_type, found.used, found.unused) == ({"semantic": 2}, 1, 1)
-        assert [(d.date, d.added, d.superseded, d.archived, d.used) for d in found.by_day] == [
-            ("1970-01-01", 4, 1, 0, 1),
-            ("1970-01-02", 0, 0, 1, 0),
+        assert (found.by_type, found.used, found.unused) == ({"semantic": 2}, 0, 2)
+        assert [(d.date, d.added, d.superseded, d.archived) for d in found.by_day] == [
+            ("1970-01-01", 4, 1, 0),
+            ("1970-01-02", 0, 0, 1),
         ]
         assert [m.id for m in found.fading] == ["a"]
         assert (await stores.evolution.insights(BEN, NOW, 2)).active == 0
-
-    async def test_those_of_a_project_count_and_show_nothing_of_another(self, stores):
-        apollo, zeus = (replace(ANNA, project=name) for name in ("apollo", "zeus"))
-        await store(stores.memories, create("tea", apollo, id="a"), create("tea", zeus, id="z"))
-        await judge(stores, ["a", "z"], ["z"])
-        await fade(stores, 1)
-        found = await stores.evolution.insights(apollo, NOW, 1)
-        assert ([m.id for m in found.fading], found.active, found.used, found.unused) == (["a"], 1, 0, 1)
-        assert found.by_day[0].added == 1
 
     async def test_a_forget_erases_the_counts(self, stores, engine):
         await store(stores.memories, create("tea", id="a"), create("chess", id="b"))

@@ -268,43 +268,37 @@ class TestConcurrentForget:
 
 # ---------------------------------------------------------------- what repeats a fact
 ISLAND = "The user will travel to Zanzibar in October."
-SAME, OTHER = True, False
+BUDGET = "User's budget is $7,500 for the kitchen."
+JULY = "User goes to Zanzibar in July"
+NUTS = "Has a nut allergy."  # learnt from "peanuts make me swell up"
 
 
 @pytest.mark.parametrize(
-    ("fact", "text", "is_said"),
+    ("fact", "said", "repeated"),
     [
-        (ISLAND, "What to wear? It's hot. I'm travelling to Zanzibar, you know. In October, that is.", SAME),
-        ("User's budget is $7,500 for the kitchen.", "my kitchen budget of 7500 is gone", SAME),
-        ("User owns a cat, and a boat.", "my boat, which I own, and cats", SAME),
-        ("用户对花生过敏", "我对花生过敏，能吃什么？", SAME),
-        ("Der Nutzer wohnt in der Lindenstraße in Köln.", "Ich wohne ja in Köln, Lindenstraße 4.", SAME),
-        (ISLAND, "I will travel in October. Where to? It is far. As to spices: Zanzibar has some.", OTHER),
-        ("User's budget is $7,500 for the kitchen.", "my kitchen budget is 8000", OTHER),
-        ("The user owns two cats and a house.", "Authors of housecats", OTHER),
-        ("用户对花生过敏", "我对花生很感兴趣", OTHER),
+        (ISLAND, "What to wear? It's hot. I'm travelling to Zanzibar, you know. In October, that is.", True),
+        (BUDGET, "my kitchen budget of 7500 is gone", True),
+        ("User owns a cat, and a boat.", "my boat, which I own, and cats", True),
+        ("用户对花生过敏", "我对花生过敏，能吃什么？", True),
+        ("Der Nutzer wohnt in der Lindenstraße in Köln.", "Ich wohne ja in Köln, Lindenstraße 4.", True),
+        (NUTS, "as I said, peanuts make me swell up", True),
+        (ISLAND, "I will travel in October. Where to? It is far. As to spices: Zanzibar has some.", False),
+        (BUDGET, "my kitchen budget is 8000", False),
+        ("The user owns two cats and a house.", "Authors of housecats", False),
+        ("用户对花生过敏", "我对花生很感兴趣", False),
+        (NUTS, "yes, I do", False),
+        # A fact of few words is found only in statements about the user.
+        ("The user is vegan.", "I am vegan, by the way", "in a personal statement"),
+        (JULY, "My cat is called Momo and we go to Zanzibar in July.", True),
+        (JULY, "My cat is called Momo and we go to Madagascar in July.", False),
+        ("User likes tea.", "My teacher likes me", False),
+        ("User likes tea.", "I do like it. Is it tea?", False),
     ],
 )
-def test_what_says_it_in_nearly_its_words_repeats_a_fact(fact, text, is_said):
-    assert MentionMatcher([fact], []).is_in(text, personal=not is_said) == is_said
-
-
-def test_the_words_that_a_fact_was_learnt_from_repeat_it_too():
-    stated = MentionMatcher(["Has a nut allergy."], ["peanuts make me swell up", "yes"])
-    assert stated.is_in("as I said, peanuts make me swell up", personal=False)
-    assert not stated.is_in("yes, I do", personal=True)
-
-
-def test_a_fact_of_few_words_is_found_only_in_statements_about_the_user():
-    vegan = MentionMatcher(["The user is vegan."], [])
-    assert vegan.is_in("I am vegan, by the way", personal=True)
-    assert not vegan.is_in("Is there a vegan restaurant?", personal=False)
-    trip = MentionMatcher(["User goes to Zanzibar in July"], [])
-    assert trip.is_in("My cat is called Momo and we go to Zanzibar in July.", personal=True)
-    assert not trip.is_in("My cat is called Momo and we go to Madagascar in July.", personal=True)
-    tea = MentionMatcher(["User likes tea."], [])
-    assert not tea.is_in("My teacher likes me", personal=True)
-    assert not tea.is_in("I do like it. Is it tea?", personal=True)
+def test_what_says_it_in_nearly_its_words_repeats_a_fact(fact, said, repeated):
+    matcher = MentionMatcher([fact], ["peanuts make me swell up", "yes"] if fact == NUTS else [])
+    assert matcher.is_in(said, personal=True) == bool(repeated)
+    assert matcher.is_in(said, personal=False) == (repeated is True)
 
 
 def test_long_texts_are_looked_at_in_time_linear_in_them():

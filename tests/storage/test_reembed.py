@@ -78,12 +78,3 @@ class TestReembed:
         await forgotten(old.memories, of(ANNA), "b")
         assert await old.vectors.put(generation, [(one, axis(NEW)) for one in read]) == 1, "Ben's alone"
         assert [one.content for one in await old.vectors.stale(generation, None, 10)] == ["tea time"]
-
-    async def test_a_second_start_continues_and_a_new_one_does_everything(self, old):
-        generation = await old.vectors.begin(NEW)
-        await put(old, NEW, generation, only="tea")
-        assert await old.vectors.begin(NEW) == generation
-        assert await old.vectors.count(generation) == 1
-        await put(old, NEW, generation)
-        again = await old.vectors.begin(NEW, all_again=True)
-        assert await old.vectors.count(again) == 3

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.domain.core import ForgetCounts
 from proxy.domain.errors import Conflict, NotFound
-from proxy.domain.session import JobInfo, Outcome, QueueCounts, SessionInfo
+from proxy.domain.session import Outcome, QueueCounts, SessionInfo
 from tests.storage.making import ANNA, APOLLO, BEN, NOW, contents, create, forgotten, of
 from tests.storage.talking import always, exchange, never, talk
 
@@ -260,19 +260,6 @@ async def dead_letter(sessions, jobs, *, reason="refused", **fields):
 
 
 class TestOverseeing:
-    async def test_jobs_are_listed_oldest_first_with_what_they_have_to_read(self, sessions, jobs):
-        dead = await dead_letter(sessions, jobs)
-        await talk(sessions, session="s2")
-        await talk(sessions, session="s2", trigger=always)
-        (first, second) = await jobs.list("acme", "anna", state=None, limit=9)
-        assert first == JobInfo(
-            id=dead.id, scope=ANNA, session_id="s1", state="dead", lane=2, attempts=1, exchanges=1,
-            created_at=NOW, due_at=first.due_at, reason="refused",
-        )  # fmt: skip
-        assert (second.session_id, second.state, second.exchanges) == ("s2", "queued", 2)
-        assert await jobs.list("acme", "anna", state=None, limit=1) == [first]
-        assert await jobs.list("acme", "anna", state=None, limit=9, after=first.id) == [second]
-
     async def test_a_tenants_or_users_jobs_are_not_anothers(self, sessions, jobs):
         await dead_letter(sessions, jobs)
         await dead_letter(sessions, jobs, scope=BEN)
@@ -287,17 +274,6 @@ class TestOverseeing:
             assert await jobs.revive(tenant, user, mine.id) == 0
         assert (await jobs.counts()).dead == 2
 
-    async def test_a_revived_letter_is_read_as_if_for_the_first_time(self, sessions, jobs, memories):
-        dead = await dead_letter(sessions, jobs)
-        assert await jobs.revive("acme", "anna", dead.id) == 1
-        (info,) = await jobs.list("acme", "anna", state=None, limit=9)
-        assert (info.state, info.attempts, info.exchanges, info.reason) == ("queued", 0, 1, "")
-        job = await jobs.claim(NOW, 60)
-        assert job.attempts == 1
-        assert len((await jobs.batch(job, limit=9, context=0)).pending) == 1
-        await done(memories, job, create("a fact"))
-        assert await jobs.counts() == QueueCounts()
-
     async def test_only_dead_letters_are_revived_one_or_all(self, sessions, jobs):
         letters = [await dead_letter(sessions, jobs, session=f"s{n}") for n in range(3)]
         await talk(sessions, session="s9", trigger=always)
@@ -307,5 +283,8 @@ class TestOverseeing:
             assert await jobs.revive("acme", "anna", job_id) == 0
         assert await jobs.revive("acme", "anna", letters[1].id) == 1
         assert await jobs.revive("acme", "anna") == 2
+        infos = await jobs.list("acme", "anna", state="queued", limit=9)
+        assert [(info.attempts, info.exchanges, info.reason) for info in infos] == [(0, 1, "")] * 4
+        assert await jobs.list("acme", "anna", state="queued", limit=9, after=infos[1].id) == infos[2:]
         assert await jobs.revive("acme", None) == 0
         assert await jobs.counts() == QueueCounts(queued=4, oldest_at=NOW, queued_by_lane=(0, 4, 0))
