@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain.changes import Applied, Edit
-from proxy.domain.core import ForgetCounts, Scope
+from proxy.domain.core import ForgetCounts
 from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.session import Outcome
 from proxy.storage.sql.mentions import MentionMatcher
@@ -19,13 +19,11 @@ from tests.storage.making import (
     NOW,
     contents,
     create,
-    find,
     forgotten,
     memory,
     of,
     store,
     supersede,
-    vector,
 )
 from tests.storage.talking import (
     always,
@@ -161,30 +159,6 @@ class TestForgetting:
 
 @pytest.mark.usefixtures("in_portions")
 class TestConcurrentForget:
-    @pytest.mark.parametrize(
-        "where", [of(ANNA), of(APOLLO), of(ANNA, type="episodic")], ids=["user", "project", "type"]
-    )
-    async def test_what_is_being_forgotten_is_hidden_from_the_first_moment(self, stores, second, gate, where):
-        scope = Scope("acme", "anna", where.project)
-        facts = [create(f"fact {n}", scope, id=f"f{n}", type="episodic", vec=vector(1)) for n in range(9)]
-        await store(stores.memories, *facts, create("older", id="older", type="semantic"))
-        # Reached only through what superseded it.
-        await store(stores.memories, supersede("older", "newer", scope, id="newer", type="episodic"))
-        assert len(await find(second.memories, "fact", vec=vector(1))) == 9
-        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
-        await gate.reached.wait()
-        for each in (stores.memories, second.memories):
-            assert await each.resume_forgets() == 0  # another is doing it
-            assert await find(each, "fact newer older", vec=vector(1)) == []
-            page = await each.list(of(ANNA, include_inactive=True), limit=99)
-            assert (page.items, page.total) == ((), 0)
-            for id_ in ("f8", "older", "newer"):
-                assert await each.get(of(ANNA), id_) is None
-                assert await each.history(of(ANNA), [id_]) == {}
-        assert await stores.receipts.list("acme", "anna", limit=9) == []
-        gate.go_on.set()
-        assert (await forgetting).memories == 11
-
     @USER_OR_TYPE
     async def test_who_begins_during_a_forget_is_stored_and_survives(
         self, stores, sessions, gate, engine, where
