@@ -66,15 +66,6 @@ def embedding():
 
 
 class TestDocuments:
-    async def test_a_document_is_kept_with_its_passages_in_order(self, stores):
-        document = await put(stores, "Figs are sweet.", "Dates are, too.")
-        assert document == await stores.documents.named(ANNA, "Guide")
-        assert document == await stores.documents.find("acme", "anna", document.id)
-        assert (document.sections, document.passages, document.status) == (2, 2, READY)
-        assert tuple(await stores.documents.passages(document)) == passages(
-            "Figs are sweet.", "Dates are, too."
-        )
-
     @pytest.mark.parametrize("other", [BEN, Scope("other", "anna"), Scope("acme", "Anna")])
     async def test_no_other_user_has_the_document(self, stores, other):
         document = await put(stores, "figs")

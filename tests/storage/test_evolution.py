@@ -71,14 +71,6 @@ class TestVisits:
         await stores.evolution.release(lease, NOW + 60, NEVER)
         assert await second.evolution.claim(NOW + 9e9, LEASE_S) is None
 
-    async def test_a_change_during_a_visit_makes_the_user_due_again(self, stores):
-        await store(stores.memories, create("tea"))
-        lease = await stores.evolution.claim(NOW + 60, LEASE_S)
-        await store(stores.memories, create("cocoa", created_at=NOW + 61, updated_at=NOW + 61))
-        await stores.evolution.release(lease, NOW + 62, NEVER)
-        again = await stores.evolution.claim(NOW + 100, LEASE_S)
-        assert again.last_at == NOW + 62
-
     async def test_a_lease_ends_with_its_time_or_a_clock_that_is_set_back(self, stores, second):
         await store(stores.memories, create("tea"))
         assert await stores.evolution.claim(NOW + 60, LEASE_S) is not None

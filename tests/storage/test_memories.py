@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain.changes import Applied, Confirm, Create, Edit, Event
-from proxy.domain.core import Evidence, ForgetCounts, MemoryFilter, Scope, Search, Stamp
+from proxy.domain.core import Evidence, MemoryFilter, Scope, Search, Stamp
 from proxy.domain.errors import NotFound
 from proxy.storage.sql import memories as sql_memories
 from tests.storage.making import (
@@ -284,11 +284,6 @@ class TestList:
 
 @pytest.mark.usefixtures("mode")
 class TestForget:
-    async def test_a_filter_by_text_forgets_no_more_than_that(self, memories):
-        await store(memories, create("likes tea"), create("likes rum"))
-        assert await forgotten(memories, of(ANNA, text="RUM")) == ForgetCounts(memories=1)
-        assert await contents(memories, "likes") == {"likes tea"}
-
     async def test_forgetting_without_a_user_or_an_id_is_refused(self, memories):
         with pytest.raises(ValueError, match="user"):
             await forgotten(memories, MemoryFilter(tenant="acme", user=None))

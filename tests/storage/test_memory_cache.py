@@ -18,7 +18,8 @@ async def fill(stores):
 async def cached(memories):
     """Return which of the users have an index in the cache."""
     owners = await memories._database.read(lambda tx: [rows.find_owner(tx, scope) for scope in USERS])
-    return [owner.name[1] for owner in owners if owner and owner.id in memories._indexes]
+    found = zip(USERS, owners, strict=True)
+    return [user.user for user, owner in found if owner and owner.id in memories._indexes]
 
 
 async def test_nothing_cached_is_shown_of_another_file_at_the_path(stores, engine, tmp_path):
@@ -38,7 +39,7 @@ async def test_indexes_and_rows_stay_within_their_bounds(stores, opened):
     small = await opened(row_bytes=4 * 3 * 900)  # of about four users
     for user in USERS * 2:
         assert len(await contents(small.memories, "fact", user)) == 3
-        assert 0 < small.memories._rows.filled <= 1
+        assert 0 < small.memories._rows.by_user.filled <= 1
 
 
 async def test_after_a_start_the_first_question_of_a_recent_user_reads_no_rows(stores, opened, monkeypatch):

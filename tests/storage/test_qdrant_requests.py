@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
+from proxy.domain.core import Search
 from proxy.storage.exact_index import pack
 from proxy.storage.qdrant import Collection, QdrantIndex, connect
-from proxy.storage.sql.vectors import CandidateQuery, Point
+from proxy.storage.sql.vectors import Point
 from tests.support.upstream import ScriptedUpstream
 
 VECTOR = np.array([1, 0, 0], np.float32).tobytes()
 POINT = Point(5, 1, "semantic", None, 9.5, VECTOR, pack(["tea", "green"]))
-QUERY = CandidateQuery(1, "apollo", frozenset({"semantic"}), 5.0, VECTOR, ("tea",), 10, (0,))
+QUERY = Search(VECTOR, ("tea",), limit=10, types=frozenset({"semantic"}), now=5.0)
 
 
 async def answer(exchange):
@@ -33,7 +34,7 @@ async def test_a_collection_has_the_user_as_tenant_and_what_the_operator_chose()
         client = connect(server.origin, "secret", prefer_grpc=False, timeout_s=10)
         index = QdrantIndex(client, chosen, search_timeout_s=10)
         await index.upsert(0, [POINT], 3)
-        assert await index.search(QUERY, [0]) == [7, 8]
+        assert await index.search(1, "apollo", QUERY, compared=(0,), within=[0]) == [7, 8]
         await index.delete([5], [0])
         await index.close()
     assert {each.header(b"api-key") for each in server.requests} == {b"secret"}
