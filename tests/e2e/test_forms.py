@@ -222,13 +222,15 @@ class Native(Strict):
     """A server of /v1/responses that takes no system message in mid-conversation."""
 
     async def __call__(self, exchange: Exchange) -> None:
-        items = exchange.request.json.get("input", [])
-        if any(item["role"] == "system" for item in items):
+        items = exchange.request.json.get("input")
+        if isinstance(items, list) and any(item["role"] == "system" for item in items):
             self.refused += 1
             await exchange.json({"error": {"message": "System message must be at the beginning."}}, 400)
             return
         self.chats.append(exchange.request)
-        await exchange.json({"id": "resp_n", "object": "response", "status": "completed", "output": []})
+        part = {"type": "output_text", "text": "All right.", "annotations": []}
+        said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part]}
+        await exchange.json({"id": "resp_n", "object": "response", "status": "completed", "output": [said]})
 
 
 async def test_a_native_responses_request_is_asked_again_too(house):
