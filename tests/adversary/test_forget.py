@@ -146,21 +146,6 @@ async def test_another_user_who_said_the_same_loses_nothing(house, tmp_path):
             await nothing_left(h, tmp_path / "data", user)
 
 
-async def test_rows_that_grew_and_moved_leave_no_trace_on_disk(house, tmp_path):
-    """secure_delete must also cover split pages and moved rows."""
-    model = Gated(("", ""))
-    model.facts = lambda said: []
-    async with house(model) as h:
-        for number in range(12):
-            model.answer = f"Noted {WORD} {number} " + "x" * (370 * number % 1900)
-            text = f"Number {number}: {SAID} " + "y" * (530 * number % 1700)
-            await h.tell(text, "alice" if number % 3 else "bob")
-        await h.quiet()
-        for user in ("alice", "bob"):
-            assert (await h.forget(user))["deleted_exchanges"] > 0
-        assert files_with(tmp_path / "data", WORD) == []
-
-
 @pytest.mark.parametrize("project", ["", "{{PROJECT}}"])
 async def test_an_empty_project_header_does_not_widen_a_forget(house, project):
     async with house() as h, h.http() as http:

@@ -66,20 +66,6 @@ async def test_headers_do_not_claim_notes_that_had_no_place(house):
         assert h.model.chats[-1].json["input"] == [output]
 
 
-async def test_memories_visible_in_the_conversation_are_not_repeated(house):
-    said = [
-        {"role": "user", "content": "No more emojis, please."},
-        {"role": "assistant", "content": "All right."},
-        {"role": "user", "content": "What rhymes with orange?"},
-    ]
-    async with house() as h:
-        await ask(h, said[:1])
-        await ask(h, said)
-        assert h.block == ""
-        await ask(h, [*said[1:], said[1], {"role": "user", "content": "And with silver?"}])
-        assert "] No more emojis" in h.block
-
-
 async def test_a_session_without_history_is_reminded_of_its_last_turns(house):
     async with house(ScriptedModel(answer=FORTY)) as h:
         for text in ("How much is food in Hawaii?", "And the flights?", "And the hotels?", "And a car?"):

@@ -1,6 +1,5 @@
 """What the application does for every route: ids, errors, and wrong paths."""
 
-import json
 import re
 from typing import Any
 
@@ -16,7 +15,7 @@ from proxy.domain.errors import (
     StoreUnavailable,
     UpstreamTimeout,
 )
-from proxy.http.asgi import Message, error_of, send_error
+from proxy.http.asgi import error_of
 from proxy.http.intercept import Intercept
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.router import give_request_id
@@ -172,15 +171,3 @@ def test_every_error_has_a_status_and_a_code(error, status, code):
     message = body["error"]["message"]
     assert message.endswith(".")
     assert found == 504 or code == "memory_not_found" or str(error) not in message, "nothing internal"
-
-
-async def test_an_error_may_quote_half_an_emoji():
-    sent: list[Message] = []
-
-    async def send(message):
-        sent.append(message)
-
-    await send_error(send, NotFound("No response with id '\ud83d'.", param="response_id"))
-    start, body = sent
-    assert start["status"] == 404
-    assert json.loads(body["body"])["error"]["message"] == "No response with id '\ud83d'."

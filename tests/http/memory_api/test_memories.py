@@ -1,6 +1,5 @@
 """Adding, finding, listing and correcting memories over HTTP."""
 
-import asyncio
 import time
 from typing import Any
 
@@ -141,15 +140,3 @@ async def test_a_correction_that_another_memory_already_states_is_a_conflict(ben
     other = await bench.add("User's dentist is Dr. Okafor.")
     assert (await edit(bench, other["id"], content="user likes FIGS")).status_code == 409
     assert (await bench.http.get(f"/memory/{other['id']}")).json()["content"] == other["content"]
-
-
-async def test_concurrent_corrections_of_different_fields_all_hold(bench):
-    made = await bench.add("User likes figs.")
-    changes: list[dict[str, Any]] = [
-        {"importance": 0.25}, {"tags": ["fruit"]}, {"content": "User likes dates."}, {"project_id": "apollo"},
-    ]  # fmt: skip
-    answers = await asyncio.gather(*(edit(bench, made["id"], **change) for change in changes))
-    assert [answer.status_code for answer in answers] == [200] * len(changes)
-    stored = (await bench.http.get(f"/memory/{made['id']}")).json()
-    for change in changes:
-        assert {name: stored[name] for name in change} == change

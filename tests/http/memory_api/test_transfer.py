@@ -17,7 +17,6 @@ from proxy.domain.core import (
 )
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import transfer
-from tests.http.memory_api.conftest import Bench
 
 SECRET = "User's key is sk-proj-Abc123Def456Ghi789Jkl012Mno345Pqr678"
 
@@ -28,28 +27,6 @@ def ndjson(*lines: Any) -> bytes:
 
 def read(exported: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in exported.splitlines()]
-
-
-async def furnish(bench: Bench) -> None:
-    """Memories of every kind of past: plain, superseded, archived, tagged, quoted, used, of a project."""
-    await bench.add("User's dentist is Dr. Okafor.", tags=["health"], importance=0.9)
-    await bench.add("User's rent is $1,800 a month.")
-    await bench.add("User's rent is $1,950 a month.")
-    await bench.add("User likes figs.", type="preference", project_id="apollo", expires_at=4_000_000_000.5)
-    shelved = await bench.add("用户养了一只猫。")
-    await bench.http.patch(f"/memory/{shelved['id']}", json={"archived": True})
-    scope = Scope("default", "alice")
-    memories = bench.stores.memories
-    where = MemoryFilter(tenant="default", user="alice")
-    (used, *_) = (await memories.list(where, limit=10)).items
-    await memories.touch(scope, [used.id], 1_700_000_000.25)
-    await bench.bring_in(
-        ndjson({
-            "content": "User sings in a choir.", "user_id": "alice", "source": "extracted",
-            "created_at": 5.125,
-            "evidence": [{"session_id": "s", "exchange_id": "ex_1", "span": "I sing in a choir"}],
-        })
-    )  # fmt: skip
 
 
 async def test_a_memory_of_every_source_and_state_comes_back_as_it_was(bench):
@@ -89,16 +66,15 @@ async def test_a_memory_of_every_source_and_state_comes_back_as_it_was(bench):
 
 
 async def test_the_same_file_twice_imports_nothing_twice(bench):
-    await furnish(bench)
+    await bench.add("User's rent is $1,800 a month.")
+    await bench.add("User's rent is $1,950 a month.")
     exported = await bench.export(user_id="alice")
-    assert (await bench.bring_in(exported)) | {"errors": []} == {
-        "object": "memory.import", "imported": 0, "skipped": 6, "refused": 0, "errors": [],
-    }  # fmt: skip
+    assert (await bench.bring_in(exported))["skipped"] == 2
     plain = ndjson({"content": "User owns a canoe.", "user_id": "alice"})
     assert (await bench.bring_in(plain + plain))["imported"] == 1
     assert (await bench.bring_in(plain))["skipped"] == 1
-    assert (await bench.bring_in(exported, user_id="bob"))["imported"] == 6
-    assert (await bench.bring_in(exported, user_id="bob"))["skipped"] == 6
+    assert (await bench.bring_in(exported, user_id="bob"))["imported"] == 2
+    assert (await bench.bring_in(exported, user_id="bob"))["skipped"] == 2
 
 
 async def test_an_export_holds_one_user_or_project_and_never_another_tenant(bench):
@@ -127,23 +103,6 @@ async def test_a_memory_forgotten_during_an_export_does_not_break_it(bench):
     assert [m.content for m in page.items] == ["Book 3.", "Book 4.", "Book 5."]
 
 
-# ---------------------------------------------------------------- the past comes along
-async def histories(bench: Bench, user: str = "alice") -> dict[str, list[Any]]:
-    return {m["id"]: m["history"] for m in read(await bench.export(user_id=user))}
-
-
-async def test_an_import_brings_back_the_history_of_every_memory(bench):
-    await furnish(bench)
-    tea = await bench.add("User drinks tea.")
-    await bench.http.patch(f"/memory/{tea['id']}", json={"content": "User drinks mint tea."})
-    before, exported = await histories(bench), await bench.export(user_id="alice")
-    await bench.http.delete("/memory", params={"user_id": "alice"})
-    await bench.bring_in(exported)
-    after = await histories(bench)
-    assert {id_: events[:-1] for id_, events in after.items()} == before
-    assert {events[-1]["action"] for events in after.values()} == {"imported"}
-
-
 async def test_a_secret_is_never_stored_and_a_planted_instruction_refuses_its_line(bench):
     line, key = {"content": "User likes figs.", "user_id": "alice"}, SECRET.split()[-1]
     event = {"at": 5.5, "action": "created", "by": f"key {key}", "content": SECRET}
@@ -152,7 +111,7 @@ async def test_a_secret_is_never_stored_and_a_planted_instruction_refuses_its_li
     counts = await bench.bring_in(ndjson({**line, "history": [planted]}, {**line, "history": [event]}))
     assert (counts["imported"], counts["refused"]) == (1, 1)
     assert counts["errors"][0]["message"].startswith("`history`")
-    ((created, imported),) = (await histories(bench)).values()
+    ((created, imported),) = [m["history"] for m in read(await bench.export(user_id="alice"))]
     assert (created["at"], "[redacted]" in created["content"], imported["action"]) == (5.5, True, "imported")
     await bench.bring_in(ndjson({**line, "tags": [key]}, {**line, "evidence": [quoted]}))
     file = sqlite3.connect(bench.stores.path)

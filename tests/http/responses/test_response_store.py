@@ -1,5 +1,6 @@
-"""Stored chains and conversations are bounded and complete, and a forget is never undone."""
+"""Stored chains and conversations are bounded, a forget is never undone, and followers miss nothing."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from proxy.domain.core import (
 from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.http.memory_work import FailOpen
 from proxy.http.responses.ownership import Owner
-from proxy.http.responses.response_store import NewResponse, ResponseStore
+from proxy.http.responses.response_store import BackgroundResponse, NewResponse, ResponseStore
 from proxy.telemetry import Metrics
 from proxy.wire.body import dump
 from proxy.wire.translation.items import as_items
@@ -148,3 +149,19 @@ async def test_nothing_is_appended_to_a_conversation_that_is_forgotten_concurren
     with pytest.raises(NotFound):
         await replace(store, memories=forgetting).append(ANNA, conversation, items("two"))
     assert await texts(store, conversation.id) == []
+
+
+# ---------------------------------------------------------------- in the background
+async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end():
+    made = BackgroundResponse("resp_1", ANNA, lambda: {"status": "in_progress"})
+    made.add(b"x")
+
+    async def follow(after):
+        return b"".join([piece async for piece in made.follow(after)])
+
+    followers = [asyncio.create_task(follow(after)) for after in (-1, 0, 1, 9)]
+    for event in (b"b", b"c"):
+        await asyncio.sleep(0)
+        made.add(event)
+    made.end()
+    assert await asyncio.gather(*followers) == [b"xbc", b"bc", b"c", b""]
