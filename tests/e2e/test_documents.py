@@ -62,14 +62,3 @@ async def test_what_the_assistant_reads_out_of_a_document_does_not_become_a_memo
         assert await until(h.listed) == [ABOUT[1]]
         await h.tell("What instrument do I perform on?")  # memories are recalled with documents present
         assert ("cello" in h.block, "[doc" in h.block) == (True, False)
-
-
-async def test_a_long_document_is_embedded_by_the_upkeep(house):
-    long = RUNBOOK + "".join(f"## Part {n}\n\nOn topic number {n}.\n\n" for n in range(64))
-    async with house() as h:
-        document = await post(h, content=long)
-        assert document["status"] == "indexing"
-        path = f"/memory/documents/{document['id']}"
-        await until(lambda: h.get(path), lambda shown: shown["status"] == "ready")
-        await h.tell(QUESTION)
-        assert "tide undo" in h.block

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from proxy.cli import doctor
-from proxy.http import forwarding
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import context
 from tests.support.upstream import Exchange, Received
@@ -285,35 +284,3 @@ async def test_a_stream_waits_for_a_form_that_is_not_known_to_be_taken(house):
     assert "x-memory-retried" not in second.headers
     assert first.text.count("event: response.created\n") == 1
     assert ": X-Memory" not in first.text + second.text
-
-
-async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(house, monkeypatch):
-    monkeypatch.setattr(forwarding, "REFUSAL_S", 0.2)
-    stalled = asyncio.Event()
-
-    class Stalling(ChatOnly):
-        async def converse(self, exchange):
-            body = exchange.request.json
-            if not with_fact(body):
-                await super().converse(exchange)
-            elif body["model"] == "stalls":
-                await exchange.start_stream(400)
-                await exchange.chunk(b'{"error": ')
-                await stalled.wait()
-                await exchange.chunk(b'"no"}')
-                await exchange.end()
-            elif body["model"] == "damaged":
-                await exchange.reply(b"\x1f\x8b\x08garbage" * 9, 400, [(b"content-encoding", b"gzip")])
-            else:
-                await exchange.reply(b"x" * 3_000_000, 400)
-
-    async with house(Stalling()) as h:
-        await h.add(FACT)
-        waiting = asyncio.create_task(chat(h, model="stalls"))
-        await asyncio.sleep(0.4)
-        stalled.set()
-        passed_on = await waiting
-        others = [await chat(h, model=model) for model in ("damaged", "huge")]
-    assert (passed_on.status_code, passed_on.json()) == (400, {"error": "no"})
-    assert [a.status_code for a in others] == [200, 200]
-    assert all(a.headers["x-memory-retried"] == "merge_system, without memory" for a in others)

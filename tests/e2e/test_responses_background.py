@@ -140,17 +140,6 @@ async def test_one_that_cannot_be_stored_is_refused(house):
         assert not h.model.chats
 
 
-async def test_another_process_sees_how_far_it_is_and_can_cancel_it(house, monkeypatch):
-    monkeypatch.setattr(background, "BEAT_S", 0.1)
-    monkeypatch.setattr(responses_api, "CANCEL_TRIES", 1_000)  # each loses to a beat
-    async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
-        made = await client.responses.create(model="m", input="A story", background=True)
-        await until(lambda: elsewhere.responses.retrieve(made.id), lambda r: r.output_text == "Once ")
-        assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
-        await h.upstream.until_closed(model.chats[-1].connection.number)
-        await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
-
-
 async def test_a_stream_can_be_resumed_at_another_process(house, monkeypatch):
     monkeypatch.setattr(responses_api, "POLL_S", 0.02)
     async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:

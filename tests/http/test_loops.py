@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.core import Message, Prepared, Stamp, Status
 from proxy.domain.errors import StoreUnavailable
-from proxy.http.intercept import LOOP_TTL_S, ToolLoops
+from proxy.http.intercept import ToolLoops
 from tests.recall.conftest import turn
 
 ASKED = replace(turn("When does it leave?"), may_loop=True)
@@ -51,15 +51,6 @@ def memories():
 @pytest.fixture
 def loops(memories):
     return ToolLoops(memories, lambda: memories.now)
-
-
-async def test_the_block_stays_the_same_from_step_to_step(loops, memories):
-    made = Made()
-    blocks = []
-    for number in range(4):
-        memories.now += LOOP_TTL_S - 1  # since the step before
-        blocks.append((await loops.prepared(step(ASKED, number), made)).block)
-    assert blocks == ["block 1"] * 4
 
 
 async def test_a_forget_deletes_all_blocks_of_the_user(loops, memories):

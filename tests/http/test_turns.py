@@ -1,7 +1,6 @@
 """What a request asks of memory, and what the server lets it have."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,11 +21,10 @@ ANNA = {"user_id": "anna"}
 TITLE = [{"role": "user", "content": "Generate a short title for this conversation:\n\nUSER: I like tea."}]
 
 
-def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said: Any) -> ParsedRequest:  # noqa: B008 frozen
+def asked(caller: Caller = Caller("t"), mode: str = "", **said: Any) -> ParsedRequest:  # noqa: B008 frozen
     """Return what a request with these fields asks of a server with these defaults."""
     defaults = Defaults(**{name: said.pop(name, value) for name, value in DEFAULTS.items()})
     headers = [(b"x-memory-mode", mode.encode())] if mode else []
-    headers += [(b"x-memory-user-id", header.encode())] if header else []
     body = {"messages": [{"role": "user", "content": "I like tea."}], **said}
     parser = RequestParser(
         dialect=CHAT, defaults=defaults, bounds=BodyLimits(), max_body_bytes=10**6, deadline_s=1.0,
@@ -66,21 +64,17 @@ def test_a_request_without_memory_says_why(found, reason):
     assert (found.turn is None) is (reason is not None)
 
 
-ZOE = Caller("t", user="zoe")
 UNDER_OTHER_NAMES = [
     ({"memory_context": ANNA}, "memory_context.user_id"),
-    ({"header": "anna"}, "X-Memory-User-Id"),
-    ({"header": "anna", "memory_context": {"user_id": "zoe"}, "caller": replace(ZOE, named="anna")},
-     "X-Memory-User-Id"),
     ({"user": "anna", "accept_openai_user": True}, "user"),
     ({"user": "zoe", "safety_identifier": "anna", "accept_openai_user": True}, "safety_identifier"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("said", "param"), UNDER_OTHER_NAMES)
 def test_naming_another_user_is_refused_with_the_field(said, param):
     with pytest.raises(Forbidden) as refused:
-        asked(**{"caller": ZOE, **said})
+        asked(Caller("t", user="zoe"), **said)
     assert refused.value.param == param
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,7 +14,6 @@ from websockets.http11 import Request, Response
 
 from proxy.http.connections import WebSocketProtocol
 from tests.e2e.conftest import House, Houses
-from tests.support.upstream import ScriptedUpstream
 
 OFFERS: list[Any] = ["realtime"]
 
@@ -132,28 +130,3 @@ async def test_a_tunnel_in_which_nothing_moves_ends(house):
             with pytest.raises(websockets.ConnectionClosed):
                 await asyncio.wait_for(client.recv(), 10)
         await asyncio.wait_for(upstream.closed.wait(), 10)
-
-
-async def test_a_client_that_takes_nothing_holds_the_upstream_up(house):
-    sent = 0
-
-    async def pouring(exchange):
-        nonlocal sent
-        await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
-        while sent < 256 << 20:
-            await exchange.send(bytes(65536))
-            sent += 65536
-
-    async with ScriptedUpstream(pouring) as upstream:
-        extra = {"base_url": upstream.url}
-        async with house(upstream_extra=extra, upstream_url=upstream.url, ws=WebSocketProtocol) as h:
-            with socket.create_connection(("127.0.0.1", int(h.origin.rpartition(":")[2]))) as client:
-                client.sendall(
-                    b"GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\n"
-                    b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
-                )
-                before = -1
-                while before != sent or not sent:
-                    before = sent
-                    await asyncio.sleep(0.3)
-                assert sent < 64 << 20

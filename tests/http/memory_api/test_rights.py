@@ -69,22 +69,6 @@ async def test_another_users_name_is_refused_to_a_credential_with_a_user(bench):
     assert (await bench.http.get(f"/memory/{made['id']}")).json()["content"] == "User likes figs."
 
 
-async def test_users_of_the_same_name_in_two_tenants_are_two_users(bench):
-    await bench.add("User likes figs.")
-    bench.call_as(Caller("other"))
-    await bench.add("User's dentist is Dr. Okafor.")
-    found = [m["memory"]["content"] for m in await bench.found("What fruit do I like?")]
-    assert found == ["User's dentist is Dr. Okafor."]
-    exported = await bench.export()
-    assert b"Okafor" in exported
-    assert b"figs" not in exported
-    await bench.http.delete("/memory", params={"user_id": "alice"})
-    assert (await bench.http.get("/memory/receipts")).json()["data"][0]["counts"]["memories"] == 1
-    bench.call_as(Caller("default"))
-    assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
-    assert (await bench.http.get("/memory/receipts")).json()["data"] == []
-
-
 async def test_me_tells_what_the_credential_fixes(bench):
     bench.call_as(Caller("acme", user="alice", rights=MEMORY, label="key:k"))
     assert (await bench.http.get("/memory/me")).json() == {

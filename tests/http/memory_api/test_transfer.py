@@ -120,24 +120,6 @@ async def test_a_secret_is_never_stored_and_a_planted_instruction_refuses_its_li
     assert key not in stored
 
 
-# ---------------------------------------------------------------- ids and owners
-async def test_an_id_of_another_user_is_replaced_and_not_revealed(bench):
-    await bench.add("User's rent is $1,800 a month.", user="bob")
-    new = await bench.add("User's rent is $1,950 a month.", user="bob")
-    bobs = read(await bench.export(user_id="bob"))
-    stolen = ndjson(*({**m, "user_id": "alice"} for m in bobs))
-    counts = await bench.bring_in(stolen)
-    assert counts == {"object": "memory.import", "imported": 2, "skipped": 0, "refused": 0, "errors": []}
-    old, mine = read(await bench.export(user_id="alice"))
-    assert {old["id"], mine["id"]}.isdisjoint(m["id"] for m in bobs)
-    assert old["superseded_by"] == mine["id"]
-    assert (await bench.http.get(f"/memory/{new['id']}")).json()["user_id"] == "bob"
-    assert (await bench.bring_in(stolen))["skipped"] == 2
-    bench.call_as(Caller("other"))
-    assert (await bench.bring_in(stolen))["imported"] == 2
-    assert [m["id"] for m in read(await bench.export())] == [m["id"] for m in bobs]
-
-
 # ---------------------------------------------------------------- what import refuses
 async def test_a_wrong_line_is_named_and_does_not_stop_the_rest(bench):
     good = {"content": "User owns a canoe.", "user_id": "alice"}

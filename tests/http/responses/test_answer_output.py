@@ -1,15 +1,13 @@
 """Whatever way the upstream chooses to answer, the response comes out the same."""
 
-import asyncio
 import contextlib
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.http.responses.answer_output import COMMENT, TERMINAL, AnswerParser, KeepAlive
+from proxy.http.responses.answer_output import TERMINAL, AnswerParser
 from proxy.wire.translation.request import plan
 from proxy.wire.translation.response import Translation
 from tests.support.upstream import completion, completion_events, split
@@ -73,25 +71,3 @@ def test_nonsense_is_not_an_answer():
         assert listener.broken or body == b"", body
     assert heard(b'{"error": {"message": "kaput"}}')[1].broken == "kaput"
     assert heard(DOCUMENT, cut=True)[2]["status"] == "failed"
-
-
-async def test_silence_in_a_stream_is_filled_until_it_is_stopped():
-    sent: list[Any] = []
-
-    async def send(message):
-        sent.append(message["body"])
-
-    async with asyncio.TaskGroup() as tasks:
-        alive = KeepAlive(send, 0.05)
-        alive.start(tasks)
-        for _ in range(6):  # not silent
-            await alive({"type": "http.response.body", "body": b"x", "more_body": True})
-            await asyncio.sleep(0.01)
-        talking = sent.count(COMMENT)
-        await asyncio.sleep(0.3)
-        alive.stop()
-    silent = sent.count(COMMENT) - talking
-    assert 1 <= silent <= 6
-    assert talking <= 1  # on a busy machine
-    async with asyncio.TaskGroup() as tasks:
-        KeepAlive(send, 0).start(tasks)  # off: there is nothing to wait for
