@@ -105,30 +105,6 @@ async def test_a_refusal_has_openais_shape(house):
             assert (got.headers["retry-after"], got.headers["x-request-id"]) == ("3", "up-1")
 
 
-# ---------------------------------------------------------------- codings
-
-
-async def test_a_compressed_stream_is_translated_as_it_comes(house):
-    heard = asyncio.Event()
-
-    async def answer(exchange):
-        packer = brotli.Compressor()
-        await exchange.start_stream(headers=[(b"content-encoding", b"br")])
-        await exchange.chunk(packer.process(chunk({"content": "All "})) + packer.flush())
-        await heard.wait()
-        await exchange.chunk(packer.process(chunk({"content": "well."}, "stop")) + packer.finish())
-        await exchange.end()
-
-    async with house(ChatOnly(script=answer)) as h, h.client() as client:
-        stream = await client.responses.create(model="m", input="How are you?", stream=True)
-        said = ""
-        async for event in stream:
-            if event.type == "response.output_text.delta":
-                said += event.delta
-                heard.set()
-        assert said == "All well."
-
-
 # ---------------------------------------------------------------- bounds
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
 async def test_an_answer_without_end_is_an_error_that_says_so(house, streams):

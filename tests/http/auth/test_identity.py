@@ -239,14 +239,6 @@ async def test_if_callers_cannot_be_identified_the_client_is_to_try_again(stores
     assert (answer.status, answer.code, answer.header("retry-after")) == (503, "identity_unavailable", "1")
 
 
-async def test_mode_open_forwards_what_passes_untouched():
-    behind = Behind(Auth(), Area.PASSTHROUGH)
-    scope = scope_of(("Host", "any.name"), EVIL, bearer("sk-1"), ("X-Memory-Mode", "nonsense"))
-    headers = list(scope["headers"])
-    assert (await get(behind, scope)).status == 200
-    assert behind.seen[0]["headers"] == headers
-
-
 async def test_a_foreign_page_gets_no_memory_in_a_mode_that_needs_no_credential():
     auth = Auth(HeaderAuth.of("x-user", None, ["127.0.0.1"]), Browsers(check_host=False))
     scope = scope_of(LOCAL, EVIL, ("X-User", "zoe"))

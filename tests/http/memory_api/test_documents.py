@@ -56,16 +56,6 @@ async def test_a_document_is_posted_listed_and_found_with_what_is_needed_to_cite
     }  # fmt: skip
 
 
-async def test_the_same_text_changes_nothing_and_another_is_the_next_version(bench):
-    first = await post(bench)
-    again = await post(bench, status=200)
-    second = await post(bench, GUIDE.replace("Drain the hoses", "Empty the pipes"))
-    assert {first["id"], again["id"], second["id"]} == {first["id"]}
-    assert [(d["change"], d["version"]) for d in (again, second)] == [("unchanged", 1), ("updated", 2)]
-    (best, *_) = await passages(bench)
-    assert (best["version"], best["text"].startswith("Empty the pipes")) == (2, True)
-
-
 async def test_a_document_is_shown_with_its_outline_and_its_text_if_asked_but_no_secret(bench):
     made = await post(bench, f"{GUIDE}\n## Storage\n\nThe AWS key is {SECRET}.\n")
     assert made["redacted"] == ["Greenhouse guide › Storage"]
