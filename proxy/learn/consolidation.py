@@ -397,8 +397,8 @@ class Consolidation:
         pairs = [(said, content), *((m.content, m.content) for m in sources)]
         made, *own = await judge.statements(pairs)
         of_others = {m.id for m, one in zip(sources, own, strict=True) if one.other >= 0.5}
-        now = current(sources)
-        related = await _related(judge, [(a, b) for n, b in enumerate(now) for a in now[:n]], group.vectors)
+        olds = current(sources)
+        related = await _related(judge, [(a, b) for n, b in enumerate(olds) for a in olds[:n]], group.vectors)
         replaced = {
             old
             for (old, _), (relation, cosine) in related.items()
