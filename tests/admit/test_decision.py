@@ -15,7 +15,6 @@ from proxy.admit.decision import (
     decayed,
     decide_changes,
     hold,
-    is_inferred,
     memory_id,
     pairs_to_judge,
     verdict,
@@ -123,22 +122,6 @@ def test_an_inference_does_not_overwrite_an_explicit_preference():
     assert (decision.changes, decision.dropped) == ((), {"explicit_preference": 1})
     stated = replace(guess, evidence="I work in Emacs", origin=Evidence("s-1", "ex_9", "I work in Emacs"))
     assert kinds(decide(stated, known=(outright,), relation=CHANGED)) == [Supersede]
-
-
-@pytest.mark.parametrize(
-    ("fields", "inferred"),
-    [
-        ({}, True),
-        ({"span": "I love jazz"}, False),
-        ({"source": "api"}, False),
-        ({"source": "assistant", "span": "I'd go for jazz"}, True),  # the assistant's own words
-    ],
-)
-def test_only_a_models_word_without_the_users_own_is_inferred(fields, inferred):
-    source, span = fields.get("source", "extracted"), fields.get("span", "")
-    candidate = Candidate(type="preference", content="User likes jazz", source=source, evidence=span)
-    stored = memory("User likes jazz", source=source, evidence=(Evidence("s-1", "ex_1", span),))
-    assert is_inferred(candidate) is is_inferred(stored) is inferred
 
 
 @given(st.floats(0.01, 0.98))

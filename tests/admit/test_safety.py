@@ -6,7 +6,6 @@ import pytest
 
 from proxy.admit.safety import (
     PORTION_CHARS,
-    REDACTED,
     REMOVED,
     SEAM_CHARS,
     clean,
@@ -37,14 +36,6 @@ def fact(content: str) -> Candidate:
 )
 def test_a_candidate_is_refused_with_its_reason(candidate, reason):
     assert reject(candidate) == reason
-
-
-def test_each_tag_is_checked_by_itself():
-    """Together these would read like a number that identifies a person."""
-    numbered = Candidate(
-        type="semantic", content="User likes figs.", tags=tuple(f"tag-{n}" for n in range(20))
-    )
-    assert reject(numbered) is None
 
 
 # ---------------------------------------------------------------- planted instructions
@@ -107,11 +98,3 @@ def test_a_long_text_is_clean_wherever_it_is_cut_and_otherwise_unchanged():
     text = figs + figs[:SEAM_CHARS]
     unchanged = cleaned(text) == text  # compared here: a difference would take minutes to print
     assert unchanged
-
-
-def test_a_password_below_its_heading_is_found_if_a_blank_line_separates_them_at_a_cut():
-    figs = "figs\n" * (3 * PORTION_CHARS // 2 // 5)
-    for at in AROUND_THE_CUT:
-        found = cleaned(f"{figs[:at]}\n\n## Password\n\n{PASSWORD}\n\n{figs[at:]}")
-        assert PASSWORD not in found
-        assert REDACTED in found

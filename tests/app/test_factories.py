@@ -68,27 +68,3 @@ def test_every_page_is_allowed_only_where_a_page_needs_a_credential():
         with pytest.raises(ConfigError) as refused:
             of(mode=mode, allowed_origins=["https://app.example", "*"])
         assert "identity.allowed_origins" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("rule", "read"),
-    [
-        ("https://App.Example.com/", "https://app.example.com"),
-        ("https://app.example.com:443", "https://app.example.com"),
-        ("https://bücher.example", "https://xn--bcher-kva.example"),
-        ("null", "null"),
-        ("https://app.example.com/path", None),
-        ("https://*", None),
-        ("https://user@app.example.com", None),
-    ],
-)
-def test_an_allowed_origin_is_read_as_browsers_write_it_or_refused(rule, read):
-    def load_it():
-        return load(None, {}, {"identity": {"allowed_origins": [rule]}}).identity.allowed_origins
-
-    if read is not None:
-        assert load_it() == (read,)
-        return
-    with pytest.raises(ConfigError) as refused:
-        load_it()
-    assert "identity.allowed_origins" in str(refused.value)

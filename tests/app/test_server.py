@@ -2,10 +2,9 @@
 
 import socket
 from contextlib import closing
-from typing import Any
 
 from proxy import __version__
-from proxy.app.server import announce, bind, opening_screen
+from proxy.app.server import announce, bind
 from proxy.config import load
 from proxy.domain.limits import IDLE_S, INTERVAL_S, PROBES
 from proxy.upstream.client import Upstream
@@ -13,17 +12,6 @@ from tests.storage.recording import recorded
 from tests.support.upstream import ScriptedUpstream
 
 ORIGIN = "http://127.0.0.1:8080"
-
-
-def screen(judges: bool = True, **settings: Any) -> str:
-    return opening_screen(load(None, {}, settings), ORIGIN, "installer", judges=judges)
-
-
-def test_the_screen_names_the_data_directory_and_what_is_off():
-    shown = screen(storage={"data_dir": "/var/lib/memory"})
-    assert "  Data        /var/lib/memory\n" in shown
-    assert "Judge" not in shown
-    assert "Judge       OFF" in screen(judges=False)
 
 
 def test_people_get_the_screen_and_collectors_one_line_of_json(monkeypatch, capsys):

@@ -64,14 +64,6 @@ async def test_serve_without_configuration_answers_remembers_and_extracts_at_its
     assert any("allergic to peanuts" in memory.content for memory in page.items)
 
 
-def test_help_and_version_are_there(capsys):
-    for flag, word in (("--help", "serve"), ("--version", "memory-proxy 0.")):
-        with pytest.raises(SystemExit) as left:
-            main([flag])
-        assert left.value.code == 0
-        assert word in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

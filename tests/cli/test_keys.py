@@ -76,14 +76,3 @@ def test_invalid_arguments_create_no_key(run, arguments):
     assert "sk-in" not in printed
     assert "ENV:ABSENT" not in arguments or "'ABSENT' is not set" in printed
     assert listed(run) == []
-
-
-def test_without_data_the_commands_say_so_and_create_nothing(run, tmp_path):
-    data = tmp_path / "data"
-    for argv, status, answered in ((("list", "--json"), 0, "[]\n"), (("revoke", "key_1"), 1, "")):
-        found, out, printed = run(*argv)
-        assert (found, out) == (status, answered)
-        assert f"no data in {data}" in printed
-        assert "--data-dir" in printed
-        assert "keys create" in printed
-    assert not data.exists()

@@ -134,22 +134,3 @@ async def test_a_killed_run_is_resumed(tmp_path):
 @pytest.fixture
 def run(command):
     return partial(command, "reembed")
-
-
-@pytest.mark.parametrize("model", ["no-such-model", "./nowhere", "all-MiniLM-L6-v2"])
-def test_a_model_that_cannot_be_loaded_changes_nothing(run, tmp_path, model):
-    asyncio.run(fill(tmp_path / "data", 2))
-    if model == "all-MiniLM-L6-v2":  # an empty directory: the installed package is not what was asked for
-        model = str(tmp_path / model)
-        Path(model).mkdir()
-    status, _, error = run("--model", model)
-    assert status == 2
-    assert model.rsplit("/", 1)[-1] in error
-
-    async def reopen():
-        stores = SqliteStores(tmp_path / "data")
-        await stores.open()
-        await stores.memories.stamp_model(WIDE.model)  # still its own
-        await stores.close()
-
-    asyncio.run(reopen())

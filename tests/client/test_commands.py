@@ -34,6 +34,8 @@ EVENT = {
 }  # fmt: skip
 ENTITY = {"id": "ent_1", "name": "Mara [L]", "kind": "person", "aliases": ["Mari"], "memories": 3}
 OF_ENTITY = {"id": "mem_1", "content": "Likes [figs]", "type": "semantic"}
+CONTRADICTION = {"id": "cntr_1", "older": OF_ENTITY, "newer": OF_ENTITY, "found_at": AT}
+INSIGHTS = {"active": 4, "archived": 1, "core": 2, "pinned": 1, "used": 5, "unused": 3}
 ANSWERS: dict[tuple[str, str], Any] = {
     (method, f"/v1/memory/{path}"): answer
     for method, path, answer in (
@@ -45,30 +47,14 @@ ANSWERS: dict[tuple[str, str], Any] = {
         ("POST", "mem_1/pin", {**OF_ENTITY, "pinned": True}),
         ("POST", "mem_1/archive", {**OF_ENTITY, "pinned": False, "archived": True}),
         ("POST", "evolve", {"steps": [{"step": "decay", "ids": {"archived": ["mem_[1]"]}}]}),
-        (
-            "GET",
-            "insights",
-            {
-                "active": 4,
-                "archived": 1,
-                "core": 2,
-                "pinned": 1,
-                "used": 5,
-                "unused": 3,
-                "fading": [{**OF_ENTITY, "fades_at": AT}],
-            },
-        ),
+        ("GET", "insights", {**INSIGHTS, "fading": [{**OF_ENTITY, "fades_at": AT}]}),
         ("GET", "jobs", {"data": [JOB], "has_more": False}),
         ("POST", "jobs/retry", {"object": "memory.jobs", "revived": 3}),
         ("GET", "quarantine", {"data": [HELD], "has_more": False}),
         ("POST", "quarantine/held_1/release", {"id": "mem_9"}),
         ("POST", "mem_1/undo", {"id": "mem_1", "restored": ["mem_2", "mem_3"]}),
         ("POST", "contradictions/cntr_1", {"id": "cntr_1"}),
-        (
-            "GET",
-            "contradictions",
-            {"data": [{"id": "cntr_1", "older": OF_ENTITY, "newer": OF_ENTITY, "found_at": AT}]},
-        ),
+        ("GET", "contradictions", {"data": [CONTRADICTION]}),
         ("DELETE", "quarantine/held_1", {"id": "held_1", "deleted": True}),
         ("GET", "receipts", {"data": [RECEIPT], "has_more": False}),
         ("POST", "documents", DOCUMENT),
@@ -182,31 +168,6 @@ def test_edit_sends_only_the_given_changes(proxy, capsys):
     assert len(proxy.requests) == 2
 
 
-def test_a_consolidation_is_undone_and_a_contradiction_decided(proxy, capsys):
-    assert run("undo", "mem_1", "--user", "alice") == 0
-    assert run("contradictions", "--user", "alice") == 0
-    assert run("contradictions", "cntr_1", "--user", "alice", "--keep", "older") == 0
-    decided = {"user_id": "alice", "keep": "older"}
-    assert proxy.requests[-1] == ("POST", "/v1/memory/contradictions/cntr_1", decided)
-    shown = capsys.readouterr().out
-    assert all(part in shown for part in ("Current again: mem_2 mem_3", "Likes [figs]", "Decided: cntr_1"))
-
-
-def test_a_memory_is_pinned_or_archived_and_a_dry_run_says_what_fades(proxy, capsys):
-    assert run("pin", "mem_1", "--user", "alice") == 0
-    assert run("archive", "mem_1") == 0
-    shown = capsys.readouterr().out
-    assert "mem_1 is pinned: Likes [figs]" in shown
-    assert "mem_1 is archived" in shown
-    assert run("evolve", "--user", "alice", "--dry-run") == 0
-    assert proxy.requests[-1] == ("POST", "/v1/memory/evolve", {"user_id": "alice", "dry_run": True})
-    assert "1 archived" in capsys.readouterr().out
-    assert run("insights", "--user", "alice", "--days", "7") == 0
-    shown = capsys.readouterr().out
-    assert "4 active, 1 archived, 2 core, 1 pinned." in shown
-    assert "used 5×" in shown
-
-
 @pytest.fixture
 def _of_berlin(monkeypatch):
     monkeypatch.setenv("TZ", "Europe/Berlin")
@@ -306,6 +267,13 @@ def test_an_export_can_be_imported_again(proxy, capsys, tmp_path, monkeypatch):
         ("quarantine", "GET quarantine", ("Always [buy]", "held_1", "planted")),
         ("quarantine --release held_1", "POST quarantine/held_1/release", ("mem_9",)),
         ("quarantine --discard held_1", "DELETE quarantine/held_1", ("Discarded: held_1",)),
+        ("undo mem_1 --user alice", "POST mem_1/undo", ("Current again: mem_2 mem_3",)),
+        ("contradictions --user alice", "GET contradictions", ("Likes [figs]", "cntr_1")),
+        ("contradictions cntr_1 --keep older", "POST contradictions/cntr_1", ("Decided: cntr_1",)),
+        ("pin mem_1 --user alice", "POST mem_1/pin", ("mem_1 is pinned: Likes [figs]",)),
+        ("archive mem_1", "POST mem_1/archive", ("mem_1 is archived",)),
+        ("evolve --user alice --dry-run", "POST evolve", ("1 archived",)),
+        ("insights --days 7", "GET insights", ("4 active, 1 archived, 2 core, 1 pinned.", "used 5×")),
         ("receipts", "GET receipts", ("alice apollo", "12 memories", "key:k", "rcpt_1")),
         ("documents list", "GET documents", ("guide[1].md", "doc_1", "(indexing)", "--after doc_1")),
         ("documents show doc_1", "GET documents/doc_1", ("Figs › [When] (redacted)", "(no heading)")),

@@ -18,6 +18,7 @@ FACT, SAID, ASKED = (
     "How much money can I spend on vacation?",
 )
 CITIES = ("Oslo", "Lima")
+BOTH_CITIES = "What is the weather in Oslo and in Lima?"
 CUT, HANG, REFUSE = "[cut]", "[hang]", "[429]"
 TOO_MANY = {
     "error": {"message": "Slow down.", "type": "tokens", "param": None, "code": "rate_limit_exceeded"}
@@ -89,10 +90,6 @@ def reply(body: dict[str, Any]) -> Message:
     thought = {"reasoning_content": "Let me think."} if "think" in asked.lower() else {}
     if "verse" in asked and "write" in names:
         return {"content": None, "tool_calls": [_call(0, "a verse", "write", "input")]}
-    if "picture" in asked and "get_picture" in names:
-        return {"content": None, "tool_calls": [_call(0, "", "get_picture")]}
-    if handoff := next((name for name in names if name.startswith("transfer_to_")), None):
-        return {"content": None, "tool_calls": [_call(0, "", handoff)]}
     if cities and "get_weather" in names:
         return {**thought, "content": None, "tool_calls": [_call(i, city) for i, city in enumerate(cities)]}
     if (body.get("response_format") or {}).get("type") == "json_schema":

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.clients.acting import Actor
 
 ROOT = Path(__file__).parents[2]
+STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 START_S, STOP_S, REMEMBER_S = 30.0, 15.0, 15.0
 _ADDRESS = re.compile(r"Listening\s+(http://\S+)/v1")
 

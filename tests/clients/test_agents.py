@@ -12,7 +12,6 @@ from agents import (
     OpenAIResponsesModel,
     Runner,
     SQLiteSession,
-    ToolOutputImage,
     WebSearchTool,
     function_tool,
     set_tracing_disabled,
@@ -20,11 +19,10 @@ from agents import (
 from openai import AsyncOpenAI
 from openai.types.shared import Reasoning
 
-from tests.clients.acting import ASKED, SAID
-from tests.clients.stage import Stage
+from tests.clients.acting import ASKED, BOTH_CITIES, SAID
+from tests.clients.stage import STREAMS, Stage
 
 MODELS = [OpenAIResponsesModel, OpenAIChatCompletionsModel]
-BOTH_CITIES = "What is the weather in Oslo and in Lima?"
 set_tracing_disabled(True)  # it would call home
 
 
@@ -61,7 +59,7 @@ async def run(who: Agent[Any], said: Any, *, stream: bool, **more: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@STREAMS
 @pytest.mark.parametrize("model", MODELS)
 async def test_what_one_run_says_the_next_one_knows(stage, user, model, stream):
     async with opened(stage, user) as client:
@@ -71,7 +69,7 @@ async def test_what_one_run_says_the_next_one_knows(stage, user, model, stream):
         assert "10,000" in (await run(who, ASKED, stream=stream)).final_output
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@STREAMS
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("think", ["", "Think. "], ids=["plain", "thinking"])
 async def test_the_runner_calls_the_tools_and_reaches_the_answer(sdk, model, stream, think):
@@ -93,23 +91,7 @@ async def test_the_runner_continues_its_last_response(sdk, chat_only):
     assert said == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
 
 
-@function_tool
-def get_picture() -> ToolOutputImage:
-    """Return a picture."""
-    return ToolOutputImage(image_url="data:image/png;base64,iVBORw0KGgo=")
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("model", MODELS)
-async def test_a_handoff_passes_the_conversation_on(sdk, model, stream):
-    made = model("gpt-4.1", sdk)
-    expert = Agent(name="Meteorologist", model=made, tools=[get_weather])
-    result = await run(agent(made, handoffs=[expert]), "Hand me over.", stream=stream)
-    assert result.last_agent is expert
-    assert result.final_output.startswith("The tools say: ")
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@STREAMS
 async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(sdk, stream):
     settings = ModelSettings(
         store=False, reasoning=Reasoning(effort="low", summary="auto"),
@@ -121,13 +103,6 @@ async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(sdk, str
     result = await run(who, f"Think. {BOTH_CITIES}", stream=stream)
     assert result.final_output == "The tools say: rain in Oslo; rain in Lima"
     assert result.context_wrapper.usage.total_tokens == 28
-
-
-async def test_a_tool_may_return_a_picture(sdk, chat_only):
-    who = agent(OpenAIResponsesModel("gpt-4.1", sdk), tools=[get_picture])
-    await Runner.run(who, "Show me the picture.")
-    assert chat_only.actor is not None
-    assert "data:image/png;base64,iVBORw0KGgo=" in str(chat_only.actor.last_chat()["messages"])
 
 
 async def test_sessions_of_the_sdk_keep_a_conversation(sdk, tmp_path):

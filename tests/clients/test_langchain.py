@@ -2,26 +2,15 @@
 
 from typing import Any
 
-import openai
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, custom_tool
-from pydantic import BaseModel
+from langchain_openai import ChatOpenAI
 
-from tests.clients.acting import ASKED, CUT, REFUSE, SAID
-from tests.clients.stage import Stage
+from tests.clients.acting import ASKED, BOTH_CITIES, CUT, SAID
+from tests.clients.stage import STREAMS, Stage
 
-BOTH_CITIES = "What is the weather in Oslo and in Lima?"
 APIS = pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
-STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
-
-class Weather(BaseModel):
-    """What the structured answer holds."""
-
-    city: str
-    degrees: int
 
 
 @tool
@@ -92,12 +81,6 @@ async def test_a_chain_continues_the_last_response(chat_only, user, stream):
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
 
 
-@APIS
-async def test_structured_output_is_parsed(chat_only, user, responses):
-    llm = model(chat_only, user, responses).with_structured_output(Weather, method="json_schema")
-    assert await llm.ainvoke("The day in Oslo?") == Weather(city="Oslo", degrees=7)
-
-
 @STREAMS
 async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(chat_only, user, stream):
     settings = {
@@ -112,27 +95,6 @@ async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(chat_onl
     assert kinds == ["reasoning", "function_call", "function_call"]
     said += [answer, *[get_weather.invoke(call) for call in answer.tool_calls]]
     assert (await ask(llm, said, stream=stream)).text == "The tools say: rain in Oslo; rain in Lima"
-
-
-@STREAMS
-async def test_a_custom_tool_takes_free_text(chat_only, user, stream):
-    @custom_tool
-    def write(text):
-        """Write it down."""
-        return f"wrote {text}"
-
-    llm = model(chat_only, user, True, output_version="responses/v1").bind_tools([write])
-    said: list[Any] = [HumanMessage("A verse, please.")]
-    answer = await ask(llm, said, stream=stream)
-    said += [answer, *[write.invoke(call) for call in answer.tool_calls]]
-    assert (await ask(llm, said, stream=stream)).text == "The tools say: wrote a verse"
-
-
-@APIS
-@STREAMS
-async def test_an_upstreams_refusal_is_the_sdks_own_error(chat_only, user, responses, stream):
-    with pytest.raises(openai.RateLimitError, match="Slow down"):
-        await ask(model(chat_only, user, responses), f"Hello. {REFUSE}", stream=stream)
 
 
 async def test_a_stream_that_breaks_off_is_an_error(chat_only, user):

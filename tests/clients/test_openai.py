@@ -8,8 +8,8 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from tests.clients.acting import ASKED, REFUSE, SAID
-from tests.clients.stage import Stage
+from tests.clients.acting import ASKED, BOTH_CITIES, REFUSE, SAID
+from tests.clients.stage import STREAMS, Stage
 
 WEATHER: Any = {
     "type": "function",
@@ -22,7 +22,6 @@ WEATHER: Any = {
     },
     "strict": True,
 }
-BOTH_CITIES = "What is the weather in Oslo and in Lima?"
 
 
 class Weather(BaseModel):
@@ -56,7 +55,7 @@ async def respond(sdk: AsyncOpenAI, text: str, *, stream: bool) -> str:
     return said
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@STREAMS
 @pytest.mark.parametrize("say", [chat, respond])
 async def test_what_one_session_says_the_next_one_knows(stage, user, say, stream):
     async with client(stage, user) as first:
@@ -67,7 +66,7 @@ async def test_what_one_session_says_the_next_one_knows(stage, user, say, stream
         assert "10,000" not in await say(stranger, ASKED, stream=stream)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@STREAMS
 async def test_a_tool_loop_over_a_chain_reaches_its_answer(chat_only, user, stream):
     async with client(chat_only, user) as sdk:
         asked = await _create(sdk, stream, input=BOTH_CITIES, tools=[WEATHER])
@@ -81,7 +80,7 @@ async def test_a_tool_loop_over_a_chain_reaches_its_answer(chat_only, user, stre
         assert answer.output_text == "The tools say: 0 degrees; 1 degrees"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@STREAMS
 async def test_a_tool_loop_without_a_chain_sends_the_output_items_back(chat_only, user, stream):
     async with client(chat_only, user) as sdk:
         said: list[Any] = [{"role": "user", "content": f"Think. {BOTH_CITIES}"}]
@@ -116,7 +115,7 @@ async def test_structured_output_is_parsed(chat_only, user):
         assert completion.choices[0].message.parsed == Weather(city="Oslo", degrees=7)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@STREAMS
 @pytest.mark.parametrize("say", [chat, respond])
 async def test_an_upstreams_refusal_is_the_sdks_own_error(chat_only, user, say, stream):
     async with client(chat_only, user) as sdk:
@@ -151,11 +150,3 @@ async def test_reasoning_of_a_client_that_keeps_its_own_history_comes_back_seale
         ]
         answer = await _create(sdk, False, input=[{"role": "user", "content": "Go on."}, *said], **request)
         assert answer.output_text == "The tools say: 7 degrees; 7 degrees"
-
-
-async def test_hosted_tools_that_cannot_be_had_are_named(chat_only, user):
-    tools: Any = [{"type": "web_search"}, WEATHER]
-    async with client(chat_only, user) as sdk:
-        raw = await sdk.responses.with_raw_response.create(model="m", input="Hello.", tools=tools)
-    assert raw.headers["x-memory-dropped-tools"] == "web_search"
-    assert raw.parse().output_text == "All right, noted."

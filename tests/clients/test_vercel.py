@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.clients.acting import ASKED, CUT, HANG, REFUSE, SAID
-from tests.clients.stage import Stage
+from tests.clients.acting import ASKED, BOTH_CITIES, CUT, HANG, REFUSE, SAID
+from tests.clients.stage import STREAMS, Stage
 
 DRIVER = Path(__file__).with_name("vercel.mjs")
-BOTH_CITIES = "What is the weather in Oslo and in Lima?"
 APIS = pytest.mark.parametrize("api", ["chat", "responses"])
-STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
 async def converse(node_dir: Path, stage: Stage, user: str, *turns: str, **more: Any) -> dict[str, Any]:
@@ -65,15 +63,6 @@ async def test_reasoning_comes_and_goes_back(node_dir, chat_only, user, stream, 
     assert result["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
 
 
-@APIS
-@STREAMS
-async def test_structured_output_is_parsed(node_dir, chat_only, user, api, stream):
-    result = await converse(
-        node_dir, chat_only, user, "The day in Oslo?", api=api, stream=stream, structured=True
-    )
-    assert result["output"] == {"city": "Oslo", "degrees": 7}
-
-
 @STREAMS
 async def test_hosted_tools_and_pictures_pass(node_dir, chat_only, user, stream):
     result = await converse(
@@ -83,13 +72,6 @@ async def test_hosted_tools_and_pictures_pass(node_dir, chat_only, user, stream)
     assert chat_only.actor is not None
     parts = chat_only.actor.last_chat()["messages"][-1]["content"]
     assert [part["type"] for part in parts] == ["text", "image_url"]
-
-
-@APIS
-@STREAMS
-async def test_an_upstreams_refusal_is_the_sdks_own_error(node_dir, chat_only, user, api, stream):
-    result = await converse(node_dir, chat_only, user, f"Hello. {REFUSE}", api=api, stream=stream)
-    assert result["error"] == {"status": 429, "message": "Slow down.", "retryAfter": "7"}
 
 
 async def test_a_stream_that_breaks_off_is_an_error(node_dir, chat_only, user):
@@ -104,3 +86,13 @@ async def test_a_client_that_leaves_frees_the_upstream(node_dir, chat_only, user
     await converse(node_dir, chat_only, user, f"Hello. {HANG}", api=api, stream=True, leave=True)
     async with asyncio.timeout(5):
         await chat_only.actor.left.wait()
+
+
+@STREAMS
+async def test_structured_output_and_an_upstreams_refusal_are_the_sdks_own(node_dir, chat_only, user, stream):
+    parsed = await converse(
+        node_dir, chat_only, user, "The day in Oslo?", api="responses", stream=stream, structured=True
+    )
+    assert parsed["output"] == {"city": "Oslo", "degrees": 7}
+    refused = await converse(node_dir, chat_only, user, f"Hello. {REFUSE}", api="responses", stream=stream)
+    assert refused["error"] == {"status": 429, "message": "Slow down.", "retryAfter": "7"}

@@ -10,7 +10,6 @@ from proxy.domain.changes import (
     Create,
     EvolutionPolicy,
     Pin,
-    Restore,
     Undo,
     Visit,
 )
@@ -182,17 +181,6 @@ class TestConsolidation:
             await stage.consolidate(user)
         assert not stage.completer.requests
 
-    async def test_a_user_has_a_number_of_calls_an_hour(self, stage):
-        await stage.know(BUDGET)
-        await stage.consolidate(policy=EvolutionPolicy(calls_per_user_hour=1))
-        await stage.know({"d": "User's Hawaii trip budget is in dollars."})
-        counts = await stage.consolidate(policy=EvolutionPolicy(calls_per_user_hour=1))
-        assert len(stage.completer.requests) == 1
-        assert counts.due_at < NOON + 3_601
-        stage.now += 3_601
-        await stage.consolidate(policy=EvolutionPolicy(calls_per_user_hour=1))
-        assert len(stage.completer.requests) == 2
-
     async def test_without_a_model_only_what_another_memory_says_completely_is_closed(self, stage):
         twice = {"d": "User has a dog.", "e": "User has a dog, Rex."}
         await stage.know({**BUDGET, **twice})
@@ -277,19 +265,6 @@ class TestContradictions:
         assert await stage.texts() == current | {"User drinks tea."}
         assert len(await stage.house.stores.derivation.contradictions(ANA, limit=9)) == flags
 
-    async def test_the_owner_decides(self, stage):
-        stage.judge.relation = lambda old, new: Relation(0.1, 0.6, 0.3)
-        for keep, left in (("older", "Rome"), ("newer", "Oslo"), ("both", "Oslo Rome")):
-            user = Scope("t", keep)
-            await stage.know(HOMES, user)
-            await stage.contradict(user)
-            step = Contradictions(stage.gate, stage.house.stores.derivation)
-            (found,) = await stage.house.stores.derivation.contradictions(user, limit=9)
-            await step.decide(user, found.id, keep, NOON)
-            assert {text[14:-1] for text in await stage.texts(user)} == set(left.split())
-            await stage.contradict(user)
-            assert not await stage.house.stores.derivation.contradictions(user, limit=9)
-
 
 # ---------------------------------------------------------------- reflection
 DEPLOYS = {f"m{n}": f"User deployed payment-service on 2026-05-{n:02}; port conflict." for n in range(1, 13)}
@@ -359,15 +334,3 @@ class TestReflection:
         assert made.evidence == (Evidence("s-1", begun.id),)
         await stage.forget("t")
         assert await stage.texts() == set(DEPLOYS.values())
-
-    async def test_an_insight_is_archived_once_when_a_source_no_longer_holds(self, stage):
-        await stage.know(DEPLOYS)
-        stage.completer.answers = [notes(insight())]
-        await stage.reflect()
-        (made,) = [m for m in await stage.house.memories() if m.type == "reflective"]
-        await stage.apply(Close("m2", "m9", NOON))
-        await stage.reflect()
-        assert INSIGHT not in await stage.texts()
-        await stage.apply(Restore(made.id, NOON))
-        await stage.reflect()
-        assert INSIGHT in await stage.texts()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proxy.domain.core import Scope
 from proxy.domain.documents import INDEXING, READY, PassageSearch
 from proxy.domain.errors import InvalidRequest
-from proxy.learn.documents import AT_ONCE, MOST, TARGET, DocumentIngester, split
+from proxy.learn.documents import AT_ONCE, MOST, DocumentIngester, split
 from proxy.text.words import terms
 from tests.support.embedder import MODEL, ONE_AXIS, ScriptedEmbedder
 
@@ -131,47 +131,6 @@ def test_a_passage_carries_the_headings_that_lead_to_it():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "```\n# no heading\n```\n",
-        "- item\n---\n",
-        "    # code\n",
-        "---\ntitle: x\n---\nText.\n",
-        "#tag\n",
-    ],
-)
-def test_what_only_looks_like_a_heading_is_text(text):
-    assert paths(text) == [()]
-
-
-@pytest.mark.parametrize(
-    ("title", "heading"),
-    [
-        ("**Rolling** [back](http://x) `now` [!]", "Rolling back now (!)"),
-        ("a ##", "a"),
-        ("max_output_tokens, _new_ in __v2__", "max_output_tokens, new in v2"),
-        ("`__init__` of `Vec<T>` and ``a`b``", "__init__ of Vec<T> and a`b"),
-        (r"1\. What snake\_case is", "1. What snake_case is"),
-        ("What ~~was~~ is in ~/.config", "What was is in ~/.config"),
-    ],
-)
-def test_a_heading_is_shown_without_markup_and_with_the_names_that_it_holds(title, heading):
-    (passage,) = split(f"## {title}\n\ntext\n", "markdown")
-    assert passage.headings == (heading,)
-
-
-def test_a_long_section_is_cut_between_paragraphs():
-    (first, *_) = split("\n\n" + "word " * 500, "text")
-    assert first.text.startswith("word"), "blank lines are no passage"
-    paragraphs = [f"{number}" + " word" * 50 for number in range(8)]
-    passages = split("# A\n\n" + "\n\n".join(paragraphs), "markdown")
-    assert len(passages) > 1
-    assert all(p.headings == ("A",) for p in passages)
-    assert [line for p in passages for line in p.text.split("\n\n")] == paragraphs
-    assert all(len(p.text) <= TARGET for p in passages)
-
-
-@pytest.mark.parametrize(
     "text", ["x" * 5000, "A sentence of words. " * 300, "一句话。" * 900, "line\n" * 900]
 )
 def test_nothing_is_too_long_to_be_shown(text):
@@ -180,9 +139,3 @@ def test_nothing_is_too_long_to_be_shown(text):
     assert all(len(p.text) <= MOST for p in passages)
     if "一" in text:
         assert all(len(p.text) <= MOST // 3 for p in passages)
-
-
-def test_headings_of_hashes_and_blanks_take_no_time(benchmark_ms):
-    assert len(split("# " + "# " * 200_000, "markdown")) > 100
-    blanks = ("# #" + "\t" * 950 + "x\n") * 20
-    assert benchmark_ms(lambda: split(blanks, "markdown")) < 60

@@ -11,12 +11,11 @@ from proxy.admit.safety import DEFAULT, SafetyPolicy
 from proxy.domain.changes import Hold
 from proxy.domain.core import (
     Candidate,
-    Memory,
     MemoryFilter,
     Quota,
     Scope,
 )
-from proxy.domain.errors import InvalidRequest, NotFound, QuotaExceeded
+from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.learn.edits import MemoryEditor
 from proxy.storage.sql.stores import UNLIMITED
 from proxy.storage.sqlite import SqliteStores
@@ -71,21 +70,6 @@ async def test_what_the_policy_redacts_is_redacted_in_corrections_and_imports(op
     await editor.import_memories(ALICE, [line], began=await stores.memories.stamp(ALICE))
     stored = await stores.memories.get(WHERE, "mem_other")
     assert "example.org" not in f"{stored.content} {stored.tags}"
-
-
-async def test_archiving_does_not_ask_again_whether_the_content_may_be_stored(opened):
-    """A memory of before a stricter policy must still be one that its owner can put away."""
-    editor, stores = await opened()
-    old = Memory(
-        id="mem_old", scope=ALICE, type="semantic", content="User's mail is jo@example.org.", source="api",
-        created_at=1.0, updated_at=1.0, valid_from=1.0,
-    )  # fmt: skip
-    await editor.import_memories(ALICE, [old], began=await stores.memories.stamp(ALICE))
-    strict, _ = await opened(policy=SafetyPolicy(pii={"email": "reject"}))
-    archived = await strict.edit(WHERE, "mem_old", lambda m: replace(m, archived=True))
-    assert (archived.archived, archived.content) == (True, old.content)
-    with pytest.raises(InvalidRequest):
-        await strict.edit(WHERE, "mem_old", lambda m: replace(m, content=old.content + " Really."))
 
 
 async def test_many_corrections_at_once_all_hold(opened):

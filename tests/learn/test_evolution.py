@@ -1,7 +1,5 @@
 """The background pass: order, failures, dry runs, own settings."""
 
-import asyncio
-
 import pytest
 
 from proxy.domain.changes import (
@@ -71,21 +69,6 @@ async def test_a_step_that_fails_is_tried_again_and_the_others_run():
     await evolution(store, Fake("a", error=RuntimeError()), other).visit_next()
     assert len(other.visits) == 1
     assert store.released == [(NOW, NOW + RETRY_S)]
-
-
-async def test_two_requests_at_once_run_one_after_the_other():
-    running = []
-
-    class Slow(Fake):
-        async def run(self, visit):
-            running.append("begins")
-            await asyncio.sleep(0.01)
-            running.append("ends")
-            return await super().run(visit)
-
-    pass_ = evolution(Leases(), Slow("a", StepCounts(), StepCounts()))
-    await asyncio.gather(*(pass_.evolve(ANNA, dry_run=False) for _ in range(2)))
-    assert running == ["begins", "ends"] * 2
 
 
 async def test_a_user_can_switch_a_step_off_but_none_on_that_the_server_has_off():

@@ -1,8 +1,6 @@
 """Extraction: the prompt, grounding in the user's words, the head's verdicts, verbatim sentences."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from proxy.admit.safety import DEFAULT
 from proxy.domain.changes import Create
 from proxy.domain.core import (
-    STATED_KINDS,
     Candidate,
     Evidence,
     Memory,
@@ -19,7 +16,7 @@ from proxy.domain.core import (
 from proxy.domain.ports import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor
-from proxy.learn.extractor import Grounded, Sorted, from_sentences, ground, judged, related, sources
+from proxy.learn.extractor import Grounded, from_sentences, judged, related
 from tests.learn.support import ANA, NOON, House, asked, batch, exchange, facts, memory
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge, stated
 
@@ -29,21 +26,6 @@ HAWAII = exchange("We said $10,000 all in for Hawaii. Can you plan it?", "Sure, 
 # ---------------------------------------------------------------- the prompt
 def prompt(*pending: Exchange) -> str:
     return extractor.request(batch(*pending), []).user
-
-
-def test_the_prompt_holds_dates_context_and_known_memories_with_ids():
-    old = memory("User's budget for Hawaii is $8,000")
-    request = extractor.request(batch(HAWAII, context=[exchange("We are going to Hawaii", seq=0)]), [old])
-    assert request.role == "memory_extraction"
-    assert f"[{old.id}] (semantic, 2026-05-28) User's budget for Hawaii is $8,000" in request.user
-    assert '<exchange date="2026-05-28 20:26 UTC, Thursday">' in request.user
-    context, conversation = request.user.split("<conversation>\n")
-    assert "We said $10,000 all in for Hawaii" in conversation
-    assert "We are going to Hawaii" in context
-    assert "We are going to Hawaii" not in conversation
-    items = request.schema["properties"]["facts"]["items"]
-    assert items["properties"]["type"]["enum"] == list(STATED_KINDS)
-    assert set(items["properties"]) == set(items["required"])
 
 
 def test_the_model_sees_no_secret_planted_instruction_forged_section_or_code():
@@ -87,17 +69,6 @@ async def test_a_fact_gets_the_exchange_that_it_rests_on_by_its_quote_or_its_wor
     assert candidate.evidence == (evidence or "We said $10,000 all in for Hawaii.")
 
 
-async def test_the_head_reads_the_users_words_around_the_evidence():
-    pairs: list[tuple[str, str]] = []
-    judge = ScriptedJudge(statement=lambda *pair: (pairs.append(pair), stated())[1])
-    long = "Imagine a play. " + "The stage is dark tonight. " * 40 + "I live in Monaco. So she says."
-    await read(facts("User lives in Monaco", evidence="I live in Monaco"), exchange(long), judge=judge)
-    ((window, candidate),) = pairs
-    assert candidate == "User lives in Monaco"
-    assert window.endswith("I live in Monaco. So she says.")
-    assert len(window) < 450
-
-
 async def test_a_reply_is_read_with_the_question_that_it_answers():
     windows: list[str] = []
     judge = ScriptedJudge(statement=lambda window, _: (windows.append(window), stated())[1])
@@ -124,40 +95,6 @@ async def test_an_invented_code_is_not_a_fact_and_a_relative_date_is_resolved():
     said = "I fly to Rome next Friday"
     answer = facts("User flies to Rome next Friday.", evidence=said)
     assert await contents(answer, said) == ["User flies to Rome next Friday (2026-06-05)."]
-
-
-async def test_at_most_ten_facts_of_a_batch_are_stored_explicit_ones_first():
-    said = ". ".join(f"I own boat number {n}" for n in range(14))
-    boats = [f"User owns boat number {n}" for n in range(14)]
-    pending = [exchange(said), exchange("Remember that I sail on Sundays.", seq=2)]
-    judge = ScriptedJudge(
-        statement=lambda window, _: stated(sense="remember" if "Remember" in window else "stated")
-    )
-    result = await read(facts(*boats, "User sails on Sundays", confidence=0.7), *pending, judge=judge)
-    assert len(result.stored) == 10
-    assert "User sails on Sundays" in [c.content for c in result.stored]
-    assert result.dropped["surplus"] == 5
-
-
-async def test_a_fact_made_of_small_talk_is_dropped_unless_the_user_asked_to_remember_it():
-    judge = ScriptedJudge(
-        needs=lambda text: replace(SMALL_TALK, small_talk=0.99) if text.startswith("Hi") else NEEDS_MEMORY,
-        statement=lambda window, _: stated(sense="remember" if "remember" in window else "stated"),
-    )
-    pending = [exchange("Hi there, good morning!"), exchange("I live in Ghent.", seq=2)]
-    pending.append(exchange("Hi, remember my cat Pim.", seq=3))
-    answer = facts("User says hi there, good morning", "User lives in Ghent", "User has a cat Pim")
-    result = await read(answer, *pending, judge=judge)
-    assert [c.content for c in result.stored] == ["User lives in Ghent", "User has a cat Pim"]
-    assert result.dropped["small_talk"] == 1
-
-
-@pytest.mark.parametrize("repeated", ["1-", "-", "coffee tea "])
-def test_a_long_fact_without_a_quote_is_grounded_in_linear_time(repeated, benchmark_ms):
-    given = sources([exchange("I like coffee and tea. Ok. Fine. " * 180)], DEFAULT)
-    content = "I like coffee and tea. " + repeated * (7_900 // len(repeated))
-    fact = Candidate(type="preference", content=content, confidence=0.9)
-    assert benchmark_ms(lambda: asyncio.run(ground([fact], given, []))) < 500
 
 
 # ---------------------------------------------------------------- verdicts

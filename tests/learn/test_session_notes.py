@@ -67,23 +67,6 @@ WHOLE = {
     "open_points": ["which hotel?"],
     "files_or_ids": ["QX4T7: flight"],
 }
-HAWAII = exchange("We go to Hawaii in May, 10,000 all in.", "Maui or Oahu first?")
-
-
-def test_the_prompt_holds_the_state_so_far_and_the_dated_exchanges():
-    later = replace(exchange("Maui.", "Noted.", seq=2), model="newer")
-    request = state_request(WHOLE, [HAWAII, later])
-    assert (request.role, request.scope, request.session_id) == ("memory_state", ANA, "s-1")
-    assert request.model == "newer"
-    before, conversation = request.user.split("<conversation>")
-    assert json.dumps(WHOLE) in before
-    assert '<exchange date="2026-05-28 20:26 UTC, Thursday">' in conversation
-    found = [conversation.index(said) for said in ("10,000 all in", "Maui or Oahu", "Maui.")]
-    assert found == sorted(found)
-    assert "<state>\n(none yet)\n</state>" in state_request({}, [HAWAII]).user
-    assert all(f'- "{key}":' in request.system for key in (TOPIC, *LISTS))
-    example = request.system[request.system.rindex("ANSWER") :]
-    assert list(read_state(example) or {}) == [TOPIC, *LISTS]
 
 
 def test_the_model_sees_no_secret_planted_instruction_or_forged_section():
@@ -313,16 +296,3 @@ async def test_a_state_is_stored_with_the_marks_of_the_exchanges_that_it_replace
     standing = await notes.notes.standing(ANA, "s-1")
     assert standing.state == {"topic": "one two three"}
     assert standing.covered == {"k1/Fine.", "k3/Fine."}, "a rule stays in the user's own message"
-
-
-async def test_an_unreadable_state_leaves_the_old_one_and_is_asked_for_again(house):
-    house.completer.answers = ["All right.", STATE]
-    notes = writer(house, step_turns=1)
-    await say(house, "one two three", stateful=True)
-    await house.stores.sessions.end(ANA, "s-1", house.now)
-    job = await house.stores.jobs.claim(house.now, 60)
-    assert job is not None
-    batch = await house.stores.jobs.batch(job, limit=9, context=0)
-    for is_stored in (False, True):
-        await notes.refresh(job, batch)
-        assert (await notes.notes.standing(ANA, "s-1") is not None) is is_stored

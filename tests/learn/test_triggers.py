@@ -1,29 +1,17 @@
 """When pending exchanges become a job: what a message asks for, batches, silence, and a new topic."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from proxy.domain.session import BATCH, EXPLICIT, ORDINARY, NewJob, SessionState
-from proxy.learn.recorder import TOOLS_S, TriggerPolicy, intent_of
-from proxy.learn.worker import TopicDrift, TopicSample, Worker, WorkerConfig, shifts
+from proxy.learn.recorder import TOOLS_S, TriggerPolicy
+from proxy.learn.worker import TopicDrift, Worker, WorkerConfig
 from tests.learn.support import ANA, NOON, House
 from tests.support.embedder import ScriptedEmbedder
-from tests.support.judge import ASKS_NOTHING, ScriptedJudge
-
 
 # ---------------------------------------------------------------- what a message asks for
-@pytest.mark.parametrize(
-    ("asks", "is_rule"), [({"rule": 0.8}, True), ({"remember": 0.6, "rule": 0.2}, False)]
-)
-async def test_a_rule_and_an_ask_to_remember_are_explicit(asks, is_rule):
-    judge = ScriptedJudge(asks=lambda _: replace(ASKS_NOTHING, **asks))
-    intent = await intent_of(judge, "Remember my cat.")
-    assert (intent.is_rule, intent.is_explicit) == (is_rule, True)
-
-
 # ---------------------------------------------------------------- triggers
 POLICY = TriggerPolicy(batch_size=5, idle_seconds=600, personal_idle_seconds=15)
 STATE = SessionState(
@@ -75,30 +63,6 @@ TRIP = (
     ("And what do hotel rooms cost in Lisbon in May, with breakfast?", "About 180 euros a night."),
 )
 CODE = "My Postgres query over the orders table got slow since the index was dropped by a migration."
-
-
-def samples(*directions: float, words: Sequence[str] = ("a", "b", "c", "d", "e")) -> list[TopicSample]:
-    """Return exchanges whose vectors point in these directions, in degrees."""
-    found = []
-    for n, degrees in enumerate(directions):
-        vector = np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], np.float32)
-        own = frozenset(f"{w}{n}" for w in words)
-        found.append(TopicSample(own, own, vector, (vector,)))
-    return found
-
-
-def test_a_topic_changes_where_words_and_vectors_leave_what_the_session_makes_expect():
-    assert shifts(samples(0, 20, 10, 120, 130)) == [3]
-    assert shifts(samples(20, 10, 95)) == [2]
-    assert shifts(samples(20, 160, 95)) == [], "usual for a session that wanders"
-    assert shifts(samples(0, 150)) == [], "one exchange is no topic"
-    assert shifts(samples(0, 10, 150, 20)) == [2]
-    assert shifts([*samples(0, 10), *samples(150, words=("thanks",))]) == []
-    near = samples(0, 10, 100)
-    known = replace(near[2], own=near[0].own)
-    assert (shifts(near), shifts([near[0], near[1], known])) == ([2], []), "words of the topic"
-    mute = TopicSample(frozenset("abcde"), frozenset("abcde"), None, ())
-    assert shifts([mute, mute, mute]) == shifts([mute, mute, *samples(100)]) == []
 
 
 @pytest.fixture

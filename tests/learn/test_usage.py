@@ -9,7 +9,7 @@ from proxy.domain.changes import (
     Visit,
 )
 from proxy.domain.core import Memory, Scope
-from proxy.learn.evolution import Shared, UseJudge, UseStep, is_used, parts, shared
+from proxy.learn.evolution import Shared, UseJudge, UseStep, is_used, shared
 from tests.support.judge import ScriptedJudge
 
 ANNA, NOW = Scope("acme", "anna"), 1_000.0
@@ -56,10 +56,6 @@ class TestShared:
         (found,) = shared([content], said, answer)
         assert found.specific == specific
 
-    def test_words_that_several_memories_contain_do_not_count(self):
-        found = shared(["The trip is to Oslo.", "The trip costs 900."], "plan", "Your trip to Oslo")
-        assert found == [Shared(1, 0, missing=False), Shared(0, 0, missing=True)]
-
 
 def test_the_less_is_shared_the_more_must_agree_in_meaning():
     assert is_used(0.2, Shared(1, 0, missing=False))
@@ -68,12 +64,6 @@ def test_the_less_is_shared_the_more_must_agree_in_meaning():
     assert not is_used(0.8, Shared(0, 0, missing=True))
     assert not is_used(0.05, Shared(1, 1, missing=False))
     assert is_used(None, Shared(1, 0, missing=False))
-
-
-def test_of_a_long_answer_the_first_and_the_last_sentences_are_judged():
-    found = parts("<think>hm</think>" + " ".join(f"Sentence number {n}." for n in range(100)))
-    assert len(found) == 40
-    assert (found[0], found[-1]) == ("Sentence number 0.", "Sentence number 99.")
 
 
 async def test_a_memory_that_helps_little_with_the_message_loses_nothing():

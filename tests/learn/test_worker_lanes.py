@@ -154,18 +154,6 @@ async def test_one_users_many_sessions_do_not_delay_the_others(stores, explicit)
         assert town.calls.count("flood") <= 4  # users take turns
 
 
-async def test_concurrency_grows_only_while_jobs_wait_and_the_upstream_keeps_its_pace(stores):
-    town = Town(stores, CallBounds(concurrency=2, peak=8))
-    await crowd(town, 60)
-    async with at_work(town):
-        await town.pass_seconds(5)
-        assert town.most_at_once == 2
-        await town.pass_seconds(6)
-        assert town.most_at_once == 8
-        await town.pass_seconds(8)
-        assert town.load.limit == 2  # the queue is empty
-
-
 async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(stores):
     town = Town(stores, CallBounds(concurrency=4))
     await crowd(town, 20)

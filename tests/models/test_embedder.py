@@ -1,9 +1,7 @@
 """The embedder never blocks the event loop, shares runs, and survives cancelled and failing calls."""
 
 import asyncio
-import json
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,15 +123,6 @@ async def test_a_failing_model_is_embedding_failed_and_may_recover(embedder, ses
 
 
 # ---------------------------------------------------------------- vectors of real models
-async def vectors(directory: Path, *texts: str) -> Any:
-    embedder = load_embedder(directory.parent, model="tiny", path=directory).embedder
-    assert embedder is not None
-    try:
-        return np.stack([np.frombuffer(vector, np.float32) for vector in await embedder.embed(texts)])
-    finally:
-        embedder.close()
-
-
 async def test_a_vector_depends_on_its_text_alone(fetched, tmp_path):
     embedder = load_embedder(tmp_path, cache_size=0).embedder
     assert embedder is not None
@@ -150,17 +139,3 @@ async def test_any_text_has_a_unit_vector(fetched, tmp_path):
     for vector in await embedder.embed(texts):
         assert np.linalg.norm(np.frombuffer(vector, np.float32)) == pytest.approx(1, abs=1e-5)
     embedder.close()
-
-
-async def test_token_vectors_are_averaged_unless_the_model_pools_its_first_token(tiny_model):
-    (tiny_model / "1_Pooling").mkdir()
-    (tiny_model / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
-    assert (await vectors(tiny_model, "a b c"))[0] == pytest.approx([0, 0, 0, 1])
-    (tiny_model / "1_Pooling/config.json").unlink()
-    tokenizer = json.loads((tiny_model / "tokenizer.json").read_text())
-    (tiny_model / "tokenizer.json").write_text(json.dumps(tokenizer | {"post_processor": None}))
-    found = await vectors(tiny_model, "a", "a b")
-    assert found[0] == pytest.approx([1, 0, 0, 0])
-    assert found[1] == pytest.approx([0.5**0.5, 0.5**0.5, 0, 0])
-    with pytest.raises(EmbeddingFailed):
-        await vectors(tiny_model, "")  # no tokens: there is nothing to average

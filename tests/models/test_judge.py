@@ -91,18 +91,6 @@ async def test_any_text_is_judged(judge):
 
 
 # ---------------------------------------------------------------- memories
-async def test_a_nearer_memory_helps_more(judge, embedder, runs):
-    facts = ["I live in Graz.", "I like tea."]
-    near, far = await embedder.embed(facts)
-    reading = await judge.read("Where do I live?")
-    runs.clear()
-    given = await judge.helps(reading, list(map(MemoryText, facts, (near, far))))
-    assert given[0] > given[1]
-    assert runs == []
-    assert await judge.helps(reading, [*map(MemoryText, facts)]) == pytest.approx(given)
-    assert await judge.helps(reading, []) == []
-
-
 async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not(embedder, tmp_path, runs):
     directory, facts = write_heads(tmp_path), ["I live in Graz.", "Red."]
     write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0])

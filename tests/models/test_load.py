@@ -1,9 +1,7 @@
 """The first source with a model wins, and every other one gives its reason."""
 
 import importlib.machinery
-import shutil
 import sys
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -51,21 +49,6 @@ def test_a_working_directory_comes_first_and_a_broken_one_is_skipped(fetched, tm
     loaded = load_embedder(tmp_path, path=tmp_path)
     assert used(loaded) == "installer"
     assert "is missing" in loaded.notes[0]
-
-
-def test_an_unknown_model_gets_cautious_thresholds_and_its_actual_dimension(tiny_model):
-    shutil.move(tiny_model / "model.onnx", tiny_model / "model_optimized.onnx")  # as in fastembed's cache
-    loaded = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model)
-    configured = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model, threshold=0.0)
-    assert loaded.embedder is not None
-    assert configured.embedder is not None
-    model = loaded.embedder.model
-    assert (model.name, model.dimension) == ("own", 4)
-    assert model.similarity_threshold > 0.3
-    assert "never measured" in loaded.notes[0]
-    assert configured.embedder.model == replace(model, similarity_threshold=0.0)
-    used(loaded)
-    used(configured)
 
 
 @pytest.mark.parametrize("allowed", [False, True])

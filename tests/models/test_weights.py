@@ -5,7 +5,6 @@ import importlib.util
 import re
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,22 +78,6 @@ def test_a_damaged_or_older_packed_file_is_packed_again(damage, tmp_path):
     weights.ensure(target, TAG, never)
 
 
-def test_concurrent_packing_gives_one_whole_file(tmp_path, monkeypatch):
-    target = tmp_path / "new" / "packed"
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: weights.ensure(target, TAG, named), range(3)))
-    assert weights.is_whole(target, TAG)
-    assert list(target.parent.iterdir()) == [target]
-
-    def disk_full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", disk_full)
-    with pytest.raises(EmbeddingFailed, match="No space left"):
-        weights.ensure(tmp_path / "packed", TAG, named)
-    assert list(tmp_path.iterdir()) == [target.parent]
-
-
 # ---------------------------------------------------------------- the encoder's files
 def test_a_damaged_file_is_named_with_the_remedy(copied, tmp_path):
     file = copied / vocabulary.NAME
@@ -163,15 +146,6 @@ def test_a_question_finds_a_fact_in_another_language(encoder):
 def test_a_text_has_the_tokens_of_the_published_tokenizer(fetched, text, ids):
     """As `tokenizers` reads the published tokenizer.json."""
     assert vocabulary.read(fetched).ids(text) == ids
-
-
-def test_both_ends_of_a_long_text_are_read(fetched):
-    words = vocabulary.read(fetched)
-    whole = words.ids("first " + "and so on " * 20_000 + "last")
-    assert len(whole) == vocabulary.MAX_TOKENS
-    assert whole[:3] == words.ids("first and")[:3]
-    assert whole[-2:] == words.ids("on last")[-2:]
-    assert words.ids("a b c", 4) == [*words.ids("a")[:2], *words.ids("c")[-2:]]
 
 
 def test_unknown_pieces_are_not_understood(fetched, encoder, tmp_path):

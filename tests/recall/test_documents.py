@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proxy.domain.core import Hit, Message, Reason, Scope
+from proxy.domain.core import Hit, Reason, Scope
 from proxy.domain.documents import READY, Document, Passage, PassageHit, PassageScores, PassageSearch
 from proxy.domain.errors import StoreUnavailable
 from proxy.recall.documents import SHORT_ID, RankedPassage, Shelf, render, search, with_passages
@@ -89,13 +89,6 @@ async def test_a_passage_near_the_question_opens_the_gate_for_the_next_ones():
     assert WORDED in await texts(turn(QUESTION), worded)
 
 
-async def test_the_gate_is_stricter_for_a_message_that_needs_no_memory():
-    asked = turn(QUESTION)
-    assert await texts(asked, shelf(hit(0.35))) == [ANSWER]
-    assert await texts(asked, shelf(hit(0.35)), Reason.GENERAL_FACT) == []
-    assert await texts(asked, shelf(hit(0.37)), Reason.GENERAL_FACT) == [ANSWER]
-
-
 async def test_passages_without_vectors_are_found_by_their_words():
     worded = hit(None, WORDED, bm25=3.0)
     for embedder in (None, ScriptedEmbedder(failing=True), ScriptedEmbedder()):
@@ -114,14 +107,6 @@ async def test_small_talk_and_requests_for_types_of_memory_search_no_documents(r
     typed = turn(QUESTION)
     assert await texts(replace(typed, options=replace(typed.options, types=("preference",))), at) == []
     assert at.index.asked == []
-
-
-async def test_a_passage_that_the_conversation_shows_is_left_out():
-    pasted = turn(f"My runbook says:\n{ANSWER}", "I see.", QUESTION)
-    assert await texts(pasted, shelf(hit(OPENS), hit(SHOWN, "Second."))) == ["Second."]
-    asked = turn(QUESTION)
-    by_tool = replace(asked, messages=(Message("tool", f"… {ANSWER} …"), *asked.messages))
-    assert await texts(by_tool, shelf(hit(OPENS))) == []
 
 
 # ---------------------------------------------------------------- failing
@@ -160,18 +145,6 @@ def test_a_document_can_neither_close_the_block_nor_forge_a_citation():
 
 def _ranked(one: PassageHit) -> RankedPassage:
     return RankedPassage(one, 1.0)
-
-
-def test_the_beginning_of_the_best_passage_is_shown_if_not_all_of_it_fits():
-    sentences = [f"Sentence number {n} of a long one." for n in range(20)]
-    found = [_ranked(hit(0.5, " ".join(sentences))), _ranked(hit(0.5, "Next. " * 100))]
-    block = with_passages(Block("", (), 0), found, shelf(budget_tokens=150), Words(), "m")
-    shown = [sentence for sentence in sentences if sentence in block.text]
-    assert shown == sentences[: len(shown)]
-    assert 10 <= len(shown) < 20
-    assert f"{shown[-1]}…\n" in block.text
-    assert "Next." not in block.text
-    assert block.tokens == len(block.text.split()) <= 150
 
 
 async def test_documents_displace_no_memory(tools):

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain.core import Hit, MemoryOptions
 from proxy.domain.errors import StoreUnavailable
-from proxy.recall.explain import explain, search, unshown
+from proxy.recall.explain import explain, unshown
 from proxy.recall.prepare import RecallTools, prepare
 from tests.recall.conftest import SCOPE, Shelf, memory, tools_with, turn
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
@@ -77,14 +77,6 @@ class Broken(Shelf):
 
 def broken() -> RecallTools:
     return tools_with(Broken(), ScriptedJudge())
-
-
-async def test_a_search_orders_all_memories():
-    (found,) = await search(
-        SCOPE, "hi", holding(BUDGET, needs=lambda _: SMALL_TALK, help=lambda *_: 0.1), limit=5
-    )
-    assert found.memory.id == "budget"
-    assert found.why == "dense .50, lexical 3.0, helps .10"
 
 
 @pytest.mark.parametrize("needs", [NEEDS_MEMORY, SMALL_TALK])

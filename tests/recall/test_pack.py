@@ -12,7 +12,6 @@ from proxy.recall.pack import (
     OVERRULED,
     PROFILE_LINES,
     TURN_TOKENS,
-    WAS,
     Budget,
     inject,
     reminders,
@@ -109,20 +108,6 @@ def test_the_profile_follows_the_memories_and_has_its_own_budget():
     assert inject([], rules, budget=Budget(Words(), 200, 0), model="m").text == ""
 
 
-def test_past_values_take_only_what_is_left_and_say_when_they_held():
-    days = [86_400.0 * n for n in range(1, 11)]
-    old = [memory(f"w{n}", f"Weighs {n} kg", valid_from=days[n], valid_to=days[n + 1]) for n in range(9)]
-    now = [Ranked(memory("now", "Weighs 70 kg"), 1.0, "")]
-    alone = inject(now, budget=Budget(Words(), 60), model="m")
-    block = inject(now, past=old, budget=Budget(Words(), 60), model="m")
-    assert block.memory_ids[0] == "now"
-    assert 1 < len(block.memory_ids) < 9
-    assert alone.tokens < block.tokens <= 60
-    assert "[was 1970-01-02 until 1970-01-03 #w0] Weighs 0 kg" in block.text
-    assert WAS in block.text
-    assert inject(now, past=old, budget=Budget(Words(), alone.tokens), model="m") == alone
-
-
 # ---------------------------------------------------------------- session notes
 DAY = 1_767_225_600.0
 CHINESE = Anchor("language", "Answer in Chinese.", DAY)
@@ -181,8 +166,3 @@ def test_a_memory_is_visible_if_a_message_states_it(one, texts, visible):
     assert unseen([one], [Message("user", t) for t in texts], memory=lambda m: m) == (
         [] if visible else [one]
     )
-
-
-@pytest.mark.parametrize("text", ["z. B. " * 2_600 + "what? Yes.", "ﷺ" * 16_000])
-def test_no_text_is_slow_to_compare(text, benchmark_ms):
-    assert benchmark_ms(lambda: unseen([VEGAN], [Message("user", text)], memory=lambda m: m)) < 30

@@ -12,13 +12,11 @@ from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.ports import Needs
 from proxy.domain.session import Anchor, SessionNotes
 from proxy.recall.prepare import LINES, RecallTools, prepare
-from proxy.recall.search import Ranking
-from proxy.recall.triage import Restraint
 from proxy.telemetry import REMIND_S, ThrottledLog
-from tests.recall.conftest import NOW, SCOPE, Past, Shelf, memory, tools_with, turn
+from tests.recall.conftest import NOW, Past, Shelf, memory, tools_with, turn
 from tests.storage.recording import recorded
-from tests.support.embedder import ONE_AXIS, ScriptedEmbedder
-from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
+from tests.support.embedder import ScriptedEmbedder
+from tests.support.judge import SMALL_TALK, ScriptedJudge
 
 BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."), 0.5, 3.0)
 ASKED = "What can we spend on the hotel?"
@@ -89,39 +87,7 @@ async def test_a_short_message_is_read_with_the_users_message_before_it(judge, t
     assert judge.read_texts[-1] == "How much did the whole hotel cost us?"
 
 
-async def test_a_short_reply_is_small_talk_unless_it_answers_a_question():
-    judge = ScriptedJudge(needs=lambda text: SMALL_TALK if text in ("Thanks!", "ok") else NEEDS_MEMORY)
-    tools = holding(BUDGET, judge=judge)
-    assert (await prepare(turn("Where is my passport?", "Here.", "Thanks!"), tools)).reason == "greeting"
-    agreed = turn("Plan my trip to Portugal.", "With your budget?", "ok")
-    assert (await prepare(agreed, tools)).memory_ids == ("budget",)
-
-
-async def test_settings_can_skip_first_turns_and_short_queries():
-    held = replace(holding(BUDGET), restraint=Restraint(skip_first_turn=True))
-    first = await prepare(turn(ASKED), held)
-    assert (first.status, first.reason) == (Status.SKIPPED, "first_turn")
-    assert (await prepare(turn("Hi", "Hello!", ASKED), held)).memory_ids
-    named = replace(turn(ASKED), named=True, standalone=True)
-    assert (await prepare(named, held)).reason == "first_turn"
-    assert (await prepare(named, replace(held, sessions=Past(["I am off to Porto"])))).memory_ids
-    short = replace(held, restraint=Restraint(min_query_chars=len(ASKED) + 1))
-    assert (await prepare(turn(ASKED + "  "), short)).reason == "short_query"
-
-
 # ---------------------------------------------------------------- search
-async def test_store_and_model_begin_together_and_are_cancelled_with_the_request():
-    tools = holding()
-    tools.searcher.memories.is_slow = True
-    waiting = asyncio.create_task(prepare(turn(ASKED), tools))
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert tools.searcher.memories.begun == [SCOPE]
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    assert tools.searcher.memories.reading.cancelled()
-
-
 async def test_the_reason_distinguishes_no_memories_from_memories_that_do_not_help():
     none = await prepare(turn(ASKED), holding())
     useless = await prepare(turn(ASKED), holding(BUDGET, judge=ScriptedJudge(help=lambda *_: 0.49)))
@@ -143,20 +109,6 @@ async def test_a_request_s_own_threshold_replaces_the_judge():
     assert (await prepare(turn(ASKED, options=options), tools)).memory_ids == ("budget",)
     both = holding(near, far, least_cosine=0.4)  # the server's least cosine, in addition to the judge
     assert (await prepare(turn(ASKED), both)).memory_ids == ("budget",)
-
-
-async def test_search_can_be_dense_or_lexical_only_or_use_the_judge_s_vector():
-    shelf = Shelf([BUDGET])
-    await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(dense=False)))
-    await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(lexical=False)))
-    judge = ScriptedJudge(vector=lambda text: b"ours")
-    shared = tools_with(shelf, judge, shares_space=True)
-    await prepare(turn(ASKED), shared)
-    words, vector, ours = shelf.asked
-    assert (words.vector, bool(words.terms)) == (None, True)
-    assert (vector.vector, vector.terms) == (ONE_AXIS, ())
-    assert ours.vector == b"ours"
-    assert ASKED not in shared.searcher.embedder.embedded
 
 
 # ---------------------------------------------------------------- what fails

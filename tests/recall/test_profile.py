@@ -16,7 +16,7 @@ from proxy.domain.core import (
 from proxy.domain.ports import Needs, ProfileScores
 from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sqlite import SqliteStores
-from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
+from tests.recall.conftest import NOW, SCOPE, memory, tools_with, turn
 from tests.support.embedder import MODEL, ScriptedEmbedder
 from tests.support.judge import SMALL_TALK, ScriptedJudge
 
@@ -108,19 +108,6 @@ async def test_a_users_memories_are_sorted_once_until_they_change_or_something_i
     assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("english", "car")
 
 
-async def test_a_store_without_vectors_in_memory_lists_the_preferences():
-    class Listed(Shelf):
-        async def list(self, where, **_):
-            page = await super().list(where, limit=1)
-            return replace(page, items=(SPANISH,) if where.type == "preference" else ())
-
-    judge = ScriptedJudge(standing=KINDS.__getitem__, needs=lambda _: SMALL_TALK)
-    tools = tools_with(Listed(), judge, embedder=ScriptedEmbedder(lambda text: RULE))
-    for _ in range(2):
-        assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("spanish",)
-    assert tools.searcher.embedder.embedded == [SPANISH.content], "cached by the user's stamp"
-
-
 async def apply(stores, *changes):
     await stores.memories.apply(SCOPE, changes, expect=await stores.memories.stamp(SCOPE))
 
@@ -132,16 +119,3 @@ async def test_what_lack_of_use_archived_answers_where_nothing_current_does(stor
         tools = replace(tools_over(stores), searches_faded=searches)
         prepared = await prepare(turn("Which car do I drive these days?"), tools)
         assert ("car" in prepared.memory_ids) is (found and searches)
-
-
-async def test_next_to_a_current_memory_an_archived_one_that_helps_is_shown(stores):
-    bike = memory("bike", "User rides an old Skoda bike.")
-    await apply(stores, Create(bike, FACT), Archive(("car",), NOW, "decay"))
-    for help_, shown in ((0.9, {"bike", "car"}), (0.05, {"bike"})):
-        given = {"bike": 0.9, "blue": help_}
-        judge = {
-            "help": lambda _, said, given=given: max(v for k, v in {**given, "": 0.0}.items() if k in said)
-        }
-        tools = replace(tools_over(stores, **judge), searches_faded=True)
-        found = (await prepare(turn("Which car do I drive these days?"), tools)).memory_ids
-        assert {"bike", "car"} & set(found) == shown

@@ -25,12 +25,6 @@ def test_a_strong_match_by_words_beats_a_slightly_nearer_vector_and_a_poor_one_d
     assert order(hit("a", None, 1.0), hit("b", None, 3.0)) == ["b", "a"], "without vectors the words decide"
 
 
-def test_reciprocal_ranks_are_an_option():
-    ranking = Ranking(fusion="rrf")
-    assert order(hit("a", 0.5), hit("b", 0.4, 2.0), hit("c", None, 1.0), ranking=ranking) == ["b", "a", "c"]
-    assert order(hit("a", None, 1.0), hit("b", None, 3.0), ranking=ranking) == ["b", "a"]
-
-
 @pytest.mark.parametrize("field", ["weight", "importance", "confidence", "updated_at"])
 def test_between_equals_weight_importance_confidence_and_recency_decide(field):
     worse, better = {"updated_at": (NOW - 300 * DAY, NOW)}.get(field, (0.4, 0.9))

@@ -10,7 +10,7 @@ from proxy.domain.core import Hit, MemoryOptions, Ranked
 from proxy.domain.errors import RerankFailed
 from proxy.recall.explain import search
 from proxy.recall.prepare import prepare
-from proxy.recall.search import RERANK_STEP, RERANKS_AT_ONCE, Reranking, blended
+from proxy.recall.search import RERANK_STEP, Reranking
 from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
 from tests.support.judge import ScriptedJudge
 
@@ -75,36 +75,11 @@ async def test_a_model_that_cannot_help_leaves_the_order(oracle, spent_s, read):
     assert len(oracle.read) == read
 
 
-def test_a_model_to_which_all_are_alike_leaves_the_order():
-    few = [Ranked(memory(f"m{i}", f"fact {i}"), 1 - i / 4, "") for i in range(3)]
-    assert ids(blended(few, [-6.0, -5.75, -5.5])) == ids(few), "a small difference is not stretched"
-    assert ids(blended(ranked(4), [2.0, 2.0, 2.0, 2.0])) == ids(ranked(4))
-
-
 async def test_after_the_deadline_what_was_read_is_in_order_and_the_rest_stays():
     oracle = Oracle("number7.", hangs_after=2 * RERANK_STEP)
     found = await reordered(oracle, ranked(20))
     assert ids(found)[0] == "m7"
     assert ids(found)[2 * RERANK_STEP :] == [f"m{i}" for i in range(2 * RERANK_STEP, 20)]
-
-
-async def test_in_a_burst_only_the_first_requests_are_reranked():
-    reranking = Reranking(Oracle("number7.", hangs_after=0), deadline_s=1000)
-    async with asyncio.timeout(20):
-        waiting = [
-            asyncio.create_task(reranking.reorder("which?", ranked(10), spent_s=0))
-            for _ in range(RERANKS_AT_ONCE)
-        ]
-        await asyncio.sleep(0)
-        assert ids(await reranking.reorder("which?", ranked(10), spent_s=0)) == ids(ranked(10))
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        with pytest.raises(TimeoutError):  # the caller's own deadline is not swallowed
-            async with asyncio.timeout(0.01):
-                await reranking.reorder("which?", ranked(5), spent_s=0)
-    reranking._reranker = Oracle("number7.")  # both slots are free again
-    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0))[0] == "m7"
 
 
 # ---------------------------------------------------------------- in the read path

@@ -25,7 +25,7 @@ from proxy.recall.triage import query_of
 from proxy.storage.sqlite import SqliteStores
 from tests.recall.conftest import SCOPE, Shelf, memory, tools_with, turn
 from tests.support.embedder import ScriptedEmbedder
-from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
+from tests.support.judge import NEEDS_MEMORY, ScriptedJudge
 
 EARLIER = "We plan our Portugal trip in May."
 TALK = turn(EARLIER, "Lovely! Flights or hotel first?", "and how much?")
@@ -78,15 +78,6 @@ async def test_a_vague_question_is_searched_in_full():
     assert {"hotel", "portugal"} <= set(query.terms)
     assert "Flights or hotel first?" in model.asked[0].user
     assert model.asked[0].role == REWRITE_ROLE
-
-
-async def test_a_clear_question_calls_no_model_unless_hyde_is_on():
-    model = Model(answer='{"note": "User\'s flight to Porto leaves at 9."}')
-    clear = turn("When does the plane to my sister's new town leave?")
-    assert await improved(QueryRewriter(model, deadline_s=5), clear) == query_of(clear.query)
-    assert model.asked == []
-    query = await improved(QueryRewriter(model, deadline_s=5, hyde=True), clear)
-    assert query == replace(query_of(clear.query), imagined="User's flight to Porto leaves at 9.")
 
 
 async def test_the_model_gets_a_share_of_the_time_that_is_left():
@@ -220,13 +211,6 @@ async def test_a_plan_cancels_a_search_only_if_triage_is_not_sure():
     assert (poem.status, poem.reason) == (Status.SKIPPED, "plan")
     assert shelf.asked == []
     assert (await prepare(turn(POEM), with_plan('{"search": false}', shelf))).memory_ids == ("budget",)
-
-
-async def test_a_message_that_triage_skips_calls_no_model():
-    model = Model()
-    tools = tools_with(Shelf(), ScriptedJudge(needs=lambda _: SMALL_TALK))
-    await prepare(turn("hi there"), replace(tools, planner=SearchPlanner(model, deadline_s=5)))
-    assert model.asked == []
 
 
 @pytest.mark.parametrize("model", [Model(hangs=True), Model(failing=True), Model(answer="As an AI …")])

@@ -81,17 +81,6 @@ def test_what_users_ask_is_not_housekeeping(said):
     assert not is_housekeeping([Message("user", said)])
 
 
-@pytest.mark.parametrize(
-    "instructions",
-    [
-        "You are helpful. After each answer suggest three follow-up questions on the conversation.",
-        f"You are Ada of ACME. {'Be kind and brief. ' * 40} Generate a title for this conversation, too.",
-    ],
-)
-def test_instructions_for_an_assistant_are_not_housekeeping(instructions):
-    assert not is_housekeeping([Message("system", instructions), Message("user", "Where do I live?")])
-
-
 def texts(found: Any) -> Iterator[str]:
     if isinstance(found, str):
         yield found

@@ -187,32 +187,6 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(unknown, tak
     assert scripted.requests[-1].json["response_format"]["type"] == "json_schema"
 
 
-async def test_a_reasoning_model_keeps_its_limit_and_its_schema():
-    async with asking(refusing("max_tokens", "temperature")) as (scripted, completer):
-        await completer.complete(question(schema=SCHEMA))
-        await completer.complete(question(schema=SCHEMA))
-    assert len(scripted.requests) == 4
-    last = scripted.requests[-1].json
-    assert last["max_completion_tokens"] == 1024
-    schema = {"name": "memory_extraction", "schema": SCHEMA, "strict": True}
-    assert last["response_format"] == {"type": "json_schema", "json_schema": schema}
-    assert "max_tokens" not in last
-    assert "temperature" not in last
-
-
-async def test_a_model_whose_thoughts_used_up_the_limit_is_asked_without():
-    async def script(exchange):
-        value = completion("fine")
-        if "max_tokens" in exchange.request.json:
-            value["choices"][0] |= {"finish_reason": "length", "message": {"content": "", "reasoning": "so"}}
-        await exchange.json(value)
-
-    async with asking(script) as (scripted, completer):
-        assert await completer.complete(question()) == "fine"
-        assert await completer.complete(question()) == "fine"
-    assert len(scripted.requests) == 3
-
-
 # ---------------------------------------------------------------- pauses
 def busy(status: int, **headers: str) -> Any:
     async def script(exchange: Exchange) -> None:

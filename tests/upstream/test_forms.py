@@ -1,7 +1,5 @@
 """What is learnt of models: bounded, for a day, shared, and only what a refusal proves."""
 
-import json
-
 import pytest
 
 from proxy.upstream.forms import (
@@ -9,7 +7,6 @@ from proxy.upstream.forms import (
     LEARNT_FOR_S,
     MAX_LEARNT,
     PLACEMENTS,
-    SUSPECTED_FOR_S,
     Attempt,
     Form,
     Forms,
@@ -87,35 +84,6 @@ async def test_two_processes_know_what_either_has_learnt_and_save_it_once():
     assert described(store.rows, clock.now + LEARNT_FOR_S) == []
 
 
-async def test_rows_that_make_no_sense_are_left_alone():
-    clock, store = Clock(), StoredForms()
-    good = {"until": clock.now + 5, "form": {"placement": "in_user", "later": 1}}
-    key = json.dumps(["u", "chat", "m"])
-    store.rows = {"": "", "[]": "{}", key: json.dumps(good), '["u", "chat", "n"]': '{"until": "x"}'}
-    store.rows['["u", "chat", "o"]'] = json.dumps({"until": good["until"], "form": {"placement": "nowhere"}})
-    forms = Forms(clock)
-    await forms.sync(store)
-    assert forms.of(ModelRoute("u", "m")) == IN_USER
-    assert forms.of(ModelRoute("u", "o")) == DEFAULT
-
-
-def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed():
-    clock = Clock()
-    learning = Learning(Forms(clock), M.upstream)
-    learning.forms.prove(M, Attempt(IN_USER))
-    learning.forms.suspect(M, ("before_last_user", "merge_system"))
-    first = learning.first(M)
-    assert first == Attempt(IN_USER)
-    assert not learning.forms.is_proven(M, first)
-    learning.took(M, first, first)
-    assert learning.forms.of(M) == IN_USER
-    other = ModelRoute(M.upstream, "other")
-    learning.forms.suspect(other, PLACEMENTS)
-    assert not learning.first(other).memory
-    clock.now += SUSPECTED_FOR_S
-    assert learning.first(other) == FIRST
-
-
 def test_no_query_of_an_address_is_stored_or_logged():
     learning = Learning(Forms(Clock()), "https://host/v1?key=secret")
     assert learning.model("m", "chat").upstream == "https://host/v1"
@@ -164,14 +132,6 @@ def test_however_it_is_refused_a_request_comes_to_its_end(message):
         attempt = next_attempt(attempt, request, Refusal(400, message.lower()))
     assert len(seen) <= 6
     assert not seen[-1].memory
-
-
-def test_a_word_of_a_message_is_not_taken_for_a_field():
-    refusal = refusal_of(400, b'{"error": {"message": "Conversation roles must alternate user/assistant"}}')
-    assert not refusal.names("user")
-    assert refusal_of(400, b'{"error": {"message": "user: Extra inputs are not permitted"}}').names("user")
-    quoted = b'{"detail": [{"loc": ["body", "verbosity"], "input": {"param": "user"}}]}'
-    assert refusal_of(422, quoted).fields == {"verbosity"}
 
 
 @pytest.mark.parametrize(

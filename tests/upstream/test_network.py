@@ -235,21 +235,6 @@ def test_no_proxy_excepts_what_it_names(url, is_direct):
     assert (network.proxy_for(parse_base_url(url)) is None) == is_direct
 
 
-@pytest.mark.parametrize(
-    ("environ", "setting", "shown"),
-    [
-        ({"HTTPS_PROXY": "http://a:1", "https_proxy": "http://b:2"}, None, "http://b:2 (https_proxy)"),
-        ({"HTTP_PROXY": "http://a:1", "all_proxy": "socks5://b"}, None, "socks5://b:1080 (all_proxy)"),
-        ({"HTTPS_PROXY": "http://a:1"}, "http://u:hush@c:3", "http://c:3 (upstream.proxy)"),
-        ({"HTTPS_PROXY": "http://a:1"}, "none", ""),
-        ({"HTTP_PROXY": "http://a:1"}, None, ""),
-    ],
-)
-def test_what_is_in_force_is_said(environ, setting, shown):
-    said = Network.of(environ, proxy=setting).described(parse_base_url("https://h/v1"))
-    assert said == (f"through the proxy {shown}" if shown else "")
-
-
 # ---------------------------------------------------------------- certificates
 async def test_a_private_authority_is_believed_where_it_is_named(authority, monkeypatch):
     async with ScriptedUpstream(tls=authority.server("127.0.0.1")) as scripted:
@@ -261,24 +246,6 @@ async def test_a_private_authority_is_believed_where_it_is_named(authority, monk
         assert await asked(url, Network.of({"REQUESTS_CA_BUNDLE": str(authority.file)})) == b"ok"
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
         assert await asked(url, Network.of({})) == b"ok"
-
-
-async def test_an_expired_certificate_and_a_server_without_tls_are_named(authority):
-    network = Network.of({}, ca_file=str(authority.file))
-    async with ScriptedUpstream(tls=authority.server("127.0.0.1", days=-1)) as scripted:
-        with pytest.raises(UpstreamUnreachable, match="has expired"):
-            await asked(f"https://127.0.0.1:{scripted.port}/v1", network)
-
-    async def plain(reader, writer):
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(UpstreamUnreachable, match="http:// instead") as refused:
-            await asked(f"https://127.0.0.1:{port}/v1", network)
-    assert refused.value.cause == "tls"
 
 
 def test_a_file_that_holds_no_certificates_and_a_proxy_that_cannot_be_meant_are_errors(tmp_path):

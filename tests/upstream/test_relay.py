@@ -18,7 +18,7 @@ from proxy.domain.errors import UpstreamError
 from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
-from proxy.upstream.relay import ClientLeft, Departure, Downstream, Ending, Tap, passthrough
+from proxy.upstream.relay import Ending, Tap, passthrough
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
@@ -350,58 +350,3 @@ def test_a_tap_holds_what_fits_and_then_nothing():
     for chunk in (b"one", b"two", bytes(8 << 20), b"d"):
         tap.add(chunk)
     assert (b"".join(tap.chunks), tap.size, tap.truncated) == (b"onetwo", 6, True)
-
-
-class Messages:
-    """A receive that gives these messages and then waits for the client to leave."""
-
-    def __init__(self, *messages: dict[str, Any]) -> None:
-        self.messages = list(messages)
-        self.leave = asyncio.Event()
-
-    async def __call__(self) -> dict[str, Any]:
-        if self.messages:
-            return self.messages.pop(0)
-        await self.leave.wait()
-        return {"type": "http.disconnect"}
-
-
-WHOLE = {"type": "http.request", "body": b"all", "more_body": False}
-
-
-@pytest.mark.parametrize("seen_by", ["receive", "the protocol", "the protocol before the work"])
-async def test_work_for_a_client_that_leaves_is_cancelled_quietly(seen_by):
-    receive = Messages(WHOLE)
-    departure = None if seen_by == "receive" else Departure()
-    if departure is not None and seen_by == "the protocol before the work":
-        departure.happen()
-    cancelled = False
-    async with asyncio.timeout(30), Downstream(receive, departure) as downstream:
-        assert await downstream.read(10) == b"all"
-        if seen_by == "receive":
-            receive.leave.set()
-        elif departure is not None and seen_by == "the protocol":
-            asyncio.get_running_loop().call_soon(departure.happen)  # no task calls it
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled = True
-            raise
-    assert cancelled
-    assert downstream.left
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0
-    await asyncio.sleep(0)  # nothing of the cancellation is left behind
-
-
-async def test_a_client_that_left_mid_body_ends_the_block():
-    first = {"type": "http.request", "body": b"ha", "more_body": True}
-    receive = Messages(first)
-    receive.leave.set()
-    async with Downstream(receive) as downstream:
-        await downstream.read(10)
-        pytest.fail("not reached")
-    assert downstream.left
-    with pytest.raises(ClientLeft):
-        await Downstream(Messages({"type": "http.disconnect"})).body()

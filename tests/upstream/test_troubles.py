@@ -6,8 +6,6 @@ from typing import Any
 import httpx2
 import structlog
 
-from proxy import telemetry
-from proxy.upstream.relay import log_refused
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import house, models_dir
 from tests.storage.recording import recorded
@@ -73,16 +71,3 @@ async def test_each_failure_is_one_line_that_names_the_request_and_quotes_no_tex
             of_upstream = [(name, given) for name, given in lines if name.startswith("upstream.")]
             assert of_upstream == [(f"upstream.{event}", {"request_id": "gw-1", "route": route, **facts})]
             assert "diary" not in str(lines)
-
-
-def test_mistakes_of_clients_are_not_warnings(monkeypatch):
-    levels: list[str] = []
-
-    class Log:
-        def __getattr__(self, level):
-            return lambda event, **facts: levels.append(level)
-
-    monkeypatch.setattr(telemetry, "log", Log())
-    for status in (400, 401, 404, 429, 500, 529):
-        log_refused(status, [])
-    assert levels == ["info"] * 3 + ["warning"] * 3

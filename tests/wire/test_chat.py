@@ -97,15 +97,6 @@ def test_only_a_demanded_call_forces_a_tool(fields, forced):
     assert CHAT.tool_forced(fields) is forced
 
 
-def test_the_plain_fields_are_read_whatever_they_hold():
-    assert CHAT.model({"model": "gpt"}) == "gpt"
-    assert CHAT.model({}) == CHAT.model({"model": 4}) == ""
-    assert CHAT.openai_user({"user": "u", "safety_identifier": "s"}) == "s"
-    assert CHAT.openai_user({"user": "u", "safety_identifier": None}) == "u"
-    assert [CHAT.openai_user({"user": value}) for value in ("", " ", 3, "a\nb", "x" * 257)] == [None] * 5
-    assert CHAT.previous_response_id({"previous_response_id": "resp_1"}) is None
-
-
 def test_the_conversation_key_stays_while_the_conversation_grows():
     start = [{"role": "system", "content": "Be kind."}, user("My dog is called Rex.")]
     key = CHAT.conversation_key({"messages": start})

@@ -12,7 +12,7 @@ from proxy.wire.authorship import ThoughtSplitter
 from proxy.wire.chat_answer import CallPiece, ChatReader, PieceKind, TextPiece
 from proxy.wire.dialect import CHAT, Answer
 from tests.support.examples import examples
-from tests.wire.translation.support import call, delta, final, kinds, streamed
+from tests.wire.translation.support import call, delta, final, streamed
 
 Json = dict[str, Any]
 
@@ -142,13 +142,6 @@ def test_fragments_go_to_their_call(chunks):
     assert [(item["name"], item["arguments"]) for item in items] == expected
 
 
-def test_a_thought_signature_stays_at_its_call_or_message():
-    signed = {"google": {"thought_signature": "sig"}}
-    given = {**fragment("{}", id="c", name="f"), "extra_content": signed}
-    for chunk in (delta(tool_calls=[given]), delta("stop", content="Hi", extra_content=signed)):
-        assert final(streamed([chunk]))["output"][0]["extra_content"] == signed
-
-
 # ---------------------------------------------------------------- thoughts
 @pytest.mark.parametrize(
     ("expected", "content", "thoughts", "said"),
@@ -203,18 +196,6 @@ def test_thoughts_are_found_where_servers_put_them(values):
     thought, said = final(streamed([*values, delta("stop")]))["output"]
     assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "Hm\n")
     assert said["content"][0]["text"] == remembered(*values).text == "Yes"
-
-
-def test_summaries_come_where_they_are_asked_for():
-    values = [delta(reasoning_content="H"), delta(reasoning_content="m"), delta("stop", content="Yes")]
-    events = streamed(values, reasoning={"summary": "auto"})
-    assert kinds(events)[2:8] == [
-        "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta",
-        "reasoning_summary_text.delta", "reasoning_summary_text.done", "reasoning_summary_part.done",
-    ]  # fmt: skip
-    assert {event["summary_index"] for event in events[3:8]} == {0}
-    item = final(events)["output"][0]
-    assert (item["summary"], item["content"]) == ([{"type": "summary_text", "text": "Hm"}], [])
 
 
 # ---------------------------------------------------------------- speech, bounds

@@ -110,30 +110,6 @@ def test_a_turn_that_says_more_than_can_be_known_stays(entries):
     assert not whole(user(), {"type": "tomorrow_call", "id": "t"}, reply(), history=RESPONSES_HISTORY)
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [[call("a", f"{kind}_call"), output("a", f"{kind}_call_output")] for kind in ("function", "apply_patch")]
-    + [
-        [call("a", "local_shell_call"), {"type": "local_shell_call_output", "id": "a", "output": "x"}],
-        [
-            {"type": "mcp_list_tools", "id": "l", "tools": []},
-            {"type": "mcp_approval_request", "id": "a"},
-            {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
-            {"type": "mcp_call", "id": "m", "approval_request_id": "a", "output": "x"},
-        ],
-        [{"type": "reasoning", "id": "r"}, {"type": "web_search_call", "id": "w"}],
-    ],
-    ids=lambda entries: str(entries[0]["type"]),
-)
-def test_tools_of_the_responses_api_go_with_what_belongs_to_them_or_not_at_all(entries):
-    assert whole(user(), *entries, reply(), history=RESPONSES_HISTORY)
-    for index, entry in enumerate(entries):
-        if "approval_request_id" in entry or entry["type"] in CALLED:
-            torn = entries[:index] + entries[index + 1 :]
-            must_stay = entry["type"] != "mcp_call"
-            assert whole(user(), *torn, reply(), history=RESPONSES_HISTORY) is not must_stay
-
-
 CALLED = [
     f"{kind}_call{end}"
     for kind in ("function", "custom_tool", "computer", "local_shell", "shell", "apply_patch")

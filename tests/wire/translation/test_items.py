@@ -133,11 +133,6 @@ def test_parallel_calls_are_one_message_followed_by_their_outputs():
     ]
 
 
-def test_an_output_after_another_message_is_hoisted_behind_its_call():
-    items = [user("Go"), called("c1"), called("c2"), user("Wait"), answered("c2"), answered("c1")]
-    assert outline(items) == ["user", "assistant c1 c2", "tool c1", "tool c2", "user"]
-
-
 def test_a_call_without_its_output_is_refused_unless_it_was_cut_off_and_an_output_without_its_call():
     for items in ([called("c1", status="completed"), user("Hi")], [user("Go"), answered("c1")]):
         error = refusal(items)
@@ -204,34 +199,7 @@ def test_items_are_complete_to_the_official_sdk():
 
 # ---------------------------------------------------------------- what a client can hold
 # fmt: off
-HELD: list[Json] = [
-    {"type": "web_search_call", "id": "ws", "action": {"type": "search", "query": "tea"}},
-    {"type": "file_search_call", "id": "fs", "queries": ["tea"], "results": [{"text": "Leaves"}]},
-    {"type": "code_interpreter_call", "id": "ci", "code": "print(1)",
-     "outputs": [{"type": "logs", "logs": "1"}]},
-    {"type": "image_generation_call", "id": "ig", "result": "AAAA", "revised_prompt": "a cat"},
-    {"type": "mcp_list_tools", "id": "ml", "server_label": "docs", "tools": []},
-    {"type": "mcp_call", "id": "m", "server_label": "docs", "name": "find", "arguments": "{}",
-     "output": "Page 9"},
-    {"type": "tool_search_call", "id": "ts", "execution": "server", "call_id": None, "arguments": {}},
-    {"type": "tool_search_output", "id": "to", "execution": "server", "call_id": None, "tools": []},
-    {"type": "program", "id": "p", "call_id": "p", "code": "go()", "fingerprint": "x"},
-    {"type": "program_output", "id": "po", "call_id": "p", "result": "went"},
-    {"type": "additional_tools", "role": "developer", "tools": []},
-]
 # fmt: on
-
-
-def test_what_a_host_ran_becomes_text_of_the_assistant():
-    items = [user("Go"), *HELD, said("Done"), user("Thanks")]
-    first, assistant, last = messages(items)
-    assert (first["content"], last["content"]) == ("Go", "Thanks")
-    lines = assistant["content"].split("\n")
-    for word in ("tea", "Leaves", "print(1)", "a cat", "`find`", "Page 9", "went"):
-        assert word in assistant["content"]
-    assert lines[-1] == "Done"
-    assert "AAAA" not in assistant["content"]
-    assert planned(items).left_out == ()
 
 
 # fmt: off

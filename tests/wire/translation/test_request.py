@@ -1,15 +1,12 @@
 """A Responses request as a chat completion: fields, tools and what the response echoes."""
 
-import json
 import re
 from typing import Any
 
 import pytest
-from openai.types.responses import Response
 
 from proxy.domain.errors import InvalidRequest
 from proxy.wire.translation.request import ChatPlan, plan
-from proxy.wire.translation.response import Translation
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 CHAT_FUNCTION = {"type": "function", "function": {"name": "f", "parameters": FUNCTION["parameters"]}}
@@ -63,19 +60,6 @@ UNKNOWN_TO_CHAT = {
 )
 def test_fields_have_the_names_that_chat_completions_know(body, chat):
     assert chat_of(**body) == chat
-
-
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("llama3", "max_tokens"),
-        ("gpt-oss-20b", "max_tokens"),
-        ("openai/o4-mini", "max_completion_tokens"),
-        ("gpt-5.1", "max_completion_tokens"),
-    ],
-)
-def test_the_limit_has_the_name_that_the_models_servers_read(model, name):
-    assert chat_of(model=model, max_output_tokens=20) == {name: 20}
 
 
 @pytest.mark.parametrize(
@@ -168,20 +152,6 @@ def names_of(**body: Any) -> list[str]:
     return [tool["function"]["name"] for tool in planned(**body).chat.get("tools", [])]
 
 
-def test_the_tools_of_a_namespace_get_flat_names():
-    made = planned(tools=[space("mcp__tickets", "search"), space("mcp__mail__", "search", "send"), FUNCTION])
-    assert made.dropped == ()
-    assert {flat: (key.namespace, key.name) for flat, key in made.tools.items()} == {
-        "f": (None, "f"),
-        "mcp__tickets__search": ("mcp__tickets", "search"),
-        "mcp__mail__search": ("mcp__mail__", "search"),
-        "mcp__mail__send": ("mcp__mail__", "send"),
-    }
-    Response.model_validate_json(
-        json.dumps(Translation(made, response_id="resp_1", created_at=1).response), strict=True
-    )
-
-
 def test_flat_names_are_valid_unique_and_do_not_depend_on_the_order():
     tools = [
         space("a", "b__c"), space("a__b", "c"), space("1 naïve", "x.y"), space("long" * 20, "tool" * 20),
@@ -220,36 +190,4 @@ def test_a_choice_may_name_tools_of_a_namespace(choice, names, mode):
     assert (len(chat["tools"]), chat["tool_choice"]) == (names, mode)
 
 
-def test_the_clients_own_tools_are_offered_and_hosted_ones_are_not():
-    tools = [
-        {"type": "local_shell"},
-        {"type": "shell", "environment": {"type": "container_auto"}},
-        {"type": "apply_patch"},
-        {"type": "tool_search", "execution": "client", "description": "Find.", "parameters": SCHEMA},
-        {"type": "mcp", "server_label": "docs", "server_url": "https://docs.example"},
-    ]
-    made = planned(tools=tools, tool_choice={"type": "apply_patch"})
-    assert made.dropped == ("shell", "mcp")
-    assert [t["function"]["name"] for t in made.chat["tools"]] == [
-        "local_shell",
-        "apply_patch",
-        "tool_search",
-    ]
-    assert made.chat["tools"][2]["function"] == {
-        "name": "tool_search",
-        "description": "Find.",
-        "parameters": SCHEMA,
-    }
-    assert made.chat["tool_choice"] == {"type": "function", "function": {"name": "apply_patch"}}
-
-
 # ---------------------------------------------------------------- echo
-
-
-def test_the_echo_fills_in_what_the_request_leaves_out():
-    echo = planned().echo
-    assert echo["text"] == {"format": {"type": "text"}, "verbosity": "medium"}
-    assert echo["reasoning"] == {"effort": None, "summary": None}
-    assert (echo["store"], echo["background"], echo["truncation"]) == (True, False, "disabled")
-    assert (echo["tools"], echo["tool_choice"], echo["parallel_tool_calls"]) == ([], "auto", True)
-    assert "conversation" not in echo
