@@ -1,6 +1,5 @@
 """The gate over a real store: candidates are stored, held or dropped, redacted, embedded and compared."""
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,11 +12,9 @@ from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.changes import Create, Hold, Supersede
 from proxy.domain.core import Candidate, Evidence
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.ports import Embedder, Relation
-from proxy.learn.documents import DocumentIngester
-from proxy.learn.extractor import related
+from proxy.domain.ports import Relation
 from proxy.telemetry import ThrottledLog
-from tests.learn.support import ANA, NOON, House, batch, exchange
+from tests.learn.support import ANA, NOON, House
 from tests.storage.recording import recorded
 from tests.support.embedder import MODEL, ScriptedEmbedder
 from tests.support.judge import CHANGED, ScriptedJudge, one_value
@@ -111,34 +108,6 @@ async def test_a_named_memory_of_another_user_or_project_is_not_replaced(house):
 
 # ---------------------------------------------------------------- concurrent writes
 # ---------------------------------------------------------------- vectors and readings
-async def _admit(house: House, embedder: Embedder) -> None:
-    await store(house, Gate(house.stores.memories, embedder), GHENT, "用户养了一只猫")
-
-
-async def _related(house: House, embedder: Embedder) -> None:
-    await related(house.stores.memories, embedder, batch(exchange("I live in Ghent. 我养了一只猫。")), NOON)
-
-
-async def _ingest(house: House, embedder: Embedder) -> None:
-    documents = DocumentIngester(house.stores.documents, house.stores.passages, embedder, lambda: NOON)
-    await documents.add(ANA, "Guide", "# Guide\n\nHello.\n\n## 猫\n\n我养了一只猫。\n", "markdown")
-
-
-@pytest.mark.parametrize("work", [_admit, _related, _ingest])
-async def test_the_model_is_asked_once_per_text_and_not_on_the_event_loop(house, work):
-    asked: list[str] = []
-
-    def reads(text):
-        assert threading.current_thread() is not threading.main_thread()
-        asked.append(text)
-        return text.isascii()
-
-    embedder = ScriptedEmbedder(reads=reads)
-    await house.stores.memories.stamp_model(embedder.model)
-    await work(house, embedder)
-    assert len(asked) == len(set(asked)) > len(embedder.embedded) > 0
-
-
 # ---------------------------------------------------------------- relations
 @dataclass
 class Recording(ScriptedJudge):

@@ -4,15 +4,7 @@ import base64
 
 import pytest
 
-from proxy.admit.safety import (
-    PORTION_CHARS,
-    REMOVED,
-    SEAM_CHARS,
-    clean,
-    cleaned,
-    is_planted,
-    reject,
-)
+from proxy.admit.safety import PORTION_CHARS, REMOVED, SEAM_CHARS, clean, cleaned, is_planted, reject
 from proxy.domain.core import Candidate
 from tests.admit.corpus import INNOCENT, OWN_RULES, PLANTED
 

@@ -13,12 +13,7 @@ import pytest
 
 from proxy.cli.database import BATCH, reembed
 from proxy.domain.changes import Create
-from proxy.domain.core import (
-    Hit,
-    Memory,
-    Scope,
-    Search,
-)
+from proxy.domain.core import Hit, Memory, Scope, Search
 from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.sqlite import SqliteStores

@@ -81,22 +81,6 @@ async def test_a_chain_continues_the_last_response(chat_only, user, stream):
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
 
 
-@STREAMS
-async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(chat_only, user, stream):
-    settings = {
-        "reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"],
-        "store": False, "verbosity": "low", "truncation": "auto", "service_tier": "auto",
-        "output_version": "responses/v1",
-    }  # fmt: skip
-    llm = model(chat_only, user, True, **settings).bind_tools([get_weather, {"type": "web_search"}])
-    said: list[Any] = [HumanMessage(f"Think. {BOTH_CITIES}")]
-    answer = await ask(llm, said, stream=stream)
-    kinds = [block["type"] for block in answer.content]  # type: ignore[index]
-    assert kinds == ["reasoning", "function_call", "function_call"]
-    said += [answer, *[get_weather.invoke(call) for call in answer.tool_calls]]
-    assert (await ask(llm, said, stream=stream)).text == "The tools say: rain in Oslo; rain in Lima"
-
-
 async def test_a_stream_that_breaks_off_is_an_error(chat_only, user):
     with pytest.raises(ValueError, match="broke off"):
         await ask(model(chat_only, user, True), f"Hello. {CUT}", stream=True)

@@ -13,7 +13,7 @@ from proxy.domain.errors import (
     CredentialNeeded,
     StoreUnavailable,
 )
-from proxy.domain.limits import PATIENCE_S, PAUSE_S, LocalCallQuota, QuotaDecision, TurnPriority
+from proxy.domain.limits import PAUSE_S, LocalCallQuota, QuotaDecision, TurnPriority
 from proxy.domain.ports import CompletionRequest
 from proxy.domain.session import BATCH, EXPLICIT
 from proxy.learn.budget import NO_LANE, CallBounds, CallOutcome, Load, MeteredCompleter
@@ -130,25 +130,6 @@ async def test_work_waits_for_all_turns_and_for_the_pause_after_them(clock):
     assert await waits(turns)  # the next may be about to come
     clock.now += PAUSE_S
     assert not await waits(turns, AT_ONCE_S)
-
-
-async def test_patience_ends_and_then_nothing_waits_until_all_is_done(clock):
-    turns = TurnPriority(clock, 10.0)
-    with turns.turn():
-        assert await waits(turns)
-        clock.now += 9
-        waiting = asyncio.create_task(turns.pause())
-        await asyncio.sleep(0)
-        turns.nothing_due()  # the queue is empty, since all of it waits here
-        assert await waits(turns)
-        clock.now += 1
-        async with asyncio.timeout(60):
-            await waiting
-        clock.now += 60
-        assert not await waits(turns, AT_ONCE_S)
-        turns.nothing_due()
-        assert await waits(turns)
-    assert CallBounds().patience_s > PATIENCE_S  # or a burst of calls would follow
 
 
 SEVEN = "User's house has seven rooms"

@@ -5,14 +5,7 @@ import json
 import pytest
 
 from proxy.admit.gate import Gate
-from proxy.domain.changes import (
-    Close,
-    Create,
-    EvolutionPolicy,
-    Pin,
-    Undo,
-    Visit,
-)
+from proxy.domain.changes import Close, Create, EvolutionPolicy, Pin, Undo, Visit
 from proxy.domain.core import Evidence, MemoryFilter, Scope
 from proxy.domain.errors import CompletionFailed, StoreUnavailable
 from proxy.domain.ports import Relation
@@ -306,13 +299,6 @@ class TestReflection:
         assert len(stage.completer.requests) == 1
         await stage.forget("m2")
         assert INSIGHT not in await stage.texts()
-
-    async def test_summaries_of_many_sessions_do_not_hide_what_is_new(self, stage):
-        await stage.know({f"s{n}": f"User's session {n}." for n in range(45)}, source="summary")
-        await stage.know(DEPLOYS)
-        stage.completer.answers = [notes(insight())]
-        await stage.reflect()
-        assert INSIGHT in await stage.texts()
 
     async def test_what_the_memories_do_not_show_is_not_stored(self, stage):
         for case, hostile in BAD_NOTES.items():

@@ -9,12 +9,7 @@ import pytest
 from proxy.admit.gate import Gate
 from proxy.admit.safety import DEFAULT, SafetyPolicy
 from proxy.domain.changes import Hold
-from proxy.domain.core import (
-    Candidate,
-    MemoryFilter,
-    Quota,
-    Scope,
-)
+from proxy.domain.core import Candidate, MemoryFilter, Quota, Scope
 from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.learn.edits import MemoryEditor
 from proxy.storage.sql.stores import UNLIMITED

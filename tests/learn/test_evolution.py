@@ -2,12 +2,7 @@
 
 import pytest
 
-from proxy.domain.changes import (
-    NEVER,
-    EvolutionPolicy,
-    StepCounts,
-    VisitLease,
-)
+from proxy.domain.changes import NEVER, EvolutionPolicy, StepCounts, VisitLease
 from proxy.domain.core import Scope
 from proxy.learn.evolution import RETRY_S, Evolution
 

@@ -7,12 +7,7 @@ import pytest
 
 from proxy.admit.safety import DEFAULT
 from proxy.domain.changes import Create
-from proxy.domain.core import (
-    Candidate,
-    Evidence,
-    Memory,
-    Scope,
-)
+from proxy.domain.core import Candidate, Evidence, Memory, Scope
 from proxy.domain.ports import Judge, Needs, Statement
 from proxy.domain.session import Exchange
 from proxy.learn import extractor

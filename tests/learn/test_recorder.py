@@ -1,15 +1,14 @@
 """Exchanges are committed bounded and redacted, late ones are not lost, and accesses are counted."""
 
 import asyncio
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from proxy.domain.core import Message, Scope
-from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
+from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.session import EXPLICIT, Outcome, StoredExchange
-from proxy.learn.recorder import AccessCounts, ExchangeRecorder, TriggerPolicy
+from proxy.learn.recorder import ExchangeRecorder, TriggerPolicy
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House, turn
 from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge
@@ -118,40 +117,3 @@ async def test_an_explicit_ask_is_extracted_at_once_and_a_failing_judge_costs_no
 
 
 # ---------------------------------------------------------------- access counts
-class Memories:
-    """Records the counts; unavailable as often as it is set to be."""
-
-    def __init__(self) -> None:
-        self.counted: list[tuple[Scope, list[str], float]] = []
-        self.away, self.during = 0, lambda: None
-
-    async def touch(self, scope: Scope, ids: list[str], at: float) -> None:
-        if self.away:
-            self.away -= 1
-            raise StoreUnavailable("away")
-        self.during()
-        self.counted.append((scope, sorted(ids), at))
-
-
-async def test_accesses_of_a_user_are_one_write_and_none_is_lost_or_counted_twice():
-    memories = Memories()
-    counts = AccessCounts(memories, lambda: NOON)
-    counts.note(ANA, ("a", "b"))
-    counts.note(BEN, ("c",))
-    counts.note(ANA, ("a",))
-    memories.away = 1
-    with pytest.raises(StoreUnavailable):
-        await counts.write()
-    counts.note(BEN, ("b",))
-
-    def once():
-        memories.during = lambda: None
-        counts.note(ANA, ("d",))
-
-    memories.during = once
-    await counts.write()
-    counted = Counter((scope, id_) for scope, ids, _ in memories.counted for id_ in ids)
-    assert counted == Counter({(ANA, "a"): 2, (ANA, "b"): 1, (ANA, "d"): 1, (BEN, "b"): 1, (BEN, "c"): 1})
-    writes = len(memories.counted)
-    await counts.write()
-    assert len(memories.counted) == writes

@@ -2,12 +2,7 @@
 
 import pytest
 
-from proxy.domain.changes import (
-    AnsweredExchange,
-    EvolutionPolicy,
-    ShownMemory,
-    Visit,
-)
+from proxy.domain.changes import AnsweredExchange, EvolutionPolicy, ShownMemory, Visit
 from proxy.domain.core import Memory, Scope
 from proxy.learn.evolution import Shared, UseJudge, UseStep, is_used, shared
 from tests.support.judge import ScriptedJudge

@@ -169,20 +169,3 @@ async def test_a_429_stops_all_calls_until_one_succeeds_and_costs_no_attempt(sto
         assert town.load.limit == 2
         await town.pass_seconds(10)
         assert [r.outcome for r in town.reports] == ["postponed"] * asked + ["extracted"] * 20
-
-
-async def test_the_last_of_the_hours_calls_are_for_explicit_asks(stores):
-    town = Town(stores, CallBounds(calls_per_hour=10, reserve=0.2))
-    await crowd(town, 20)
-    async with at_work(town):
-        await town.pass_seconds(30)
-        assert len(town.calls) == 8
-        for n in range(3):
-            await town.say("Remember that I live in Ghent.", user=f"ana-{n}", explicit=True)
-        await town.pass_seconds(5)
-        assert {*town.calls[8:]} == {"ana-0", "ana-1"}  # two at once: either may be the first to call
-        assert town.load.calls_left() == 0
-    town.now += 3600 - 36
-    async with at_work(town):
-        await town.pass_seconds(9)
-        assert len(town.calls) > 10

@@ -13,7 +13,7 @@ from proxy.models import weights
 from proxy.models.embedder import Encoder
 from proxy.models.judge import load_judge
 from proxy.models.weights import read_head
-from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
+from tests.models.heads import reader_arrays, write_head, write_heads
 
 STRANGE = ["", "word " * 200_000, "😀" * 5000, "</s><mask> \x00\ud800", "語Wort слово كلمة" * 900]
 
@@ -146,21 +146,6 @@ def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(embedder, tmp_pat
     assert loaded.judge is None
     assert name in loaded.note
     assert reason in loaded.note
-
-
-def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder, tmp_path):
-    directory = write_heads(tmp_path)
-    arrays = message_arrays()
-    write_head(directory, "message", arrays | {"a.weight": arrays["a.weight"][:, :-1]})
-    assert "message do not fit" in load_judge(tmp_path, embedder, directory=directory).note
-    write_head(directory, "message", arrays | {"needs.bias": np.full(5, np.nan)})
-    assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
-    write_head(directory, "message", arrays)
-    write_head(directory, "relevance", reader_arrays() | {"nq.weight": np.zeros(5)})
-    assert "relevance do not fit" in load_judge(tmp_path, embedder, directory=directory).note
-    write_head(directory, "relevance", reader_arrays())
-    write_head(directory, "relation", pair_arrays([3], 8), classes=[["yes", "no"]])
-    assert "other classes" in load_judge(tmp_path, embedder, directory=directory).note
 
 
 async def test_a_head_that_fails_later_is_embedding_failed(judge, head_files, monkeypatch):

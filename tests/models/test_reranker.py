@@ -53,11 +53,7 @@ async def test_each_text_gets_its_own_logit_in_a_thread(reranker, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        (lambda: float("nan"), "no number"),
-        (lambda: 1 / 0, "ZeroDivisionError"),
-    ],
+    ("result", "message"), [(lambda: float("nan"), "no number"), (lambda: 1 / 0, "ZeroDivisionError")]
 )
 async def test_a_failing_model_is_a_failed_rerank(reranker, result, message, monkeypatch):
     monkeypatch.setattr(reranker, "_session", SimpleNamespace(run=lambda *_: ([[result()]],)))

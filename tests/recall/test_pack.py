@@ -7,17 +7,8 @@ from itertools import zip_longest
 import pytest
 
 from proxy.domain.core import Evidence, Message, Ranked, Scope
-from proxy.domain.session import Anchor, RecentTurn, SessionNotes
-from proxy.recall.pack import (
-    OVERRULED,
-    PROFILE_LINES,
-    TURN_TOKENS,
-    Budget,
-    inject,
-    reminders,
-    render,
-    unseen,
-)
+from proxy.domain.session import Anchor, SessionNotes
+from proxy.recall.pack import OVERRULED, PROFILE_LINES, Budget, inject, reminders, render, unseen
 from proxy.wire.authorship import OPEN
 from tests.recall.conftest import Words, memory
 
@@ -125,17 +116,6 @@ def test_an_anchor_that_the_user_says_in_the_conversation_is_not_repeated():
     assert len(lines(notes, Message("assistant", shown.text))) == 2, "the model's words are not the user's"
     cut = SessionNotes((Anchor("other", "From now on, always mention…", DAY),))
     assert lines(cut, Message("user", "From now on, always mention every rule.")) == []
-
-
-def test_turns_come_after_the_state_and_within_their_bounds():
-    long = RecentTurn("question " * 60, "answer " * 60, DAY)
-    turns = (long, long, RecentTurn("why?", "so", DAY), RecentTurn("and?", "", DAY))
-    anchor, state, *rest = lines(SessionNotes((CHINESE,), turns, {"topic": "tea", "facts": ["a", "b"]}, DAY))
-    assert anchor == "[anchor 2026-01-01] Answer in Chinese."
-    assert state == "[state 2026-01-01] topic: tea; facts: a, b"
-    assert rest[-2:] == ["[turn 2026-01-01] user: why? — assistant: so", "[turn 2026-01-01] user: and?"]
-    assert all(len(turn) < 260 for turn in rest)
-    assert sum(len(turn.split()) for turn in rest) <= TURN_TOKENS
 
 
 # ---------------------------------------------------------------- what the conversation shows

@@ -186,19 +186,6 @@ class Broken(Shelf):
         raise StoreUnavailable
 
 
-async def test_an_anchor_comes_before_the_memories_and_first_in_a_short_budget():
-    noted = replace(holding(BUDGET), notes=Notebook())
-    prepared = await prepare(turn("What can we spend?", named=True), noted)
-    assert prepared.block.index("Answer in Chinese.") < prepared.block.index("$6,200")
-    assert prepared.memory_ids == ("budget",)
-    full = prepared.tokens
-    less = replace(noted.budget, memory_tokens=full - 1)
-    short = await prepare(turn("What can we spend?", named=True), replace(noted, budget=less))
-    assert "Answer in Chinese." in short.block
-    assert short.memory_ids == ()
-    assert short.tokens <= full - 1
-
-
 async def test_an_anchor_is_injected_without_memories():
     tools = holding(judge=ScriptedJudge(needs=lambda _: SMALL_TALK))
     assert (await prepare(turn(ASKED), tools)).reason == "greeting"

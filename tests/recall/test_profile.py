@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from proxy.domain.changes import Archive, Create, Pin
-from proxy.domain.core import (
-    MemoryFilter,
-    MemoryOptions,
-    Scope,
-    Stamp,
-    Status,
-)
+from proxy.domain.core import MemoryFilter, MemoryOptions, Scope, Stamp, Status
 from proxy.domain.ports import Needs, ProfileScores
 from proxy.recall.prepare import RecallTools, prepare
 from proxy.storage.sqlite import SqliteStores

@@ -162,31 +162,6 @@ async def test_what_arrived_of_an_answer_cut_short_is_delivered(framing, how):
             assert not opened.at_end
 
 
-async def test_an_early_answer_ends_an_upload_that_is_no_longer_wanted():
-    ended = asyncio.Event()
-
-    async def body():
-        try:
-            yield b"some"
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    async def script(exchange):
-        await exchange.reply(b"too much", 413)
-        await exchange.client_left()
-
-    async with (
-        ScriptedUpstream(script, read_body=False) as scripted,
-        upstream_of(scripted) as upstream,
-        asyncio.timeout(30),
-    ):
-        opened = await upstream.open("POST", b"/v1/x", [], body())
-        assert (opened.status, await drain(opened)) == (413, b"too much")
-        await ended.wait()
-        await scripted.until_closed()
-
-
 # ---------------------------------------------------------------- connections that went stale
 
 

@@ -15,7 +15,7 @@ from proxy.domain.errors import CompletionFailed, CompletionPostponed, Completio
 from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Credentials, Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter, retry_after
-from proxy.upstream.forms import LEARNT_FOR_S, Forms, Learning
+from proxy.upstream.forms import Forms, Learning
 from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events, ok
 
 ANN = Scope("t", "ann")
@@ -153,40 +153,6 @@ async def test_a_model_that_is_too_slow_fails_and_is_hung_up_on():
 
 
 # ---------------------------------------------------------------- options
-def refusing(*unknown: str, naming: bool = True) -> Any:
-    """Return a script of a server that does not know these options, and may say which it is."""
-
-    async def script(exchange: Exchange) -> None:
-        body = exchange.request.json
-        given = {body.get("response_format", {}).get("type", ""), *body}
-        for option in unknown:
-            if option in given:
-                message = f"Unsupported parameter: {option!r}" if naming else "bad request"
-                await exchange.json({"error": {"message": message}}, 400)
-                return
-        await exchange.json(completion("fine"))
-
-    return script
-
-
-@pytest.mark.parametrize(
-    ("unknown", "taken", "naming"),
-    [(["json_schema"], "json_object", True), (["json_schema", "json_object"], None, False)],
-)
-async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(unknown, taken, naming):
-    hours = Hours()
-    async with asking(refusing(*unknown, naming=naming), clock=hours) as (scripted, completer):
-        await completer.complete(question(schema=SCHEMA))
-        learnt = len(scripted.requests)
-        await completer.complete(question(schema=SCHEMA))
-        assert len(scripted.requests) == learnt + 1
-        assert scripted.requests[-1].json.get("response_format", {}).get("type") == taken
-        hours.now += LEARNT_FOR_S
-        scripted.script = refusing()
-        await completer.complete(question(schema=SCHEMA))
-    assert scripted.requests[-1].json["response_format"]["type"] == "json_schema"
-
-
 # ---------------------------------------------------------------- pauses
 def busy(status: int, **headers: str) -> Any:
     async def script(exchange: Exchange) -> None:

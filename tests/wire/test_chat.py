@@ -82,21 +82,6 @@ def test_our_own_block_that_comes_back_is_not_read():
     assert CHAT.messages(body) == (Message("user", "hi"), Message("assistant", "You said:"))
 
 
-@pytest.mark.parametrize(
-    ("fields", "forced"),
-    [
-        ({}, False), ({"tool_choice": "auto"}, False),
-        ({"tool_choice": "required"}, True),
-        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, False),
-        ({"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []}}, True),
-        ({"function_call": {"name": "f"}}, True),
-    ],
-)  # fmt: skip
-def test_only_a_demanded_call_forces_a_tool(fields, forced):
-    assert CHAT.tool_forced(fields) is forced
-
-
 def test_the_conversation_key_stays_while_the_conversation_grows():
     start = [{"role": "system", "content": "Be kind."}, user("My dog is called Rex.")]
     key = CHAT.conversation_key({"messages": start})

@@ -79,10 +79,7 @@ def test_a_section_is_an_object_and_null_as_good_as_absent(section):
 
 @pytest.mark.parametrize(
     ("section", "field", "meant"),
-    [
-        ("memory_config", "retreival_limit", "retrieval_limit"),
-        ("memory_context", "userId", "user_id"),
-    ],
+    [("memory_config", "retreival_limit", "retrieval_limit"), ("memory_context", "userId", "user_id")],
 )
 def test_an_unknown_field_is_refused_with_the_nearest_name(section, field, meant):
     error = refusal({section: {field: 1}})

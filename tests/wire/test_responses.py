@@ -55,24 +55,6 @@ def test_every_kind_of_item_is_read_or_passed_over():
 
 
 IMAGE = item("user", [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}])
-FILE = {"role": "user", "content": [{"type": "input_file", "file_id": "f"}, part("")]}
-SPOKEN = item("user", [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}])
-
-
-@pytest.mark.parametrize(
-    ("behind", "role"),
-    [
-        ([OUTPUT], "tool"),
-        ([OUTPUT, SPOKEN], "user"),
-        ([OUTPUT, REFERENCE], "user"),  # it may be the answer
-        ([OUTPUT, item("assistant", "Done.")], "user"),
-        ([], "user"),
-    ],
-)
-def test_an_image_alone_is_a_tools_if_it_follows_its_output(behind, role):
-    for shown in (IMAGE, FILE):
-        assert RESPONSES.messages({"input": [*behind, shown]})[-1] == Message(role, "")
-    assert RESPONSES.messages({"input": [*behind, SPOKEN]})[-1] == Message("user", "")
 
 
 @pytest.mark.parametrize(
@@ -160,14 +142,6 @@ def test_a_stream_is_heard_to_its_end():
     assert heard(CREATED, thought, delta("Hel", 1), delta("lo", 1), arguments, completed) == Answer(
         "Hello", whole=True, response_id="resp_1", calls=True
     )
-
-
-@pytest.mark.parametrize("call", [CALL, {"type": "mcp_approval_request", "id": "a1"}])
-def test_an_answer_that_asks_the_client_for_something_is_unfinished(call):
-    bare = event("response.completed", response={"id": "resp_1", "status": "completed"})
-    assert heard(CREATED, event("response.output_item.done", item=call), bare).calls
-    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}  # by the upstream itself
-    assert not heard(CREATED, event("response.output_item.done", item=searched), bare).calls
 
 
 def test_a_broken_stream_gives_what_was_heard():

@@ -141,16 +141,6 @@ def test_a_call_without_its_output_is_refused_unless_it_was_cut_off_and_an_outpu
     assert outline([user("Hi")], cut) == ["assistant", "user"]
 
 
-def test_an_output_may_be_a_list():
-    text = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]
-    image = {"type": "input_image", "image_url": PIXEL}
-    assert messages([called("c"), answered("c", text)])[1]["content"] == "one\ntwo"
-    assert messages([called("c"), answered("c", [text[0], image])])[1]["content"] == [
-        {"type": "text", "text": "one"},
-        {"type": "image_url", "image_url": {"url": PIXEL}},
-    ]
-
-
 # ---------------------------------------------------------------- reasoning
 def test_thoughts_go_back_while_the_model_is_calling_tools_and_no_longer():
     loop = [thought("Hmm"), called("c1"), answered("c1")]

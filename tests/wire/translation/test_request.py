@@ -112,20 +112,6 @@ def test_hosted_tools_are_left_out_and_named_once():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_allowed_tools_cut_the_list_and_leave_the_mode(nested):
-    allowed = [
-        {"type": "function", "function": {"name": "g"}} if nested else {"type": "function", "name": "g"}
-    ]
-    said = {"mode": "required", "tools": allowed}
-    choice = {"type": "allowed_tools", "allowed_tools": said} if nested else {"type": "allowed_tools", **said}
-    made = planned(tools=[FUNCTION, {"type": "function", "name": "g"}], tool_choice=choice)
-    assert [tool["function"]["name"] for tool in made.chat["tools"]] == ["g"]
-    assert made.chat["tool_choice"] == "required"
-    assert len(made.echo["tools"]) == 2
-    assert made.dropped == ()
-
-
 def test_a_custom_tool_is_a_function_of_one_string():
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
     tool = {"type": "custom", "name": "patch", "description": "Edits.", "format": grammar}

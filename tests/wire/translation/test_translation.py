@@ -123,35 +123,6 @@ def test_a_call_into_a_namespace_comes_back_with_name_and_namespace_apart(said):
     assert done["name"] == "search"
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "kind", "fields"),
-    [
-        ({"type": "local_shell"}, '{"command":["ls","-l"],"timeout_ms":5,"shell":7}', "local_shell_call",
-         {"action": {"type": "exec", "command": ["ls", "-l"], "env": {}, "timeout_ms": 5}}),
-        ({"type": "shell", "environment": {"type": "local"}}, '{"commands":["ls","pwd"]}', "shell_call",
-         {"action": {"commands": ["ls", "pwd"], "timeout_ms": None, "max_output_length": None}}),
-        ({"type": "tool_search", "execution": "client"}, '{"query":"mail"}', "tool_search_call",
-         {"execution": "client", "arguments": {"query": "mail"}}),
-    ],
-)  # fmt: skip
-def test_a_call_of_the_clients_own_tool_has_its_type(tool, arguments, kind, fields):
-    name = tool["type"]
-    chunks = [
-        delta(**call(0, "c0", name, arguments[:9])),
-        delta(**call(0, None, None, arguments[9:])),
-        delta("tool_calls"),
-    ]
-    events = streamed(chunks, tools=[tool])
-    assert kinds(events)[2:4] == ["output_item.added", "output_item.done"]
-    (item,) = final(events)["output"]
-    assert {k: v for k, v in item.items() if k in ("type", "status", "call_id", *fields)} == {
-        "type": kind, "status": "completed", "call_id": "c0", **fields,
-    }  # fmt: skip
-    came = {"type": f"{kind.removesuffix('_call')}_output" if name == "tool_search" else f"{kind}_output"}
-    again = plan({"model": "m", "input": [item, {**came, "call_id": "c0", "output": "ok"}]}, [])
-    assert again.chat["messages"][0]["tool_calls"][0]["function"]["name"] == name
-
-
 # ---------------------------------------------------------------- endings
 def test_a_failure_leaves_no_open_call_completed():
     chunks = [delta(**call(0, "c0", "f", "{}")), delta(**call(1, "c1", "g", "{"))]
