@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from proxy.admit.gate import Sorted
 from proxy.admit.safety import DEFAULT
 from proxy.domain.changes import Create
 from proxy.domain.core import Candidate, Evidence, Memory, Scope
