@@ -99,7 +99,10 @@ async def shared(tmp_path_factory):
     async with AsyncExitStack() as stack:
         postgres, script = stack.enter_context(postgres_server.running()), Gated()
         upstream = await stack.enter_async_context(ScriptedUpstream(script))
-        environ = {"MEMORY_PROXY__UPSTREAM__RESPONSES": "translate"}
+        environ = {
+            "MEMORY_PROXY__UPSTREAM__RESPONSES": "translate",
+            "MEMORY_PROXY__EVOLUTION__USE": "false",  # these answers use no memory: it would be archived
+        }
         made = replicas(tmp_path_factory.mktemp("fleet"), upstream.url, postgres.url(), **environ)
         one, other = await stack.enter_async_context(made)
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=LIMIT_S))
