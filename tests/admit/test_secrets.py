@@ -186,4 +186,4 @@ def test_no_text_takes_more_than_linear_time():
         text = piece * (8_000 // len(piece))
         began = time.process_time()
         clean(text)
-        assert time.process_time() - began < 0.5, piece
+        assert time.process_time() - began < 5, piece

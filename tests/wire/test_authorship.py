@@ -67,4 +67,4 @@ def test_a_megabyte_takes_milliseconds(unit):
     text = unit * (1_000_000 // len(unit))
     began = time.process_time()
     split(text)
-    assert time.process_time() - began < 0.5  # a quadratic step would take minutes
+    assert time.process_time() - began < 5  # a quadratic step would take minutes
