@@ -43,7 +43,7 @@ from uvicorn.server import ServerState
 from proxy import telemetry
 from proxy.domain.errors import error_body
 from proxy.http.asgi import ASGIScope, Header, Message
-from proxy.upstream.relay import DEPARTURE, Departure
+from proxy.upstream.relay import CLIENT_CONNECTION, ClientConnection
 
 _SWEEP_S = 1.0
 _SPARE_FILES = 64  # the store, the log, listening sockets
@@ -250,7 +250,7 @@ class RawTargetProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Register the connection, or refuse it if there is no room."""
         super().connection_made(transport)
-        self._departure = Departure()
+        self._client_connection = ClientConnection(self._push)
         self._since = self.loop.time()
         connections: Connections | None = self.app_state.get(CONNECTIONS)
         if connections is None:
@@ -264,7 +264,7 @@ class RawTargetProtocol(HttpToolsProtocol):
         """Free its place, and notify the request under way."""
         self._release()
         super().connection_lost(exc)
-        self._departure.happen()
+        self._client_connection.closed()
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over to WebSocketProtocol."""
@@ -291,6 +291,21 @@ class RawTargetProtocol(HttpToolsProtocol):
             self._answer_and_close(_ENDED[reason])
         else:
             self.transport.close()
+
+    def _push(self, data: bytes) -> bool:
+        """See ClientConnection: what uvicorn's `send` does with a piece of a body, if it need not wait."""
+        cycle = self.cycle
+        is_usual = type(cycle) is RequestResponseCycle and not self.pipeline and cycle.response_started
+        if not is_usual or cycle.response_complete or cycle.disconnected or self.flow.write_paused:
+            return False
+        if cycle.chunked_encoding:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        elif len(data) <= cycle.expected_content_length:
+            cycle.expected_content_length -= len(data)
+            self.transport.write(data)
+        else:
+            return False
+        return True
 
     def _answer_and_close(self, answer: bytes) -> None:
         if self._phase is Phase.BODY:  # tell the application that its client has left
@@ -348,7 +363,7 @@ class RawTargetProtocol(HttpToolsProtocol):
         self._in_body, self._head_bytes = True, 0
         super().on_headers_complete()
         self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
-        self.scope[DEPARTURE] = self._departure  # type: ignore[literal-required]
+        self.scope[CLIENT_CONNECTION] = self._client_connection  # type: ignore[literal-required]
         if self.scope["http_version"] == "1.0" and self.cycle is not None:
             self.cycle.__class__ = OldCycle  # uvicorn makes it and starts its task, which has not run yet
             self.cycle.waiting_for_100_continue = False

@@ -49,7 +49,7 @@ from proxy.http.turns import (
 from proxy.learn.recorder import ExchangeRecorder
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Learning
-from proxy.upstream.relay import DEPARTURE, Downstream, Ending
+from proxy.upstream.relay import CLIENT_CONNECTION, Downstream, Ending
 from proxy.wire.dialect import Answer
 from proxy.wire.history import remaining, turns_of, without
 
@@ -223,7 +223,7 @@ class Intercept:
         async with asyncio.TaskGroup() as tasks:
             erasure = Erasure(self.write_path.forget, self.recaller.fail_open, tasks)
             # A client that leaves ends the inner block at any point. What it said still counts.
-            async with Downstream(receive, scope.get(DEPARTURE)) as downstream:
+            async with Downstream(receive, scope.get(CLIENT_CONNECTION)) as downstream:
                 try:
                     client = Client(scope, send, downstream, tasks)
                     await self._exchange(client, forwarding, erasure, stages)

@@ -305,6 +305,7 @@ class UpstreamResponse:
         self._chunks: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._push: Callable[[bytes], bool] | None = None
         self._upload: asyncio.Task[None] | None = None
         self._released = False
 
@@ -358,6 +359,11 @@ class UpstreamResponse:
         if not self._complete:
             self.connection.resume_reading()
         return chunk
+
+    def pass_on_to(self, push: Callable[[bytes], bool]) -> None:
+        """From now on give pieces that come while `read` waits to `push`. Those for which it returns False,
+        and the last one, are left to `read`."""
+        self._push = push
 
     async def write(self, data: bytes) -> None:
         """Send bytes on a tunnel, as fast as the upstream takes them. Raises UpstreamCut at its end."""
@@ -419,6 +425,10 @@ class UpstreamResponse:
                 return
         if self._complete:
             self._settle()
+        elif self._is_passed_on():
+            self._chunks, self._size = [], 0
+            self.connection.resume_reading()
+            return
         self._wake()
 
     def ended(self, error: Exception | None) -> None:
@@ -520,6 +530,11 @@ class UpstreamResponse:
         if self._upload is not None:
             self._upload.cancel()
         self._release(connection, reusable)
+
+    def _is_passed_on(self) -> bool:
+        if self._push is None or self._waiter is None or not self._chunks:
+            return False
+        return self._push(b"".join(self._chunks))
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

@@ -24,30 +24,34 @@ class ClientLeft(Exception):
     """The client disconnected before its request was complete."""
 
 
-DEPARTURE = "memory_proxy.departure"  # the key in the scope
+CLIENT_CONNECTION = "memory_proxy.client_connection"  # the key in the scope
 
 
-class Departure:
-    """Whether the client of a connection has disconnected, and the function to be called when it does.
+class ClientConnection:
+    """What our server's protocol does beyond ASGI: it reports the client's disconnect, and takes pieces of an
+    answer at once.
 
-    It saves each request a task that waits in `receive` for the disconnect.
+    That saves each request a task that waits in `receive`, and each piece of a stream a turn of the loop.
     """
 
-    __slots__ = ("_happened", "_notify")
+    __slots__ = ("_closed", "_notify", "push")
 
-    def __init__(self) -> None:
-        self._happened = False
+    def __init__(self, push: Callable[[bytes], bool] = lambda data: False) -> None:
+        """`push` writes a piece of the answer that is under way, unless it returns False: then `send` must
+        be used, which waits for a slow client."""
+        self.push = push
+        self._closed = False
         self._notify: Callable[[], None] | None = None
 
     def watch(self, notify: Callable[[], None] | None) -> None:
         """Call `notify`, and no other function any more, when the client disconnects, or soon if it has."""
         self._notify = notify
-        if self._happened and notify is not None:
+        if self._closed and notify is not None:
             asyncio.get_running_loop().call_soon(notify)
 
-    def happen(self) -> None:
-        """The connection is closed."""
-        self._happened = True
+    def closed(self) -> None:
+        """The client has disconnected."""
+        self._closed = True
         if self._notify is not None:
             self._notify()
 
@@ -57,13 +61,13 @@ class Downstream:
 
     `async with` it around all work done for the client: when the client disconnects, the block is cancelled
     and ends without an error, with `left` true. uvicorn's send is silent after a disconnect; only receive
-    and our protocol's `departure` report it. It is watched for once the request's body has been read to its
+    and our protocol's `connection` report it. It is watched for once the request's body has been read to its
     end.
     """
 
-    def __init__(self, receive: Receive, departure: Departure | None = None) -> None:
+    def __init__(self, receive: Receive, connection: ClientConnection | None = None) -> None:
         self.left = False
-        self._receive, self._departure = receive, departure
+        self._receive, self._connection = receive, connection
         self._body_complete = False
         self._task: asyncio.Task[Any] | None = None  # which does the work
         self._watcher: asyncio.Task[None] | None = None
@@ -84,6 +88,10 @@ class Downstream:
         """Return the body if it came in one piece, as small ones do, else an iterator over it."""
         first = await self._next()
         return first if self._body_complete else self._stream(first)
+
+    def push(self, data: bytes) -> bool:
+        """Write a piece of the answer at once; False if only `send` can."""
+        return self._connection is not None and self._connection.push(data)
 
     def settle(self) -> None:
         """The response is complete: ignore later disconnects."""
@@ -131,14 +139,14 @@ class Downstream:
     def _watch_if_complete(self) -> None:
         if not self._body_complete or self._task is None:
             return
-        if self._departure is not None:
-            self._departure.watch(self._leave)
+        if self._connection is not None:
+            self._connection.watch(self._leave)
         elif self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
 
     def _watch_no_more(self) -> None:
-        if self._departure is not None:
-            self._departure.watch(None)
+        if self._connection is not None:
+            self._connection.watch(None)
         if self._watcher is not None:
             self._watcher.cancel()
 
@@ -204,10 +212,18 @@ async def relay(
     if response.status >= 400:
         log_refused(response.status, response.headers)
     tap = tap or Tap(limit_bytes=0)
+
+    def push(chunk: bytes) -> bool:
+        pushed = downstream.push(chunk)
+        if pushed:
+            tap.add(chunk)
+        return pushed
+
     with response:
         try:
             headers = with_ours(response.headers, extra_headers) if extra_headers else response.headers
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
+            response.pass_on_to(push)
             last = False
             while not last:
                 chunk = await response.read()
@@ -241,7 +257,7 @@ class Passthrough:
 
 async def passthrough(scope: HTTPScope, receive: Receive, send: Send, upstream: Upstream) -> Ending:
     """Forward a request and relay its answer. Raises UpstreamError if there is none."""
-    async with Downstream(receive, scope.get(DEPARTURE)) as downstream:
+    async with Downstream(receive, scope.get(CLIENT_CONNECTION)) as downstream:
         body = await downstream.body()
         response = await upstream.open(
             scope["method"],
@@ -287,7 +303,7 @@ async def tunnelled(
 ) -> Ending:
     """Forward an upgrade, then the bytes of both sides until one of them ends. A refusal is relayed as on any
     route. Raises UpstreamError if there is no answer."""
-    async with Downstream(receive, scope.get(DEPARTURE)) as downstream:
+    async with Downstream(receive, scope.get(CLIENT_CONNECTION)) as downstream:
         await downstream.body()
         headers = request_headers(scope["headers"])
         response = await upstream.open("GET", raw_target(scope), headers, upgrade=_UPGRADE)

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from proxy.http.connections import RawTargetProtocol
+
 
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
@@ -51,7 +53,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(("127.0.0.1", 0))
         settings: dict[str, Any] = {
-            "http": "httptools",
+            "http": RawTargetProtocol,
             "ws": "none",
             "lifespan": "off",
             "access_log": False,

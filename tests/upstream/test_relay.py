@@ -18,7 +18,7 @@ from proxy.domain.errors import UpstreamError
 from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
-from proxy.upstream.relay import Ending, Tap, passthrough
+from proxy.upstream.relay import CLIENT_CONNECTION, Downstream, Ending, Tap, passthrough, relay
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
@@ -342,6 +342,43 @@ async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(ho
     assert b"content-type: application/json" in answer
     error = orjson.loads(body)["error"]
     assert (error["code"], error["param"], bool(error["message"])) == (code, None, True)
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_each_piece_of_a_stream_is_passed_on_at_once_and_copied(chunked):
+    pieces, taken = [b"one", b"two", b"three"], asyncio.Event()
+    taps = []
+
+    async def script(exchange):
+        begin = (b"content-length", b"11") if not chunked else (b"transfer-encoding", b"chunked")
+        await exchange.send(head(200, [begin]))
+        for piece in pieces:
+            await (exchange.chunk(piece) if chunked else exchange.send(piece))
+            async with asyncio.timeout(30):
+                await taken.wait()
+            taken.clear()
+        if chunked:
+            await exchange.end()
+
+    async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
+
+        async def app(scope, receive, send):
+            async with Downstream(receive, scope[CLIENT_CONNECTION]) as downstream:
+                await downstream.body()
+                taps.append(Tap())
+                await relay(await upstream.open("GET", b"/v1/x", []), downstream, send, tap=taps[-1])
+
+        async with serving(app) as origin, connected(origin) as client:
+            for _ in range(2):  # the connection is as good as before
+                await client.send(b"GET /v1/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                await client.head()
+                for piece in pieces:
+                    framed = b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece
+                    assert await client.reader.readexactly(len(framed)) == framed
+                    taken.set()
+                if chunked:
+                    assert await client.reader.readexactly(5) == b"0\r\n\r\n"
+    assert [b"".join(tap.chunks) for tap in taps] == [b"onetwothree"] * 2
 
 
 # ---------------------------------------------------------------- the pieces by themselves

@@ -35,7 +35,7 @@ from proxy.http.turns import OFF_LOOP, ParsedRequest, parsed
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import Form, Learning, RequestTraits
-from proxy.upstream.relay import DEPARTURE, Downstream, Ending, raw_target, relay
+from proxy.upstream.relay import CLIENT_CONNECTION, Downstream, Ending, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body, BodyLimits, loads
 from proxy.wire.dialect import Answer
@@ -316,7 +316,7 @@ class ResponsesRouter:
         self, scope: ASGIScope, receive: Receive, send: Send, probe: EndpointProbe, ours: ASGIApp
     ) -> None:
         """Let the upstream answer; if it has no such endpoint, `ours` does."""
-        async with Downstream(receive, scope.get(DEPARTURE)) as downstream:
+        async with Downstream(receive, scope.get(CLIENT_CONNECTION)) as downstream:
             body = await downstream.read(self.max_body_bytes)
             payload = await OFF_LOOP.run(len(body), _for_upstream, scope, body)
             headers = request_headers(scope["headers"])
