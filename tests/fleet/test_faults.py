@@ -1,5 +1,5 @@
-"""What may happen to a fleet: PostgreSQL read-only or silent, a replica killed under load, and two replicas
-that change one user at once. A longer drill, at random: scripts/dev/kill_replica.py."""
+"""What may happen to a fleet: PostgreSQL read-only, silent or killed under load, a replica killed under load,
+and two replicas that change one user at once. A longer drill, at random: scripts/dev/kill_replica.py."""
 
 import asyncio
 from collections import defaultdict
@@ -212,6 +212,7 @@ class Load:
     promised: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     answered: int = 0
     failed: int = 0
+    forgone: int = 0  # answers that promised nothing
 
     async def talk(self, user: str) -> None:
         """Name one friend after another, each once an answer has come, to the replicas in turn."""
@@ -227,6 +228,8 @@ class Load:
                 self.answered += 1
                 if answer.headers["x-memory-store"] == "queued":
                     self.promised[user].append(name)
+                else:
+                    self.forgone += 1
                 break
             else:
                 raise AssertionError("no replica answers")
@@ -252,6 +255,25 @@ async def test_a_replica_that_is_killed_under_load_loses_and_doubles_nothing(hou
     await settled(house.other)
     await house.one.start()
     for user in USERS:
+        found = await stored(house.other, user)
+        assert len(found) == len(set(found)), "something is stored twice"
+        assert await stored(house.one, user) == found
+
+
+async def test_a_postgres_that_is_restarted_under_load_loses_and_doubles_nothing(house):
+    load, users = Load(house), [f"outage-{user}" for user in USERS]
+    talks = [asyncio.create_task(load.talk(user)) for user in users]
+    await load.has_answered(20)
+    await asyncio.to_thread(house.postgres.kill)
+    await asyncio.sleep(1.0)
+    await asyncio.to_thread(house.postgres.start)
+    await asyncio.gather(*talks)
+    assert not load.failed  # no request fares worse
+    assert load.forgone, "no request met the outage"
+    await house.stores_again(house.one, "outage", NAMES[0])
+    await settled(house.other)
+    for user in users:
+        await knows(house.other, user, *load.promised[user])
         found = await stored(house.other, user)
         assert len(found) == len(set(found)), "something is stored twice"
         assert await stored(house.one, user) == found
