@@ -294,8 +294,8 @@ class RawTargetProtocol(HttpToolsProtocol):
 
     def _push(self, data: bytes) -> bool:
         """See ClientConnection: what uvicorn's `send` does with a piece of a body, if it need not wait."""
-        cycle = self.cycle
-        is_usual = type(cycle) is RequestResponseCycle and not self.pipeline and cycle.response_started
+        cycle = self.cycle  # of the last request: it has not started while the one before is answered
+        is_usual = type(cycle) is RequestResponseCycle and cycle.response_started
         if not is_usual or cycle.response_complete or cycle.disconnected or self.flow.write_paused:
             return False
         if cycle.chunked_encoding:

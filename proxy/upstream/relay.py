@@ -43,11 +43,16 @@ class ClientConnection:
         self._closed = False
         self._notify: Callable[[], None] | None = None
 
-    def watch(self, notify: Callable[[], None] | None) -> None:
+    def watch(self, notify: Callable[[], None]) -> None:
         """Call `notify`, and no other function any more, when the client disconnects, or soon if it has."""
         self._notify = notify
-        if self._closed and notify is not None:
+        if self._closed:
             asyncio.get_running_loop().call_soon(notify)
+
+    def ignore(self, notify: Callable[[], None]) -> None:
+        """Call `notify` no more. The connection's next request may have begun: its own function stays."""
+        if self._notify == notify:
+            self._notify = None
 
     def closed(self) -> None:
         """The client has disconnected."""
@@ -146,7 +151,7 @@ class Downstream:
 
     def _watch_no_more(self) -> None:
         if self._connection is not None:
-            self._connection.watch(None)
+            self._connection.ignore(self._leave)
         if self._watcher is not None:
             self._watcher.cancel()
 

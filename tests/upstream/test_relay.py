@@ -18,7 +18,15 @@ from proxy.domain.errors import UpstreamError
 from proxy.http.asgi import send_error
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import Timeouts
-from proxy.upstream.relay import CLIENT_CONNECTION, Downstream, Ending, Tap, passthrough, relay
+from proxy.upstream.relay import (
+    CLIENT_CONNECTION,
+    ClientConnection,
+    Downstream,
+    Ending,
+    Tap,
+    passthrough,
+    relay,
+)
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
@@ -344,8 +352,10 @@ async def test_an_upstream_that_gives_no_answer_is_reported_in_openai_s_shape(ho
     assert (error["code"], error["param"], bool(error["message"])) == (code, None, True)
 
 
+@pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("chunked", [True, False])
-async def test_each_piece_of_a_stream_is_passed_on_at_once_and_copied(chunked):
+async def test_each_piece_of_a_stream_is_passed_on_at_once_and_copied(chunked, pipelined):
+    request = b"GET /v1/x HTTP/1.1\r\nhost: localhost\r\n\r\n"
     pieces, taken = [b"one", b"two", b"three"], asyncio.Event()
     taps = []
 
@@ -369,8 +379,10 @@ async def test_each_piece_of_a_stream_is_passed_on_at_once_and_copied(chunked):
                 await relay(await upstream.open("GET", b"/v1/x", []), downstream, send, tap=taps[-1])
 
         async with serving(app) as origin, connected(origin) as client:
-            for _ in range(2):  # the connection is as good as before
-                await client.send(b"GET /v1/x HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await client.send(request * 2 if pipelined else request)
+            for number in range(2):  # the connection is as good as before
+                if number == 1 and not pipelined:
+                    await client.send(request)
                 await client.head()
                 for piece in pieces:
                     framed = b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece
@@ -379,6 +391,34 @@ async def test_each_piece_of_a_stream_is_passed_on_at_once_and_copied(chunked):
                 if chunked:
                     assert await client.reader.readexactly(5) == b"0\r\n\r\n"
     assert [b"".join(tap.chunks) for tap in taps] == [b"onetwothree"] * 2
+
+
+async def test_a_client_that_leaves_ends_its_latest_request_although_the_one_before_is_still_ending():
+    connection, noticed = ClientConnection(), asyncio.Event()
+
+    async def serve(begun, may_end):
+        async with Downstream(whole_body, connection) as downstream:
+            await downstream.body()
+            begun.set()
+            await may_end.wait()
+        if downstream.left:
+            noticed.set()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        answered = asyncio.Event()
+        for may_end in (answered, asyncio.Event()):
+            begun = asyncio.Event()
+            tasks.create_task(serve(begun, may_end))
+            await begun.wait()
+        answered.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        connection.closed()
+        await noticed.wait()
+
+
+async def whole_body():
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 # ---------------------------------------------------------------- the pieces by themselves
